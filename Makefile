@@ -1,0 +1,76 @@
+# Every target sets itself up: Python >= 3.11 and make are all a bare machine needs.
+#
+#   make PYTHON=python3.12 test     use another interpreter to create .venv
+#   make test ARGS="-k limits -x"   pass arguments on to pytest, `sumpool demo` or the benchmark
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.stamp
+ARGS   ?=
+
+# One thread per test process: the processes already use the cores. At most 8 of them, because each
+# one loads torch.
+PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
+JOBS   ?= -n auto --maxprocesses=8
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help demo test test-all lint bench docs clean
+
+help:  ## List the targets.
+	@echo "sumpool: make <target>"
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/  \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-12s %s\n", $$1, $$2}'
+
+demo: $(STAMP)  ## Train and compare on a small problem; figures and tables go to runs/demo.
+	@echo "==> Running the demo, results go to runs/demo"
+	$(BIN)/sumpool demo --out runs/demo $(ARGS)
+
+test: $(STAMP)  ## Run the tests and doctests that take seconds.
+	@echo "==> Running the fast tests"
+	$(PYTEST) -m "not slow" $(JOBS) $(ARGS)
+
+test-all: $(STAMP)  ## Run all tests, the slow ones too.
+	@echo "==> Running all tests"
+	$(PYTEST) $(JOBS) $(ARGS)
+
+lint: $(STAMP)  ## Check style, formatting and types.
+	@echo "==> Checking style"
+	$(BIN)/ruff check .
+	@echo "==> Checking formatting"
+	$(BIN)/ruff format --check .
+	@echo "==> Checking types"
+	$(BIN)/mypy
+
+bench: $(STAMP)  ## Time the solvers and poolings; results go to runs/bench.
+	@echo "==> Running the benchmark, results go to runs/bench"
+	$(BIN)/python benchmarks/pooling.py --out runs/bench $(ARGS)
+
+docs: $(STAMP)  ## Run the examples in README.md and docs/, and check their links.
+	@echo "==> Checking the examples and links of the documentation"
+	$(PYTEST) README.md docs tests/test_docs.py $(ARGS)
+
+clean:  ## Remove the environment, caches and everything under runs/.
+	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests -name __pycache__ -type d -exec rm -rf {} +
+
+# The environment is made anew only when what is installed changes.
+$(STAMP): pyproject.toml constraints.txt
+	@if [ ! -x $(BIN)/python ]; then \
+		command -v $(PYTHON) >/dev/null || { \
+			echo "error: '$(PYTHON)' was not found; install Python 3.11 or newer, or name one: make PYTHON=/path/to/python"; exit 1; }; \
+		$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+			echo "error: sumpool needs Python 3.11 or newer, '$(PYTHON)' is $$($(PYTHON) -V 2>&1); name another one: make PYTHON=/path/to/python"; exit 1; }; \
+		echo "==> Creating $(VENV) with $$($(PYTHON) -V)"; \
+		$(PYTHON) -m venv $(VENV) || { \
+			rm -rf $(VENV); echo "error: '$(PYTHON) -m venv' failed; some systems package it apart as python3-venv"; exit 1; }; \
+	fi
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "error: $(VENV) holds $$($(BIN)/python -V), sumpool needs Python 3.11 or newer; run 'make clean' first"; exit 1; }
+	@if [ ! -x $(BIN)/uv ]; then \
+		echo "==> Installing uv into $(VENV)"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check uv; \
+	fi
+	@echo "==> Installing sumpool and its pinned dependencies into $(VENV) (some minutes the first time)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt --editable '.[dev]'
+	@touch $@

@@ -1,0 +1,130 @@
+"""The layers of the package, enforced on its imports (docs/architecture.md)."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = "sumpool"
+
+# From the top: a module imports from its own subpackage and from rows strictly below.
+LAYERS = (
+    ("cli",),
+    ("studies", "protocols"),
+    ("training",),
+    ("evaluation", "models"),
+    ("pooling", "losses", "centers", "chance", "data", "report"),
+    ("transport",),
+)
+ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
+FORBIDDEN_NAMES = {"utils", "util", "common"}
+
+
+def imported_names(path: Path, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of everything a file imports, wherever in it the import stands.
+
+    ``package`` is the dotted name of the package the file belongs to, split at its dots.
+    ``from a import b`` yields ``a.b``: b may be a module.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - (node.level - 1)] if node.level else ()
+            parts = (*base, node.module) if node.module else base
+            for alias in node.names:
+                yield node.lineno, ".".join((*parts, alias.name))
+
+
+def violations(source: Path) -> list[str]:
+    """Every breach of the layer table under ``source``, the folder that holds the package."""
+    found = []
+    top = source / PACKAGE
+    for path in sorted(top.rglob("*.py")):
+        where = path.relative_to(source)
+        dotted = where.with_suffix("").parts  # ("sumpool", "pooling", "gsp")
+        named = {part.strip("_") for part in dotted}
+        if named & FORBIDDEN_NAMES:
+            found.append(f"{where}: no module may be called {(named & FORBIDDEN_NAMES).pop()}")
+        is_root = dotted == (PACKAGE, "__init__")
+        owner = None if is_root else dotted[1]
+        if owner is not None and owner not in ROW:
+            found.append(f"{where}: {owner} is not in the layer table")
+            continue
+        for line, name in imported_names(path, dotted[:-1]):
+            parts = name.split(".")
+            if parts[0] != PACKAGE:
+                continue
+            target = parts[1] if len(parts) > 1 else None
+            if is_root:
+                if target == "cli":
+                    found.append(f"{where}:{line}: the package root imports the command line")
+            elif target not in ROW:
+                found.append(f"{where}:{line}: imports {name}, which is in no layer")
+            elif target != owner and ROW[target] <= ROW[owner]:
+                found.append(f"{where}:{line}: {owner} imports {target}, which is not below it")
+    return found
+
+
+def tree(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        path = folder / PACKAGE / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return folder
+
+
+def test_imports_go_down_the_layers_only() -> None:
+    assert violations(ROOT / "src") == []
+
+
+def test_documented_layers_are_the_enforced_ones() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    block = re.search(r"```text\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    rows = [re.split(r"\s{2,}", line.strip())[0] for line in block[1].splitlines() if line.strip()]
+    assert tuple(tuple(row.split(" · ")) for row in rows) == LAYERS
+
+
+def test_a_lawful_tree_has_no_violation(tmp_path: Path) -> None:
+    files = {
+        "__init__.py": "from sumpool.studies import toy\nfrom . import pooling\n",
+        "transport/exact.py": "import torch\nfrom sumpool.transport.checks import check_mu\n",
+        "pooling/__init__.py": "from .gsp import Pool\nfrom ..transport import solve\n",
+        "pooling/gsp.py": "from sumpool import transport\nfrom sumpool_extras import cli\n",
+        "studies/toy.py": "import sumpool.pooling.gsp as gsp\nfrom sumpool.report import table\n",
+        "cli/__init__.py": "from sumpool.studies import toy\nfrom sumpool.cli.demo import run\n",
+    }
+    assert violations(tree(tmp_path, files)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("transport/a.py", "from sumpool.pooling import Pool", "transport imports pooling"),
+        ("transport/a.py", "import sumpool.cli.demo", "transport imports cli"),
+        ("pooling/a.py", "from sumpool import losses", "pooling imports losses"),
+        ("pooling/a.py", "from sumpool.models import resnet20", "pooling imports models"),
+        ("pooling/a.py", "from ..training import loop", "pooling imports training"),
+        ("pooling/deep/a.py", "from ... import models", "pooling imports models"),
+        ("pooling/__init__.py", "from .. import report", "pooling imports report"),
+        ("models/a.py", "def f():\n    from sumpool.studies import toy", "models imports studies"),
+        ("studies/a.py", "from sumpool.protocols import fair", "studies imports protocols"),
+        ("data/a.py", "import sumpool", "which is in no layer"),
+        ("data/a.py", "from sumpool import __version__", "which is in no layer"),
+        ("__init__.py", "from sumpool.cli import main", "imports the command line"),
+        ("extras/__init__.py", "", "extras is not in the layer table"),
+        ("helpers.py", "", "helpers is not in the layer table"),
+        ("pooling/utils.py", "", "no module may be called utils"),
+        ("pooling/_common/a.py", "", "no module may be called common"),
+    ],
+)
+def test_a_violation_is_caught(tmp_path: Path, name: str, text: str, complaint: str) -> None:
+    (found,) = violations(tree(tmp_path, {name: text}))
+    assert complaint in found
