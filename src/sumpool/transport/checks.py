@@ -1,0 +1,91 @@
+"""Checks of arguments, each naming the argument, its value and what is accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def check_floating(name: str, x: Tensor) -> None:
+    """Raise a TypeError unless ``x`` is a floating-point tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating-point tensor, got {x.dtype}")
+
+
+def check_features(features: Tensor, prototypes: Tensor) -> None:
+    """Raise unless these are features (..., n, d) and prototypes (m, d) with m, n >= 1."""
+    check_floating("features", features)
+    check_floating("prototypes", prototypes)
+    if prototypes.ndim != 2 or prototypes.shape[0] < 1:
+        raise ValueError(
+            f"prototypes must have shape (m, d) with m >= 1, got {tuple(prototypes.shape)}"
+        )
+    if features.ndim < 2 or features.shape[-2] < 1:
+        raise ValueError(
+            f"features must have shape (..., n, d) with n >= 1, got {tuple(features.shape)}"
+        )
+    if features.shape[-1] != prototypes.shape[-1]:
+        raise ValueError(
+            f"features must have the {prototypes.shape[-1]} channels of the prototypes, "
+            f"got {features.shape[-1]}"
+        )
+
+
+def check_mu(mu: float | Tensor) -> None:
+    """Raise unless μ lies in (0, 1]."""
+    _check_scalar("mu", mu, "a number in (0, 1]", lambda v: (v > 0) & (v <= 1))
+
+
+def check_eps(eps: float | Tensor) -> None:
+    """Raise unless ε is positive and finite."""
+    _check_scalar("eps", eps, "a positive finite number", lambda v: (v > 0) & (v < math.inf))
+
+
+def _check_scalar(name: str, value: float | Tensor, accepted: str, admits: object) -> None:
+    assert callable(admits)
+    if isinstance(value, Tensor):
+        check_floating(name, value)
+        # Reading a value off an accelerator would stall it and cannot be captured in a graph, so
+        # tensors are looked into on the CPU only.
+        if value.device.type != "cpu" or torch.compiler.is_compiling():
+            return
+        if not bool(admits(value.detach()).all()):
+            raise ValueError(f"{name} must be {accepted}, got {value.detach()}")
+    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {accepted} or a tensor, got {type(value).__name__}")
+    elif not admits(value):
+        raise ValueError(f"{name} must be {accepted}, got {value}")
+
+
+def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
+    """Whether a tensor of ``shape`` can be expanded to ``target``."""
+    try:
+        return torch.broadcast_shapes(shape, target) == torch.Size(target)
+    except RuntimeError:
+        return False
+
+
+def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise unless ``mask`` is boolean, broadcasts to ``shape`` and leaves a valid feature."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"mask must be a boolean tensor (True = valid feature), got {kind}")
+    if not broadcasts_to(mask.shape, shape):
+        raise ValueError(f"mask must broadcast to shape {shape}, got {tuple(mask.shape)}")
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        empty = ~mask.any(-1)
+        if bool(empty.any()):
+            where = empty.nonzero()[0].tolist()
+            raise ValueError(
+                f"mask must leave at least one valid feature per image, image {where} has none"
+            )
+
+
+def solve_dtype(*tensors: Tensor) -> torch.dtype:
+    """The dtype problems are solved in: float64 where an input is float64, else float32."""
+    return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32

@@ -1,0 +1,197 @@
+"""The exact solution of P2: one scalar equation per image (docs/derivation.md)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sumpool.transport.problem import TransportProblem, TransportResult
+
+#: Smallest share solved for. Below it σ(−x) cannot be told from 0 next to 1 in any dtype, so that
+#: μ = 1 gives the weights 1/n bit for bit without a case of its own.
+LEAST_SHARE = 1e-30
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Bracketed Newton in the log domain, started from the solution of P1.
+
+    Attributes:
+        steps: Newton steps. The bound does not depend on the data, so the solver compiles and
+            exports; ten reach machine precision from the starting point used here for every
+            μ, ε and cost tried (tests/transport/test_extremes.py).
+    """
+
+    steps: int = 10
+
+    def __post_init__(self) -> None:
+        """Check the number of steps."""
+        if self.steps < 1:
+            raise ValueError(f"steps must be at least 1, got {self.steps}")
+
+    def __call__(self, problem: TransportProblem) -> TransportResult:
+        """Solve ``problem``."""
+        log_sums = problem.scores().logsumexp(-1)  # ℓ, (..., n)
+        with torch.no_grad():
+            log_odds = solve_log_odds(problem, log_sums, self.steps)
+        return result_from_log_odds(problem, attach_gradient(log_odds, log_sums, problem))
+
+
+def result_from_log_odds(problem: TransportProblem, log_odds: Tensor) -> TransportResult:
+    """The result that the log-odds x_j = τ + ℓ_j stand for: p = σ(x)/(nμ), ρ = σ(−x)/n."""
+    sent = problem.fill_invalid(log_odds.sigmoid(), 0.0) / problem.count
+    kept = problem.fill_invalid((-log_odds).sigmoid(), 0.0) / problem.count
+    return TransportResult(sent / problem.share, kept, sent, problem)
+
+
+def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> Tensor:
+    """x = τ + ℓ for the root τ of mean_j σ(τ + ℓ_j) = μ, of shape (..., n); no gradient.
+
+    For μ > 1/2 the mirrored problem (−ℓ, 1 − μ) is solved, whose target is at most 1/2: small
+    shares keep their relative precision. With features sorted by u = ±ℓ, P1 takes the first k of
+    them whole and a part |δ| ≤ 1/2 of one more, or of the last one less: nμ = k + δ. What the
+    others give over that is what the first k hold back,
+
+        Σ_{j>k} σ(x_j) + δ⁻ = Σ_{j≤k} σ(−x_j) + δ⁺,
+
+    an equation without cancellation even where all features are saturated and Σσ is flat.
+    """
+    target, sign = _smaller_share(problem)
+    u = problem.fill_invalid(sign * log_sums, -math.inf)
+    order = u.sort(-1, descending=True).values
+    k, over, under = _split_target(problem, u, target)
+    level, tau = _hard_start(order, k, over, under)
+    # Shifted to the feature at which P1 stops: log-odds near it lose no digits to a large ε.
+    u, order = u - level, order - level
+    goal = _logit(target)
+    low = goal - u.amax(-1, keepdim=True)
+    high = goal - problem.fill_invalid(u, math.inf).amin(-1, keepdim=True)
+    tau = tau.clamp(low, high)
+    taken = torch.arange(u.shape[-1], device=u.device) < k
+    for _ in range(steps):
+        # Newton on the difference of the logarithms of the two sides: each is linear in τ where
+        # the features are saturated, so that both tails and plateaus take one step.
+        x = tau + order
+        off = torch.where(taken, -x, x).sigmoid()  # distance to P1's 0 or 1
+        slope = off - off.square()
+        give = torch.where(taken, 0, off).sum(-1, keepdim=True) + under
+        hold = torch.where(taken, off, 0).sum(-1, keepdim=True) + over
+        missing = hold.log() - give.log()
+        rate = (
+            torch.where(taken, 0, slope).sum(-1, keepdim=True) / give
+            + torch.where(taken, slope, 0).sum(-1, keepdim=True) / hold
+        )
+        # As the slope is at most 2, the root lies at least |missing|/2 further on.
+        short = missing > 0
+        low = torch.where(short, torch.maximum(low, tau + missing / 2), low)
+        high = torch.where(short, high, torch.minimum(high, tau + missing / 2))
+        newton = tau + missing / rate.clamp_min(1e-3)
+        inside = (newton >= low) & (newton <= high)  # False for NaN
+        tau = torch.where(inside, newton, (low + high) / 2)
+    return sign * (tau + u)
+
+
+def _smaller_share(problem: TransportProblem) -> tuple[float | Tensor, float | Tensor]:
+    """min(μ, 1 − μ), kept off 0, and the sign that mirrors the problem where that is 1 − μ."""
+    mu, rest = problem.share, problem.complement
+    if isinstance(mu, Tensor):
+        assert isinstance(rest, Tensor)
+        return torch.minimum(mu, rest).clamp_min(LEAST_SHARE), torch.where(mu > rest, -1.0, 1.0)
+    assert not isinstance(rest, Tensor)
+    return max(min(mu, rest), LEAST_SHARE), -1.0 if mu > rest else 1.0
+
+
+def _logit(share: float | Tensor) -> float | Tensor:
+    if isinstance(share, Tensor):
+        return share.log() - (-share).log1p()
+    return math.log(share) - math.log1p(-share)
+
+
+def _split_target(
+    problem: TransportProblem, u: Tensor, target: float | Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """k, δ⁺ and δ⁻ of n·target = k + δ with |δ| ≤ 1/2, each (..., 1); the parts kept off 0."""
+    wanted = problem.count * target
+    if isinstance(wanted, Tensor):
+        wanted = wanted.to(u.dtype)
+        if wanted.ndim == 0:
+            wanted = wanted.unsqueeze(0)
+    else:
+        wanted = u.new_full((1,), wanted)
+    wanted = wanted.expand(*u.shape[:-1], 1)
+    part = wanted - wanted.round()
+    k = wanted.round().long().clamp(0, u.shape[-1] - 1)
+    tiny = torch.finfo(u.dtype).tiny
+    return k, part.clamp_min(tiny), (-part).clamp_min(tiny)
+
+
+def _hard_start(order: Tensor, k: Tensor, over: Tensor, under: Tensor) -> tuple[Tensor, Tensor]:
+    """The level at which P1 stops taking and a starting τ relative to it, both (..., 1).
+
+    Were the features far apart, the root would have σ = δ at the feature that is taken in part,
+    or, for a small δ, lie midway between the last one taken and the first one left.
+    """
+    left = order.gather(-1, k)
+    last = torch.where(k > 0, order.gather(-1, (k - 1).clamp_min(0)), math.inf)
+    less = under > over  # the last one is taken in part
+    level = torch.where(less, last, left)
+    midway = (level - last) / 2 + (level - left) / 2
+    part = torch.maximum(over, under)
+    odds = part.log() - (-part).log1p()
+    return level, torch.where(less, torch.minimum(midway, -odds), torch.maximum(midway, odds))
+
+
+def attach_gradient(log_odds: Tensor, log_sums: Tensor, problem: TransportProblem) -> Tensor:
+    """``log_odds`` with the gradient of the exact root to ℓ and μ attached, to any order."""
+    share = problem.share
+    if not isinstance(share, Tensor):
+        share = None
+    x: Tensor = _LogOdds.apply(log_sums, share, log_odds, problem.mask, problem.count)  # type: ignore[no-untyped-call]
+    return x
+
+
+class _LogOdds(torch.autograd.Function):
+    """x_j = ℓ_j + τ(ℓ, μ), differentiated through the equation that defines τ.
+
+    dτ = (n dμ − Σ w_j dℓ_j)/Σ w_j with w = σ(1 − σ). The averaging weights w/Σw come from a
+    softmax of log w, so that they are right where every w underflows. The backward pass depends
+    on the output alone and is differentiable itself.
+    """
+
+    @staticmethod
+    def forward(
+        log_sums: Tensor,
+        share: Tensor | None,
+        log_odds: Tensor,
+        mask: Tensor | None,
+        count: int | Tensor,
+    ) -> Tensor:
+        return log_odds.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, share, _, mask, count = inputs
+        ctx.save_for_backward(output, share, mask, count if isinstance(count, Tensor) else None)
+        ctx.count = None if isinstance(count, Tensor) else count
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, share, mask, count = ctx.saved_tensors
+        size = x.abs()
+        log_slope = -size - 2 * F.softplus(-size)  # log w
+        if mask is not None:
+            log_slope = torch.where(mask, log_slope, -math.inf)
+        total = grad.sum(-1, keepdim=True)
+        grad_sums = grad - log_slope.softmax(-1) * total
+        grad_share = None
+        if share is not None and ctx.needs_input_grad[1]:
+            # Kept off 0: where all features are saturated dτ/dμ exceeds the number range.
+            log_total = log_slope.logsumexp(-1, keepdim=True).clamp_min(-80.0)
+            rate = (ctx.count if count is None else count) * (-log_total).exp()
+            grad_share = (total * rate).sum_to_size(share.shape)
+        return grad_sums, grad_share, None, None, None

@@ -1,0 +1,64 @@
+"""Greedy k-centre: few points that cover many."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import check_floating
+
+
+def greedy_k_center(
+    points: Tensor, k: int, chosen: Tensor | None = None, mask: Tensor | None = None
+) -> Tensor:
+    """Pick k points one by one, each the farthest from everything chosen before [gonzalez85].
+
+    The covering radius of the picks is at most twice the optimum. Costs O(k · n · d).
+
+    Args:
+        points: Points of shape (..., n, d); leading dimensions are separate problems.
+        k: How many to pick, at most the number of valid points.
+        chosen: Centres chosen already, of shape (..., c, d). Without them the first pick is the
+            first valid point.
+        mask: True for points that may be picked, of shape (..., n).
+
+    Returns:
+        Indices of the picks in the order they were made, int64 of shape (..., k).
+
+    Example:
+        >>> greedy_k_center(torch.tensor([[0.0], [1.0], [10.0], [4.0]]), k=3)
+        tensor([0, 2, 3])
+    """
+    check_floating("points", points)
+    if points.ndim < 2:
+        raise ValueError(f"points must have shape (..., n, d), got {tuple(points.shape)}")
+    valid = torch.ones(points.shape[:-1], dtype=torch.bool, device=points.device)
+    if mask is not None:
+        if mask.dtype != torch.bool or mask.shape != points.shape[:-1]:
+            raise ValueError(
+                f"mask must be boolean of shape {tuple(points.shape[:-1])}, "
+                f"got {mask.dtype} of shape {tuple(mask.shape)}"
+            )
+        valid = mask
+    fewest = int(valid.sum(-1).min())
+    if not 1 <= k <= fewest:
+        raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k}")
+    far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest centre, (..., n)
+    if chosen is not None:
+        if chosen.shape[-1] != points.shape[-1]:
+            raise ValueError(
+                f"chosen must have the {points.shape[-1]} channels of points, "
+                f"got shape {tuple(chosen.shape)}"
+            )
+        if chosen.shape[-2]:
+            far = torch.cdist(points, chosen.to(points.dtype)).amin(-1)
+    far = torch.where(valid, far, -torch.inf)
+    picks = []
+    for _ in range(k):
+        pick = far.argmax(-1, keepdim=True)  # (..., 1); the first among equals
+        picks.append(pick)
+        centre = points.gather(-2, pick.unsqueeze(-1).expand(*pick.shape, points.shape[-1]))
+        near = torch.linalg.vector_norm(points - centre, dim=-1)
+        # A picked point is out of the running for good, even among duplicates at distance 0.
+        far = torch.minimum(far, near).scatter(-1, pick, -torch.inf)
+    return torch.cat(picks, -1)

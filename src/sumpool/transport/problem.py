@@ -1,0 +1,169 @@
+"""The transport problem and its result: what a solver is given and what it gives back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import (
+    broadcasts_to,
+    check_eps,
+    check_floating,
+    check_mask,
+    check_mu,
+    solve_dtype,
+)
+
+
+@dataclass(frozen=True)
+class TransportProblem:
+    r"""Send the share μ of the mass of n features to m prototypes at the least (smoothed) cost.
+
+    Each feature holds 1/n. P1 minimises Σ c_ji π_ji subject to ρ_j + Σ_i π_ji = 1/n, Σ π = μ and
+    π, ρ ≥ 0; P2 adds (1/ε)(Σ π log π + Σ ρ log ρ) [gsp, P1 and P2].
+
+    Attributes:
+        cost: Costs c of shape (..., n, m), n features by m prototypes. Half-precision costs are
+            solved in float32.
+        mu: Transported share μ in (0, 1]; a number, or a tensor of shape () or (...).
+        eps: Inverse smoothing ε > 0, large = sharp; a number, or a tensor of shape () or (...).
+        mask: True for valid features, broadcastable to (..., n); None if all are valid. Invalid
+            features hold no mass and n counts the valid ones only.
+    """
+
+    cost: Tensor
+    mu: float | Tensor
+    eps: float | Tensor
+    mask: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        """Check every argument and bring the cost to the dtype the problem is solved in."""
+        check_floating("cost", self.cost)
+        if self.cost.ndim < 2 or self.cost.shape[-1] < 1 or self.cost.shape[-2] < 1:
+            raise ValueError(
+                "cost must have shape (..., n, m) with n >= 1 features and m >= 1 prototypes, "
+                f"got {tuple(self.cost.shape)}"
+            )
+        check_mu(self.mu)
+        check_eps(self.eps)
+        for name, value in (("mu", self.mu), ("eps", self.eps)):
+            if isinstance(value, Tensor) and value.ndim:
+                batch = self.cost.shape[:-2]
+                if not broadcasts_to(value.shape, batch):
+                    raise ValueError(
+                        f"{name} must be a scalar or broadcast to the batch shape {tuple(batch)}, "
+                        f"got shape {tuple(value.shape)}"
+                    )
+        if self.mask is not None:
+            check_mask(self.mask, tuple(self.cost.shape[:-1]))
+        object.__setattr__(self, "cost", self.cost.to(solve_dtype(self.cost)))
+
+    @property
+    def share(self) -> float | Tensor:
+        """μ, shaped to broadcast against (..., n)."""
+        return _over_features(self.mu, self.cost.dtype)
+
+    @property
+    def complement(self) -> float | Tensor:
+        """1 − μ, shaped like :attr:`share`."""
+        return _over_features(1 - self.mu, self.cost.dtype)
+
+    @property
+    def count(self) -> int | Tensor:
+        """Number n of valid features, shaped to broadcast against (..., n)."""
+        if self.mask is None:
+            return self.cost.shape[-2]
+        count = self.mask.expand(self.cost.shape[:-1]).sum(-1, keepdim=True)
+        return count.to(self.cost.dtype)
+
+    def scores(self) -> Tensor:
+        """The exponents −ε c of shape (..., n, m)."""
+        eps = _over_features(self.eps, self.cost.dtype)
+        if isinstance(eps, Tensor) and eps.ndim:
+            eps = eps.unsqueeze(-1)
+        return self.cost * -eps
+
+    def fill_invalid(self, x: Tensor, value: float) -> Tensor:
+        """``x`` of shape (..., n) with ``value`` at invalid features."""
+        return x if self.mask is None else torch.where(self.mask, x, value)
+
+
+def _over_features(value: float | Tensor, dtype: torch.dtype) -> float | Tensor:
+    if not isinstance(value, Tensor):
+        return value
+    value = value.to(dtype)
+    return value.unsqueeze(-1) if value.ndim else value
+
+
+class ConstraintErrors(NamedTuple):
+    """How far a result is off each constraint, per image, as shares of what the constraint asks.
+
+    Attributes:
+        mass: |Σ π − μ| / μ.
+        marginal: max_j n |ρ_j + Σ_i π_ji − 1/n|.
+        weights: |Σ p − 1|.
+    """
+
+    mass: Tensor
+    marginal: Tensor
+    weights: Tensor
+
+
+@dataclass(frozen=True)
+class TransportResult:
+    """A solution, exact or not: :meth:`errors` says how far it is off.
+
+    Attributes:
+        weights: Pooling weights p = (1/n − ρ)/μ of shape (..., n); 0 at invalid features.
+        residual: Mass ρ that stays, of shape (..., n).
+        transported: Mass Σ_i π_ji that leaves each feature, of shape (..., n).
+        problem: The problem that was solved.
+        nearest_only: Whether each feature sends all to its nearest prototype (P1).
+    """
+
+    weights: Tensor
+    residual: Tensor
+    transported: Tensor
+    problem: TransportProblem
+    nearest_only: bool = False
+
+    @property
+    def attributes(self) -> Tensor:
+        """Pseudo-attributes z_i = (1/μ) Σ_j π_ji of shape (..., m); computed when read."""
+        arriving = (self.transported / self.problem.share).unsqueeze(-2)  # (..., 1, n)
+        with torch.autocast(arriving.device.type, enabled=False):
+            return (arriving @ self._assignment()).squeeze(-2)
+
+    @property
+    def background_weights(self) -> Tensor:
+        """Weights of the reversed role, ρ/(1 − μ): the prototypes describe the background."""
+        if not isinstance(self.problem.mu, Tensor) and self.problem.mu >= 1:
+            raise ValueError("background weights need mu < 1: at mu = 1 no mass stays behind")
+        return self.residual / self.problem.complement
+
+    def plan(self) -> Tensor:
+        """The plan π of shape (..., n, m); built on request only."""
+        return self.transported.unsqueeze(-1) * self._assignment()
+
+    def errors(self) -> ConstraintErrors:
+        """How far each constraint is off, per image."""
+        problem = self.problem
+        share = torch.as_tensor(problem.mu, dtype=self.weights.dtype, device=self.weights.device)
+        off = problem.fill_invalid(
+            problem.count * (self.residual + self.transported) - 1, 0.0
+        )  # (..., n)
+        return ConstraintErrors(
+            mass=(self.transported.sum(-1) - share).abs() / share,
+            marginal=off.abs().amax(-1),
+            weights=(self.weights.sum(-1) - 1).abs(),
+        )
+
+    def _assignment(self) -> Tensor:
+        """How each feature splits what it sends over the prototypes, (..., n, m)."""
+        if self.nearest_only:
+            nearest = self.problem.cost.argmin(-1, keepdim=True)
+            return torch.zeros_like(self.problem.cost).scatter(-1, nearest, 1.0)
+        return self.problem.scores().softmax(-1)
