@@ -1,0 +1,84 @@
+"""Fused CUDA kernels of generalized sum pooling, and when they apply."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.exact import Exact
+from sumpool.transport.solve import Solver, resolve_solver
+
+__all__ = ["FUSED_VARIABLE", "fused_support"]
+
+#: Environment variable that switches the fused kernels off when it is "0".
+FUSED_VARIABLE = "SUMPOOL_FUSED"
+
+#: Whether Triton, which torch's CUDA builds bring along, is installed.
+HAS_TRITON = importlib.util.find_spec("triton") is not None
+
+
+def fused_support(
+    features: Tensor,
+    prototypes: Tensor,
+    mu: float | Tensor,
+    eps: float | Tensor,
+    solver: str | Solver = "exact",
+) -> str | None:
+    """Why the fused kernels cannot take this problem, or None if they can.
+
+    They need Triton and a CUDA device (or, on the CPU, Triton's interpreter:
+    ``TRITON_INTERPRET=1``), features in float32, float16 or bfloat16, scalar μ and ε, the exact
+    solver, and at most 256 prototypes, 16,384 features and 4,096 channels.
+
+    Args:
+        features: Features of shape (..., n, d).
+        prototypes: Prototypes of shape (m, d).
+        mu: The share μ.
+        eps: The inverse smoothing ε.
+        solver: The solver asked for.
+
+    Returns:
+        A reason, or None.
+
+    Example:
+        >>> fused_support(torch.zeros(1, 4, 8, dtype=torch.float64), torch.zeros(2, 8), 0.3, 5.0)
+        'features are torch.float64, not float32, float16 or bfloat16'
+    """
+    if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"features are {features.dtype}, not float32, float16 or bfloat16"
+    if prototypes.dtype == torch.float64:
+        return "prototypes are torch.float64"
+    if not HAS_TRITON:
+        return "Triton is not installed"
+    if features.device.type != "cuda" and not (
+        features.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
+    ):
+        return f"features are on {features.device}, not on a CUDA device"
+    if not isinstance(resolve_solver(solver), Exact):
+        return f"the solver is {solver!r}, not exact"
+    for name, value in (("mu", mu), ("eps", eps)):
+        if isinstance(value, Tensor) and value.numel() != 1:
+            return f"{name} has {value.numel()} values, not one"
+    from sumpool.transport.fused import ops
+
+    sizes = (
+        ("prototypes", prototypes.shape[0], ops.MAX_PROTOTYPES),
+        ("features", features.shape[-2], ops.MAX_FEATURES),
+        ("channels", features.shape[-1], ops.MAX_CHANNELS),
+    )
+    for name, size, most in sizes:
+        if size > most:
+            return f"there are {size} {name}, more than {most}"
+    return None
+
+
+def use_fused(fused: bool | None, features: Tensor, reason: str | None) -> bool:
+    """Whether to take the fused path, given the caller's wish and why it might not apply."""
+    if fused is None:
+        return reason is None and features.is_cuda and os.environ.get(FUSED_VARIABLE) != "0"
+    if fused and reason is not None:
+        raise ValueError(f"fused=True is not possible: {reason}")
+    return fused

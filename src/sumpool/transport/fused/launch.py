@@ -1,0 +1,50 @@
+"""Launching Triton kernels at little cost.
+
+Triton's own launcher works out, call by call, which compiled variant fits the arguments and what
+its options are; with thirty arguments that takes longer than a small kernel runs. Here a variant
+met before is launched directly. Variants are told apart by more than Triton does (the values of
+integers instead of their divisibility), so that one is never used where it does not fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+from torch import Tensor
+
+
+class Kernel:
+    """A Triton function that remembers its compiled variants.
+
+    Args:
+        function: A ``triton.jit`` function whose constants come last in its signature.
+    """
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+        self._variants: dict[Hashable, Any] = {}
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        arguments: tuple[Any, ...],
+        constants: tuple[Any, ...],
+        warps: int,
+    ) -> None:
+        """Run on ``grid``, compiling the variant these arguments need if it is new."""
+        variant = (tuple([_kind(a) for a in arguments]), constants, warps)
+        compiled = self._variants.get(variant)
+        if compiled is not None:
+            compiled[grid](*arguments, *constants)
+            return
+        compiled = self.function[grid](*arguments, *constants, num_warps=warps, num_stages=1)
+        if compiled is not None:  # None from the interpreter, which compiles nothing
+            self._variants[variant] = compiled
+
+
+def _kind(argument: Any) -> Hashable:
+    """All of an argument that the choice of a compiled variant may depend on."""
+    if isinstance(argument, Tensor):
+        return argument.dtype, argument.data_ptr() % 16, argument.get_device()
+    return None if isinstance(argument, float) else argument
