@@ -1,0 +1,14 @@
+"""Global poolings: from a map or a sequence of features to one vector."""
+
+from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
+from sumpool.pooling.base import GlobalPool, Pooled
+from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
+
+__all__ = [
+    "GeneralizedSumPool1d",
+    "GeneralizedSumPool2d",
+    "GlobalAveragePool1d",
+    "GlobalAveragePool2d",
+    "GlobalPool",
+    "Pooled",
+]

@@ -1,0 +1,143 @@
+"""What all global poolings share: formats, masks, shapes, and one structured output."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+from torch import Tensor, nn
+
+from sumpool.transport.checks import check_mask
+
+#: Accepted layouts by dimensionality: maps (2d) and token sequences (1d).
+FORMATS_2D = ("NCHW", "NHWC")
+FORMATS_1D = ("NLC", "NCL")
+
+
+class Pooled(NamedTuple):
+    """The output of a pooling, the same for all of them.
+
+    Attributes:
+        embedding: One vector per image, (B, C).
+        weights: The share each position has in it, (B, H, W) for maps and (B, L) for sequences,
+            without prefix tokens; None where a pooling has no such weights.
+        attributes: Pseudo-attributes, (B, m); None where a pooling has none.
+    """
+
+    embedding: Tensor
+    weights: Tensor | None
+    attributes: Tensor | None
+
+
+class GlobalPool(nn.Module):
+    """Base of the poolings: reads any layout, gives one vector per image.
+
+    A subclass defines :meth:`pool_tokens` on features of shape (B, n, C). Calling the module gives
+    the embedding alone, as timm's poolings do, so that it can stand in their place; :meth:`pool`
+    gives weights and attributes too.
+
+    Args:
+        flatten: Whether the embedding is (B, C) or keeps its pooled dimensions as 1.
+        input_fmt: Layout of the input; None is the first of those accepted.
+        num_prefix_tokens: Leading tokens of a sequence (class, register) that are dropped.
+    """
+
+    #: Name in the manner of timm's ``SelectAdaptivePool2d.pool_type``.
+    pool_type: ClassVar[str]
+    _formats: ClassVar[tuple[str, ...]]
+
+    def __init__(
+        self, flatten: bool = True, input_fmt: str | None = None, num_prefix_tokens: int = 0
+    ) -> None:
+        super().__init__()
+        input_fmt = input_fmt or self._formats[0]
+        if input_fmt not in self._formats:
+            raise ValueError(f"input_fmt must be one of {self._formats}, got {input_fmt!r}")
+        if num_prefix_tokens < 0 or (num_prefix_tokens and "L" not in input_fmt):
+            raise ValueError(
+                "num_prefix_tokens must be at least 0 for sequences and 0 for maps, "
+                f"got {num_prefix_tokens}"
+            )
+        self.flatten = flatten
+        self.input_fmt = input_fmt
+        self.num_prefix_tokens = num_prefix_tokens
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """Pool ``features`` (B, n, C), with weights of shape (B, n).
+
+        ``details`` says whether weights and attributes are wanted; without it a pooling may leave
+        out what it would have to compute for them alone.
+        """
+        raise NotImplementedError
+
+    def pool(self, x: Tensor, mask: Tensor | None = None) -> Pooled:
+        """Pool ``x`` and say how.
+
+        Args:
+            x: Features in the layout ``input_fmt``.
+            mask: True for valid positions: (B, H, W) for maps, (B, L) for sequences, where L
+                counts the tokens left after the prefix.
+
+        Returns:
+            A :class:`Pooled`, its embedding always (B, C).
+        """
+        features, positions = self.to_tokens(x)
+        out = self.pool_tokens(features, flat_mask(mask, x.shape[0], positions))
+        if out.weights is not None:
+            out = out._replace(weights=out.weights.unflatten(-1, positions))
+        return out
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The embedding of ``x``, (B, C), or with the pooled dimensions kept as 1."""
+        features, positions = self.to_tokens(x)
+        mask = flat_mask(mask, x.shape[0], positions)
+        embedding = self.pool_tokens(features, mask, details=False).embedding
+        if self.flatten:
+            return embedding
+        shape = [x.shape[0]] + [1] * (x.ndim - 1)
+        shape[self.input_fmt.index("C")] = embedding.shape[-1]
+        return embedding.reshape(shape)
+
+    def to_tokens(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
+        """``x`` as (B, n, C), a view where possible, and the shape of its positions."""
+        if x.ndim != len(self.input_fmt):
+            raise ValueError(
+                f"x must have {len(self.input_fmt)} dimensions ({self.input_fmt}), "
+                f"got shape {tuple(x.shape)}"
+            )
+        channels = self.input_fmt.index("C")
+        if channels == 1:
+            positions = tuple(x.shape[2:])
+            features = x.flatten(2).transpose(1, 2)
+        else:
+            positions = tuple(x.shape[1:-1])
+            features = x.flatten(1, -2)
+        if self.num_prefix_tokens:
+            if features.shape[1] <= self.num_prefix_tokens:
+                raise ValueError(
+                    f"x has {features.shape[1]} tokens, which leaves none behind "
+                    f"num_prefix_tokens={self.num_prefix_tokens}"
+                )
+            features = features[:, self.num_prefix_tokens :]
+            positions = (features.shape[1],)
+        if features.shape[1] < 1:
+            raise ValueError(f"x must have at least one position, got shape {tuple(x.shape)}")
+        return features, positions
+
+    def feat_mult(self) -> int:
+        """How many times the input channels the embedding has, as timm asks of its poolings."""
+        return 1
+
+    def is_identity(self) -> bool:
+        """False: a pooling always pools (timm asks this of its pooling layers)."""
+        return False
+
+
+def flat_mask(mask: Tensor | None, batch: int, positions: tuple[int, ...]) -> Tensor | None:
+    """``mask`` as (B, n), checked against the positions it is for."""
+    if mask is None:
+        return None
+    if mask.shape != (batch, *positions):
+        raise ValueError(f"mask must have shape {(batch, *positions)}, got {tuple(mask.shape)}")
+    mask = mask.flatten(1)
+    check_mask(mask, tuple(mask.shape))
+    return mask

@@ -1,0 +1,29 @@
+"""Partial optimal transport between features and prototypes: the numerics under the layer."""
+
+from sumpool.transport.costs import lipschitz_normalize, prototype_costs
+from sumpool.transport.exact import Exact
+from sumpool.transport.fused import fused_support
+from sumpool.transport.hard import Hard
+from sumpool.transport.iterative import Iterative
+from sumpool.transport.k_center import greedy_k_center
+from sumpool.transport.problem import ConstraintErrors, TransportProblem, TransportResult
+from sumpool.transport.solve import SOLVERS, Solver, partial_transport
+from sumpool.transport.sum_pool import SumPooled, sum_pool
+
+__all__ = [
+    "SOLVERS",
+    "ConstraintErrors",
+    "Exact",
+    "Hard",
+    "Iterative",
+    "Solver",
+    "SumPooled",
+    "TransportProblem",
+    "TransportResult",
+    "fused_support",
+    "greedy_k_center",
+    "lipschitz_normalize",
+    "partial_transport",
+    "prototype_costs",
+    "sum_pool",
+]

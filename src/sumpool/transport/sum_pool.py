@@ -1,0 +1,119 @@
+"""Generalized sum pooling of features as one pure function, plain or fused."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import check_eps, check_features, check_mask, check_mu
+from sumpool.transport.costs import prototype_costs
+from sumpool.transport.fused import fused_support, use_fused
+from sumpool.transport.solve import Solver, partial_transport
+
+
+class SumPooled(NamedTuple):
+    """What :func:`sum_pool` returns.
+
+    Attributes:
+        embedding: Σ_j p_j f_j of shape (..., d).
+        weights: The pooling weights of shape (..., n); they sum to 1.
+        attributes: Pseudo-attributes z of shape (..., m); they sum to 1. None if not asked for.
+    """
+
+    embedding: Tensor
+    weights: Tensor
+    attributes: Tensor | None
+
+
+def sum_pool(
+    features: Tensor,
+    prototypes: Tensor,
+    mu: float | Tensor,
+    eps: float | Tensor,
+    *,
+    mask: Tensor | None = None,
+    background: bool = False,
+    solver: str | Solver = "exact",
+    attributes: bool = True,
+    fused: bool | None = None,
+) -> SumPooled:
+    r"""Pool n features by the transport of the share μ of their mass to m prototypes.
+
+    The weights p solve :func:`partial_transport` for the costs of :func:`prototype_costs`; the
+    embedding is Σ_j p_j f_j with the features as they came, not normalised [gsp, eq. 4.1].
+
+    Args:
+        features: Local features of shape (..., n, d).
+        prototypes: Prototypes of shape (m, d).
+        mu: Share μ in (0, 1] of the mass that is pooled; a number or a scalar tensor.
+        eps: Inverse smoothing ε > 0, large = sharp; a number or a scalar tensor.
+        mask: True for valid features, broadcastable to (..., n).
+        background: Reverse the roles: pool by ρ/(1 − μ), so that the prototypes describe what is
+            left out [gsp, app. B]. Needs μ < 1.
+        solver: A solver of :func:`partial_transport`.
+        attributes: Whether the attributes are wanted; they cost the plain path an extra pass.
+        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
+            support (:func:`fused_support`), unless the environment sets ``SUMPOOL_FUSED=0``;
+            True demands them; False never takes them. The numbers are the same.
+
+    Returns:
+        A :class:`SumPooled`. The embedding has the dtype of the features; weights and attributes
+        are in float32, or float64 for float64 features.
+
+    Example:
+        >>> features = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+        >>> prototypes = torch.tensor([[0.0, 1.0]])
+        >>> sum_pool(features, prototypes, mu=2 / 3, eps=50.0).weights
+        tensor([0.0000, 0.5000, 0.5000])
+        >>> sum_pool(features, prototypes, mu=1.0, eps=50.0).embedding
+        tensor([0.5333, 0.6000])
+    """
+    if background and not isinstance(mu, Tensor) and mu >= 1:
+        raise ValueError(f"mu must be below 1 with background=True, got {mu}")
+    check_features(features, prototypes)
+    if use_fused(fused, features, fused_support(features, prototypes, mu, eps, solver)):
+        return _fused_sum_pool(features, prototypes, mu, eps, mask, background, attributes)
+    cost = prototype_costs(features, prototypes)
+    result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
+    weights = result.background_weights if background else result.weights  # (..., n)
+    with torch.autocast(features.device.type, enabled=False):
+        embedding = (weights.unsqueeze(-2) @ features.to(weights.dtype)).squeeze(-2)
+    z = result.attributes if attributes else None
+    return SumPooled(embedding.to(features.dtype), weights, z)
+
+
+def _fused_sum_pool(
+    features: Tensor,
+    prototypes: Tensor,
+    mu: float | Tensor,
+    eps: float | Tensor,
+    mask: Tensor | None,
+    background: bool,
+    attributes: bool,
+) -> SumPooled:
+    """The same through the fused operator, which takes (B, n, d) and scalars."""
+    from sumpool.transport.fused.ops import sum_pool_op
+
+    check_mu(mu)
+    check_eps(eps)
+    batch = features.shape[:-2]
+    if mask is not None:
+        check_mask(mask, tuple(features.shape[:-1]))
+        mask = mask.expand(features.shape[:-1]).reshape(-1, features.shape[-2]).contiguous()
+    embedding, weights, z, _ = sum_pool_op(
+        features.reshape(-1, *features.shape[-2:]) if features.ndim != 3 else features,
+        prototypes,
+        0.0 if isinstance(mu, Tensor) else float(mu),
+        0.0 if isinstance(eps, Tensor) else float(eps),
+        mu if isinstance(mu, Tensor) else None,
+        eps if isinstance(eps, Tensor) else None,
+        mask,
+        background,
+    )
+    if len(batch) != 1:
+        embedding = embedding.reshape(*batch, -1)
+        weights = weights.reshape(*batch, -1)
+        z = z.reshape(*batch, -1)
+    return SumPooled(embedding, weights, z if attributes else None)
