@@ -1,0 +1,138 @@
+"""Layers refuse what they cannot use, and say why."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+
+from pooling.layers import gsp1d, gsp2d, maps, tokens
+from sumpool import (
+    GeneralizedSumPool1d,
+    GeneralizedSumPool2d,
+    GlobalAveragePool1d,
+    GlobalAveragePool2d,
+)
+
+
+@pytest.mark.parametrize("build", [GeneralizedSumPool1d, GeneralizedSumPool2d])
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"channels": 0}, r"channels must be at least 1, got 0"),
+        ({"prototypes": 0}, r"prototypes must be at least 1, got 0"),
+        ({"prototypes": -2}, r"prototypes must be at least 1, got -2"),
+        ({"mu": 0.0}, r"mu must be a number in \(0, 1\], got 0\.0"),
+        ({"mu": -0.1}, r"mu must be a number in \(0, 1\], got -0\.1"),
+        ({"mu": 1.5}, r"mu must be a number in \(0, 1\], got 1\.5"),
+        ({"mu": math.nan}, r"mu must be a number in \(0, 1\], got nan"),
+        ({"eps": 0.0}, r"eps must be a positive finite number, got 0\.0"),
+        ({"eps": math.inf}, r"eps must be a positive finite number, got inf"),
+        ({"eps": math.nan}, r"eps must be a positive finite number, got nan"),
+        ({"mu": 1.0, "background": True}, r"mu must be below 1 with .*background, got 1\.0"),
+        ({"mu": 1.0, "learn_mu": True}, r"mu must be below 1 with learn_mu .*, got 1\.0"),
+        ({"solver": "newton"}, r"solver must be one of \['exact', .*\].*, got 'newton'"),
+        ({"init": "k-means"}, r"init must be one of \('k-center', 'random'\), got 'k-means'"),
+        ({"input_fmt": "CHW"}, r"input_fmt must be one of \('N.*'\), got 'CHW'"),
+        ({"num_prefix_tokens": -1}, r"num_prefix_tokens must be at least 0 .*, got -1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(build: Any, options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        build(**{"channels": 8, **options})
+
+
+def test_formats_of_the_other_kind_are_refused() -> None:
+    for build in (gsp2d, GlobalAveragePool2d):
+        with pytest.raises(ValueError, match=r"one of \('NCHW', 'NHWC'\), got 'NLC'"):
+            build(input_fmt="NLC")
+    for build in (gsp1d, GlobalAveragePool1d):
+        with pytest.raises(ValueError, match=r"one of \('NLC', 'NCL'\), got 'NCHW'"):
+            build(input_fmt="NCHW")
+    with pytest.raises(ValueError, match=r"num_prefix_tokens must be .* 0 for maps, got 1"):
+        gsp2d(num_prefix_tokens=1)
+
+
+@pytest.mark.parametrize("build", [gsp2d, GlobalAveragePool2d])
+@pytest.mark.parametrize("training", [True, False])
+def test_inputs_of_a_wrong_rank_are_refused(build: Any, training: bool) -> None:
+    layer = build().train(training)
+    with pytest.raises(ValueError, match=r"x must have 4 dimensions \(NCHW\), got shape \(3, 30"):
+        layer(tokens())
+
+
+@pytest.mark.parametrize("init", ["random", "k-center"])
+def test_inputs_of_wrong_channels_are_refused(init: str) -> None:
+    with pytest.raises(ValueError, match=r"x must have 8 channels in the layout NCHW, got 6"):
+        gsp2d(init=init)(maps().permute(0, 3, 1, 2))
+    with pytest.raises(ValueError, match=r"x must have 8 channels in the layout NLC, got 30"):
+        gsp1d(init=init)(tokens().mT)
+
+
+@pytest.mark.parametrize("build", [gsp1d, GlobalAveragePool1d])
+@pytest.mark.parametrize("prefix", [30, 31])
+def test_prefixes_that_leave_no_token_are_refused(build: Any, prefix: int) -> None:
+    match = rf"x has 30 tokens, which leaves none behind num_prefix_tokens={prefix}"
+    with pytest.raises(ValueError, match=match):
+        build(num_prefix_tokens=prefix)(tokens())
+
+
+@pytest.mark.parametrize("build", [gsp2d, GlobalAveragePool2d])
+def test_masks_of_a_wrong_shape_are_refused(build: Any) -> None:
+    layer = build()
+    for shape in ((3, 5), (3, 30), (2, 5, 6), (3, 6, 5), (5, 6)):
+        with pytest.raises(ValueError, match=r"mask must have shape \(3, 5, 6\), got \("):
+            layer(maps(), torch.ones(shape, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("build", [gsp2d, GlobalAveragePool2d])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_masks_of_numbers_are_refused(build: Any, dtype: torch.dtype) -> None:
+    with pytest.raises(TypeError, match=rf"mask must be a boolean tensor .*got {dtype}"):
+        build()(maps(), torch.ones(3, 5, 6, dtype=dtype))
+
+
+@pytest.mark.parametrize("build", [gsp2d, GlobalAveragePool2d])
+def test_masks_without_a_valid_position_are_refused(build: Any) -> None:
+    mask = torch.ones(3, 5, 6, dtype=torch.bool)
+    mask[1] = False
+    match = r"mask must leave at least one valid feature per image, image \[1\] has none"
+    with pytest.raises(ValueError, match=match):
+        build()(maps(), mask)
+
+
+@pytest.mark.parametrize("build", [gsp2d, GlobalAveragePool2d])
+def test_empty_maps_are_refused(build: Any) -> None:
+    with pytest.raises(ValueError, match=r"n >= 1|at least one position"):
+        build()(maps(height=0))
+
+
+def test_integer_maps_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"features must be a floating-point .* got torch\.int64"):
+        gsp2d()(torch.ones(3, 8, 5, 6, dtype=torch.int64))
+
+
+def test_too_few_features_to_start_from_are_refused() -> None:
+    layer = GeneralizedSumPool2d(8, prototypes=64)
+    match = r"initialising 64 prototypes needs at least as many .*, got 30: call initialize_proto"
+    with pytest.raises(ValueError, match=match):
+        layer(maps(batch=1))
+    with pytest.raises(ValueError, match=match):
+        layer.initialize_prototypes(maps(batch=1))
+    layer(maps(batch=3))  # a larger batch will do
+    GeneralizedSumPool2d(8, prototypes=64, init="random")(maps(batch=1))
+
+
+@pytest.mark.parametrize("mask", [torch.ones(3, 5, 6), torch.ones(3, 6, 5, dtype=torch.bool)])
+def test_a_refused_mask_leaves_the_prototypes_alone(mask: torch.Tensor) -> None:
+    layer = gsp2d(init="k-center")
+    before = layer.prototypes.clone()
+    with pytest.raises((TypeError, ValueError), match=r"mask must"):
+        layer(maps(), mask)
+    with pytest.raises((TypeError, ValueError), match=r"mask must"):
+        layer.initialize_prototypes(maps(), mask)
+    assert torch.equal(layer.prototypes, before)
+    layer(maps())
+    assert not torch.equal(layer.prototypes, before)
