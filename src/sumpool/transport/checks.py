@@ -65,7 +65,7 @@ def _check_scalar(name: str, value: float | Tensor, accepted: str, admits: objec
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
     """Whether a tensor of ``shape`` can be expanded to ``target``."""
     try:
-        return torch.broadcast_shapes(shape, target) == torch.Size(target)
+        return bool(torch.broadcast_shapes(shape, target) == torch.Size(target))
     except RuntimeError:
         return False
 

@@ -51,37 +51,57 @@ def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:
     check_features(features, prototypes)
     dtype = solve_dtype(features, prototypes)
     with torch.autocast(features.device.type, enabled=False):
-        f = lipschitz_normalize(features.to(dtype))
-        w = lipschitz_normalize(prototypes.to(dtype))
-        cost: Tensor = _Distance.apply(f, w)  # type: ignore[no-untyped-call]
+        cost: Tensor = _Costs.apply(features.to(dtype), prototypes.to(dtype))
     return cost
 
 
-class _Distance(torch.autograd.Function):
-    """‖f_j − ω_i‖ by the expansion of the square, with gradient 0 at distance 0.
+def _scales(x: Tensor) -> tuple[Tensor, Tensor]:
+    """‖u‖² and 1/max(1, ‖u‖) of the vectors of ``x``, with a last dimension of 1."""
+    square = torch.linalg.vecdot(x, x).unsqueeze(-1)
+    return square, square.clamp_min(1).rsqrt()
 
-    The backward pass is written in differentiable operations of the saved inputs and output, so
+
+class _Costs(torch.autograd.Function):
+    """‖f̄_j − ω̄_i‖ by the expansion of the square, with gradient 0 at distance 0.
+
+    The normalised vectors are never built: their lengths are factors of the one matrix product.
+    The backward pass is written in differentiable operations of the inputs and the output, so
     that it can be differentiated again.
     """
 
     @staticmethod
     def forward(f: Tensor, w: Tensor) -> Tensor:
-        norms = f.square().sum(-1, keepdim=True) + w.square().sum(-1)  # (..., n, m)
-        square = norms - 2 * (f @ w.mT)
+        ff, inv_f = _scales(f)  # (..., n, 1)
+        ww, inv_w = _scales(w)  # (m, 1)
+        norms = ff * inv_f.square() + (ww * inv_w.square()).mT  # (..., n, m)
+        square = torch.addcmul(norms, f @ (w * inv_w).mT, inv_f, value=-2)
         # Rounding of the product is a few ulps of the two norms; what lies below is distance 0.
-        noise = 16 * torch.finfo(f.dtype).eps
-        return torch.where(square > noise * norms, square, 0).sqrt()
+        noise = norms.mul_(16 * torch.finfo(f.dtype).eps)
+        return square.masked_fill_(square <= noise, 0).sqrt_()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(*inputs, output)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
         f, w, cost = ctx.saved_tensors
+        ff, inv_f = _scales(f)
+        ww, inv_w = _scales(w)
+        unit_ff, unit_ww = ff * inv_f.square(), ww * inv_w.square()
         apart = cost > 0
         pull = torch.where(apart, grad, 0) / torch.where(apart, cost, 1)  # (..., n, m)
-        grad_f = f * pull.sum(-1, keepdim=True) - pull @ w
-        pull, f = pull.reshape(-1, pull.shape[-1]), f.reshape(-1, f.shape[-1])
-        grad_w = w * pull.sum(0).unsqueeze(-1) - pull.mT @ f
+        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄, whose part along f̄ the normalisation takes away where it acts.
+        cosine = pull * (unit_ff + unit_ww.mT - cost.square()) / 2  # pull ⊙ ⟨f̄, ω̄⟩
+        rows = pull.sum(-1, keepdim=True)
+        along = rows - torch.where(ff > 1, unit_ff * rows - cosine.sum(-1, keepdim=True), 0)
+        scaled = pull * inv_f
+        grad_f = f * (along * inv_f.square()) - scaled @ (w * inv_w)
+        batch = tuple(range(pull.ndim - 1))
+        columns = pull.sum(batch).unsqueeze(-1)  # (m, 1)
+        along = columns - torch.where(
+            ww > 1, unit_ww * columns - cosine.sum(batch).unsqueeze(-1), 0
+        )
+        product = scaled.reshape(-1, w.shape[0]).mT @ f.reshape(-1, f.shape[-1])  # (m, d)
+        grad_w = w * (along * inv_w.square()) - product * inv_w
         return grad_f, grad_w

@@ -1,9 +1,10 @@
 """Backward kernels of fused generalized sum pooling.
 
 With B_j = ∂L/∂weight_j + ∂L/∂embedding · f_j and Z_j = Σ_i q_ji ∂L/∂z_i, the gradient to the share
-that a feature sends is A_j = B_j/(nμ) + Z_j/(nμ), that of its log-sum w_j (A_j − Σ a_k A_k), and the
-sum over the image is two dot products with what the forward pass saved. So every tile of every
-image is independent of the others; distances are computed again, nothing of size (n, m) is stored.
+that a feature sends is A_j = (B_j + Z_j)/(nμ) and that of its log-sum w_j (A_j − Σ a_k A_k), where
+a = w/Σw. The sum over the image is two dot products with what the forward pass saved. So every tile
+of every image is independent of the others; distances are computed again, and nothing of size
+(n, m) is stored.
 """
 
 from __future__ import annotations
@@ -72,9 +73,9 @@ def tile_gradients(
             for start in range(0, d, BLOCK_D):
                 channels = start + tl.arange(0, BLOCK_D)
                 f = load_tile(f_ptr + b * f_b, rows, channels, f_n, f_d, inside, channels < d)
-                ge = tl.load(
-                    ge_ptr + b * ge_b + channels * ge_d, mask=channels < d, other=0.0
-                ).to(tl.float32)
+                ge = tl.load(ge_ptr + b * ge_b + channels * ge_d, mask=channels < d, other=0.0).to(
+                    tl.float32
+                )
                 to_weights += tl.sum(f * ge[None, :], 1)
                 fa = tl.load(kept_ptr + n + channels, mask=channels < d, other=0.0)
                 mean += scale * tl.sum(fa * ge, 0)

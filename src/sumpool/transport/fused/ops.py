@@ -29,7 +29,9 @@ MAX_PROTOTYPES, MAX_FEATURES, MAX_CHANNELS = 256, 16384, 4096
 BACKWARD_PROGRAMS = 132
 
 _LIBRARY = torch.library.Library("sumpool", "DEF")
-_SETTINGS = "float mu, float eps, Tensor? mu_tensor, Tensor? eps_tensor, Tensor? mask, bool background"
+_SETTINGS = (
+    "float mu, float eps, Tensor? mu_tensor, Tensor? eps_tensor, Tensor? mask, bool background"
+)
 _LIBRARY.define(
     f"sum_pool(Tensor features, Tensor prototypes, {_SETTINGS}) -> (Tensor, Tensor, Tensor, Tensor)"
 )
@@ -63,10 +65,9 @@ class _Blocks(NamedTuple):
 def _forward_blocks(n: int, m: int, d: int) -> _Blocks:
     """Tile sizes of the forward pass; found on an H200."""
     prototypes = max(16, triton.next_power_of_2(m))
-    return _make_blocks(
-        n, d, prototypes, rows=64 if prototypes <= 128 else 32, channels=64 if prototypes <= 128 else 32,
-        warps=4 if prototypes <= 64 else 8,
-    )  # fmt: skip
+    if prototypes > 128:
+        return _make_blocks(n, d, prototypes, rows=32, channels=32, warps=8)
+    return _make_blocks(n, d, prototypes, rows=64, channels=64, warps=4 if prototypes <= 64 else 8)
 
 
 @lru_cache(maxsize=256)
@@ -75,12 +76,12 @@ def _backward_blocks(n: int, m: int, d: int, few: bool) -> _Blocks:
     prototypes = max(16, triton.next_power_of_2(m))
     if prototypes <= 64 and not few:
         return _make_blocks(n, d, prototypes, rows=64, channels=32, warps=4)
-    return _make_blocks(n, d, prototypes, rows=32, channels=64 if prototypes <= 128 else 16, warps=8)
+    return _make_blocks(
+        n, d, prototypes, rows=32, channels=64 if prototypes <= 128 else 16, warps=8
+    )
 
 
-def _make_blocks(
-    n: int, d: int, prototypes: int, rows: int, channels: int, warps: int
-) -> _Blocks:
+def _make_blocks(n: int, d: int, prototypes: int, rows: int, channels: int, warps: int) -> _Blocks:
     every = max(16, triton.next_power_of_2(n))
     rows = min(every, rows)
     channels = min(channels, max(16, triton.next_power_of_2(d)))
@@ -114,8 +115,9 @@ def _forward(
     """Pool features (B, n, d) by prototypes (m, d).
 
     Returns:
-        Embedding (B, d), weights (B, n), attributes (B, m), and for the backward pass (B, n + d + m)
-        the log-odds and the slope-weighted means of features and of assignments.
+        Embedding (B, d), weights (B, n), attributes (B, m), and for the backward pass, in one
+        tensor (B, n + d + m), the log-odds and the means of features and of assignments under the
+        slopes.
     """
     out = _empty_outputs(features, prototypes)
     batch, n, d = features.shape
@@ -152,7 +154,10 @@ def _forward(
         parts = saved.new_empty(batch, blocks.tiles, 2, d + m)
         _TILE_SUMS.launch(
             grid,
-            (features, *strides, w, mu_tensor, eps_tensor, eps, n, m, d, weights, sent, slope, parts),
+            (
+                features, *strides, w, mu_tensor, eps_tensor, eps, n, m, d,
+                weights, sent, slope, parts,
+            ),
             (has_eps, *tile), blocks.warps,
         )  # fmt: skip
         block = 128
@@ -264,7 +269,7 @@ class _SumPool(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         features, prototypes, mu_tensor, eps_tensor, mask, saved = ctx.saved_tensors
         if torch.is_grad_enabled():
             to_features, to_prototypes, to_mu, to_eps = _differentiable_gradients(
@@ -302,7 +307,7 @@ def _differentiable_gradients(
         attributes=grads[2] is not None,
         fused=False,
     )
-    pairs = [(o, g) for o, g in zip(out, grads, strict=True) if g is not None]
+    pairs = [(o, g) for o, g in zip(out, grads, strict=True) if o is not None and g is not None]
     inputs = (features, prototypes, mu_tensor, eps_tensor)
     wanted = [t for t in inputs if t is not None and t.requires_grad]
     found = torch.autograd.grad(
@@ -313,7 +318,7 @@ def _differentiable_gradients(
 
 
 def _autograd(*inputs: Any) -> tuple[Tensor, ...]:
-    out: tuple[Tensor, ...] = _SumPool.apply(*inputs)  # type: ignore[no-untyped-call]
+    out: tuple[Tensor, ...] = _SumPool.apply(*inputs)
     return out
 
 
