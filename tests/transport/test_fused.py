@@ -298,3 +298,33 @@ def test_fused_is_the_default_on_gpus_only_and_can_be_switched_off(
     assert takes_fused(fused=True)
     monkeypatch.setenv(FUSED_VARIABLE, "0")
     assert not takes_fused()
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(DEVICE != "cuda", reason="CUDA graphs need a CUDA device")
+def test_forward_and_backward_are_captured_in_a_cuda_graph_without_waiting() -> None:
+    arguments, wanted = pose(Case(n=100, tensors=True), torch.float32)
+
+    def step() -> tuple[Tensor, ...]:
+        out = sum_pool(**arguments, fused=True)
+        return torch.autograd.grad(
+            out.embedding.square().sum() + out.weights.square().sum(), wanted
+        )
+
+    right = [g.clone() for g in step()]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = step()
+    graph.replay()
+    for f, r in zip(found, right, strict=True):
+        torch.testing.assert_close(f, r, rtol=0, atol=0)

@@ -1,0 +1,177 @@
+"""What is timed: the poolings by name, and one training step of a module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.pooling import GeneralizedSumPool2d, GlobalAveragePool2d
+from sumpool.transport import Iterative, Solver, TransportProblem, TransportResult
+
+#: The baseline and its second timing in the same rounds, which shows the spread.
+GAP, GAP_AGAIN = "gap", "gap-again"
+
+
+@dataclass(frozen=True)
+class Size:
+    """Images, channels of the map, height, width, embedding size, prototypes."""
+
+    B: int
+    C: int
+    h: int
+    w: int
+    d: int
+    m: int
+
+    def __str__(self) -> str:
+        return f"B {self.B}, C {self.C}, {self.h}×{self.w}, d {self.d}, m {self.m}"
+
+
+@dataclass(frozen=True)
+class Printed:
+    """Proposition 4.1 of [gsp] as it is printed, differentiated through its iterations.
+
+    ρ = (1/n)/(1 + t exp(−εc)ᵀ1) and t = μ/(1ᵀ exp(−εc) ρ) with both products taken anew in every
+    iteration. The package's iteration takes the sums over the prototypes once.
+    """
+
+    steps: int
+
+    def __call__(self, problem: TransportProblem) -> TransportResult:
+        kernel = problem.scores().exp()  # (..., n, m)
+        mass = 1 / problem.cost.shape[-2]
+        t = kernel.new_ones(*kernel.shape[:-2], 1)
+        for _ in range(self.steps):
+            kept = mass / (1 + t * kernel.sum(-1))
+            t = problem.share / (kept.unsqueeze(-2) @ kernel).sum(-1)
+        return TransportResult((mass - kept) / problem.share, kept, mass - kept, problem)
+
+
+def variants(
+    iterations: tuple[int, ...], *, cuda: bool, compiled: bool, printed: bool = False
+) -> list[str]:
+    """Names in the order of one round; the baseline stands at both ends."""
+    names = [GAP, "exact"]
+    if compiled:
+        names.append("exact-compiled")
+    if cuda:
+        names.append("fused")
+    names += [f"iterative-{k}" for k in iterations]
+    names += [f"autodiff-{k}" for k in iterations]
+    if printed:
+        names.append(f"printed-{iterations[-1]}")
+    return [*names, GAP_AGAIN]
+
+
+def iterations_of(name: str) -> int | None:
+    """k of ``iterative-k``, ``autodiff-k`` and ``printed-k``; None for the others."""
+    kind, _, steps = name.partition("-")
+    return int(steps) if kind in ("iterative", "autodiff", "printed") else None
+
+
+def build_pool(name: str, d: int, m: int) -> nn.Module:
+    """The pooling called ``name`` for d channels and m prototypes."""
+    if name in (GAP, GAP_AGAIN):
+        return GlobalAveragePool2d()
+    solver: str | Solver
+    fused = False
+    steps = iterations_of(name)
+    if steps is not None and name.startswith("printed"):
+        solver = Printed(steps)
+    elif steps is not None:
+        solver = Iterative(steps=steps, unroll=name.startswith("autodiff"))
+    elif name in ("exact", "exact-compiled", "fused"):
+        solver, fused = "exact", name == "fused"
+    else:
+        raise ValueError(f"there is no variant called {name!r}")
+    return GeneralizedSumPool2d(d, m, solver=solver, fused=fused, init="random")
+
+
+def build_head(name: str, size: Size) -> nn.Module:
+    """The 1×1 map to the embedding size, then the pooling."""
+    # The same map whatever is pooled after it.
+    torch.manual_seed(0)
+    conv = nn.Conv2d(size.C, size.d, 1, bias=False)
+    return nn.Sequential(conv, build_pool(name, size.d, size.m))
+
+
+def maybe_compiled(name: str, module: nn.Module) -> nn.Module:
+    """``module``, compiled for its one shape where the variant asks for it."""
+    if not name.endswith("-compiled"):
+        return module
+    return cast(nn.Module, torch.compile(module, dynamic=False))
+
+
+def random_maps(
+    shape: tuple[int, ...], sets: int, device: torch.device, dtype: torch.dtype, channels_last: bool
+) -> list[Tensor]:
+    """Feature maps that want a gradient, as they come from a backbone."""
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    maps = []
+    for _ in range(sets):
+        x = torch.randn(shape, device=device).to(dtype=dtype, memory_format=layout)
+        maps.append(x.requires_grad_())
+    return maps
+
+
+class Step:
+    """Forward and backward of a module, and the optimiser's step where there is one.
+
+    The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
+    to the map and to the prototypes. Inputs take turns.
+
+    Args:
+        module: What is timed.
+        inputs: Input sets.
+        autocast: Dtype of autocast, or None for none.
+        optimizer: Makes an optimiser of the parameters.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: list[Tensor],
+        autocast: torch.dtype | None = None,
+        optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
+    ) -> None:
+        self.module, self.inputs, self.autocast = module, inputs, autocast
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.optimizer = None if optimizer is None else optimizer(self.parameters)
+        self.turn = 0
+        self._functional: Tensor | None = None
+
+    def __call__(self) -> None:
+        """One step on the next input set."""
+        x = self.inputs[self.turn % len(self.inputs)]
+        self.turn += 1
+        self.clear_gradients(x)
+        self.backward(self.forward(x))
+        if self.optimizer is not None:
+            self.optimizer.step()
+
+    def clear_gradients(self, *inputs: Tensor) -> None:
+        """Forget the gradients, so that the next pass writes them instead of adding to them."""
+        for leaf in (*self.parameters, *inputs):
+            leaf.grad = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The embedding of ``x``."""
+        if self.autocast is None:
+            out: Tensor = self.module(x)
+            return out
+        with torch.autocast(x.device.type, dtype=self.autocast):
+            out = self.module(x)
+        return out
+
+    def backward(self, embedding: Tensor) -> None:
+        """Backward from ⟨g, embedding⟩."""
+        if self._functional is None:
+            generator = torch.Generator().manual_seed(0)
+            g = torch.randn(embedding.shape, generator=generator) / math.sqrt(embedding.numel())
+            self._functional = g.to(embedding.device, embedding.dtype)
+        embedding.backward(self._functional)
