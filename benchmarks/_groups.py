@@ -142,7 +142,7 @@ def growth(plan: Plan) -> Iterator[Group]:
     base, dtype = plan.sizes[0], plan.dtypes[0]
     for axis, values in plan.growth.items():
         iterations = values if axis == "k" else plan.iterations[-1:]
-        names = variants(iterations, cuda=plan.cuda, compiled=False)
+        names = variants(iterations, cuda=plan.cuda, compiled=False, linear=False)
         for value in (0,) if axis == "k" else values:
             grown = {"k": {}, "n": {"h": value, "w": value}}.get(axis, {axis: value})
             size = Size(**{**asdict(base), **grown})

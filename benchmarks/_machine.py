@@ -23,7 +23,7 @@ def machine(device: torch.device) -> dict[str, Any]:
         pass
     out: dict[str, Any] = {
         "device": device.type,
-        "device_name": f"{cpu}, {torch.get_num_threads()} threads",
+        "device_name": f"{cpu}, threads: {torch.get_num_threads()}",
         "cpu": cpu,
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),

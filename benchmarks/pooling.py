@@ -5,8 +5,9 @@
 
 Variants: gap (average pooling, timed at both ends of each round), exact (plain), exact-compiled
 (torch.compile of map and pooling), fused (CUDA), iterative-k (the papers' iteration with the
-closed-form gradient), autodiff-k (differentiated through its k iterations) and, for pooling alone,
-printed-k (the same with the matrix products that the papers print in every iteration).
+closed-form gradient, in logarithms), linear-k (the same in plain numbers), autodiff-k
+(differentiated through its k iterations) and, for pooling alone, printed-k (the same with the
+matrix products that the papers print in every iteration).
 
 Sections:
   layer    1×1 map and pooling, four sizes (on a CPU the first: the others take minutes each)

@@ -231,3 +231,14 @@ def test_frozen_prototypes_are_set_too() -> None:
     layer(maps())
     assert not torch.equal(layer.prototypes, fresh().prototypes)
     assert not layer.prototypes.requires_grad
+
+
+def test_a_batch_that_is_not_finite_is_refused_and_sets_nothing() -> None:
+    layer = fresh()
+    before = layer.prototypes.detach().clone()
+    x = maps()
+    x[0, 0, 0, 0] = torch.nan
+    with pytest.raises(ValueError, match="needs finite features, but the batch holds NaN"):
+        layer(x)
+    assert torch.equal(layer.prototypes, before)
+    assert not layer.prototypes_ready

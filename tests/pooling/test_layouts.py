@@ -169,7 +169,6 @@ def test_half_precision_maps_give_half_precision_embeddings(half: torch.dtype) -
 def test_layers_are_built_on_meta_and_filled_later() -> None:
     layer = gsp2d(device="meta", learn_mu=True)
     assert {it.device.type for it in layer.parameters()} == {"meta"}
-    assert layer(maps().to("meta")).shape == (3, CHANNELS)
     layer.to_empty(device="cpu").reset_parameters()
     expected = gsp2d(learn_mu=True)
     for got, want in zip(layer.parameters(), expected.parameters(), strict=True):

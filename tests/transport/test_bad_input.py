@@ -203,3 +203,8 @@ def test_k_center_arguments_out_of_range_are_refused() -> None:
         greedy_k_center(points, 1, mask=torch.ones(5, dtype=torch.bool))
     with pytest.raises(ValueError, match=r"chosen must have the 3 channels .* shape \(2, 1, 4\)"):
         greedy_k_center(points, 1, chosen=torch.rand(2, 1, 4))
+
+
+def test_a_solver_that_cannot_be_called_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"solver must be one of .* or a solver, got NoneType"):
+        transport(solver=None)

@@ -300,6 +300,8 @@ def test_fused_is_the_default_on_gpus_only_and_can_be_switched_off(
     assert not takes_fused()
 
 
+# Torch calls the mode that finds waiting a prototype feature.
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.gpu
 @pytest.mark.skipif(DEVICE != "cuda", reason="CUDA graphs need a CUDA device")
 def test_forward_and_backward_are_captured_in_a_cuda_graph_without_waiting() -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from sumpool.pooling import GlobalAveragePool1d
 from sumpool.transport import partial_transport, sum_pool
 from transport.checker import check_result
 from transport.generators import random_cost, random_features, random_mask
@@ -92,3 +93,18 @@ def test_a_single_valid_feature_gets_all_the_weight() -> None:
     for solver in SOLVERS:
         result = partial_transport(random_cost(3, 20, 5), 0.3, 5.0, mask=mask, solver=solver)
         torch.testing.assert_close(result.weights, mask.double())
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_whatever_stands_at_invalid_positions_is_not_read(value: float) -> None:
+    features, prototypes = random_features(2, n=6, m=3, d=4)
+    mask = random_mask(2, 6)
+    dirty = features.masked_fill(~mask.unsqueeze(-1), value).requires_grad_()
+    clean = sum_pool(features, prototypes, 0.3, 5.0, mask=mask)
+    found = sum_pool(dirty, prototypes, 0.3, 5.0, mask=mask)
+    for f, c in zip(found, clean, strict=True):
+        torch.testing.assert_close(f, c)
+    (gradient,) = torch.autograd.grad(found.embedding.sum(), dirty)
+    assert gradient.isfinite().all()
+    average = GlobalAveragePool1d()(dirty, mask)
+    torch.testing.assert_close(average, GlobalAveragePool1d()(features, mask))

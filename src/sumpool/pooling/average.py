@@ -21,6 +21,7 @@ class _GlobalAveragePool(GlobalPool):
             share = features.new_full((), 1 / features.shape[1], dtype=solve_dtype(features))
             return Pooled(features.mean(1), share.expand(features.shape[:2]), None)
         weights = mask.to(solve_dtype(features)) / mask.sum(-1, keepdim=True)
+        features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
         embedding = (weights.to(features.dtype).unsqueeze(1) @ features).squeeze(1)
         return Pooled(embedding, weights, None)
 

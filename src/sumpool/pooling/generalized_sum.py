@@ -6,6 +6,7 @@ import math
 from typing import Any, ClassVar
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, flat_mask
@@ -108,7 +109,7 @@ class _GeneralizedSumPool(GlobalPool):
         """Set the prototypes, in place, to local features of ``x`` picked by greedy k-centre.
 
         The first training pass does this with its batch. The pick depends on ``x`` and the seed
-        alone.
+        alone; of several processes that train together, all take the pick of the first.
 
         Args:
             x: Features in the layout of the layer; they must hold at least as many valid local
@@ -152,10 +153,17 @@ class _GeneralizedSumPool(GlobalPool):
                 f"{local.shape[0]}: call initialize_prototypes with a larger batch, or build the "
                 "layer with init='random'"
             )
+        if not bool(local.isfinite().all()):
+            raise ValueError(
+                "initialising prototypes needs finite features, but the batch holds NaN or infinity"
+            )
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(local.shape[0], generator=generator)[: self.max_init_features]
         local = lipschitz_normalize(local[order.to(local.device)].to(solve_dtype(local)))
         self.prototypes.copy_(local[greedy_k_center(local, count)])
+        if dist.is_available() and dist.is_initialized():
+            # Each process has seen a batch of its own; all go on with what the first one picked.
+            dist.broadcast(self.prototypes, src=0)
         self._mark_ready(True)
 
     def _mark_ready(self, ready: bool) -> None:

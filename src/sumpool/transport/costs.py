@@ -27,8 +27,10 @@ def lipschitz_normalize(x: Tensor) -> Tensor:
                 [0.3000, 0.4000]])
     """
     check_floating("x", x)
-    # max(1, ‖u‖) = √max(1, ‖u‖²): written so, nothing is singular at u = 0.
-    return x * x.square().sum(-1, keepdim=True).clamp_min(1).rsqrt()
+    # max(1, ‖u‖) = √max(1, ‖u‖²): written so, nothing is singular at u = 0. In the dtype of the
+    # solver, since the square overflows in half precision.
+    wide = x.to(solve_dtype(x))
+    return (wide * _scales(wide)[1]).to(x.dtype)
 
 
 def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:

@@ -29,6 +29,10 @@ SOLVERS: Mapping[str, Solver] = {"exact": Exact(), "iterative": Iterative(), "ha
 def resolve_solver(solver: str | Solver) -> Solver:
     """The solver of that name, or ``solver`` itself if it is one."""
     if not isinstance(solver, str):
+        if not callable(solver):
+            raise TypeError(
+                f"solver must be one of {sorted(SOLVERS)} or a solver, got {type(solver).__name__}"
+            )
         return solver
     if solver not in SOLVERS:
         raise ValueError(f"solver must be one of {sorted(SOLVERS)} or a solver, got {solver!r}")
@@ -78,7 +82,7 @@ def partial_transport(
         >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])
         >>> result = partial_transport(cost, mu=0.5, eps=4.0)
         >>> result.weights
-        tensor([0.4997, 0.4997, 0.0006])
+        tensor([0.4993, 0.4993, 0.0013])
         >>> result.attributes
         tensor([0.5000, 0.5000])
         >>> partial_transport(cost, mu=0.5, eps=4.0, solver="hard").weights

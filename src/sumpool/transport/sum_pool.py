@@ -9,7 +9,7 @@ from torch import Tensor
 
 from sumpool.transport.checks import check_eps, check_features, check_mask, check_mu
 from sumpool.transport.costs import prototype_costs
-from sumpool.transport.fused import fused_support, use_fused
+from sumpool.transport.fused import use_fused
 from sumpool.transport.solve import Solver, partial_transport
 
 
@@ -73,7 +73,11 @@ def sum_pool(
     if background and not isinstance(mu, Tensor) and mu >= 1:
         raise ValueError(f"mu must be below 1 with background=True, got {mu}")
     check_features(features, prototypes)
-    if use_fused(fused, features, fused_support(features, prototypes, mu, eps, solver)):
+    if mask is not None:
+        check_mask(mask, tuple(features.shape[:-1]))
+        # Whatever stands at invalid positions, NaN included, must not reach a product with 0.
+        features = features.masked_fill(~mask.unsqueeze(-1), 0)
+    if use_fused(fused, features, prototypes, mu, eps, solver):
         return _fused_sum_pool(features, prototypes, mu, eps, mask, background, attributes)
     cost = prototype_costs(features, prototypes)
     result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
@@ -100,7 +104,6 @@ def _fused_sum_pool(
     check_eps(eps)
     batch = features.shape[:-2]
     if mask is not None:
-        check_mask(mask, tuple(features.shape[:-1]))
         mask = mask.expand(features.shape[:-1]).reshape(-1, features.shape[-2]).contiguous()
     embedding, weights, z, _ = sum_pool_op(
         features.reshape(-1, *features.shape[-2:]) if features.ndim != 3 else features,

@@ -57,8 +57,10 @@ def fused_support(
         features.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
     ):
         return f"features are on {features.device}, not on a CUDA device"
-    if not isinstance(resolve_solver(solver), Exact):
-        return f"the solver is {solver!r}, not exact"
+    chosen = resolve_solver(solver)
+    if not isinstance(chosen, Exact):
+        # Its name, as its repr cannot be compiled.
+        return f"the solver is {type(chosen).__name__}, not exact"
     for name, value in (("mu", mu), ("eps", eps)):
         if isinstance(value, Tensor) and value.numel() != 1:
             return f"{name} has {value.numel()} values, not one"
@@ -75,10 +77,23 @@ def fused_support(
     return None
 
 
-def use_fused(fused: bool | None, features: Tensor, reason: str | None) -> bool:
-    """Whether to take the fused path, given the caller's wish and why it might not apply."""
+def use_fused(
+    fused: bool | None,
+    features: Tensor,
+    prototypes: Tensor,
+    mu: float | Tensor,
+    eps: float | Tensor,
+    solver: str | Solver,
+) -> bool:
+    """Whether to take the fused path: where it was asked for, or by default on CUDA."""
+    # Support is looked into only where it matters: its limits would bind the shapes of exported
+    # code.
     if fused is None:
-        return reason is None and features.is_cuda and os.environ.get(FUSED_VARIABLE) != "0"
-    if fused and reason is not None:
-        raise ValueError(f"fused=True is not possible: {reason}")
+        if not features.is_cuda or os.environ.get(FUSED_VARIABLE) == "0":
+            return False
+        return fused_support(features, prototypes, mu, eps, solver) is None
+    if fused:
+        reason = fused_support(features, prototypes, mu, eps, solver)
+        if reason is not None:
+            raise ValueError(f"fused=True is not possible: {reason}")
     return fused
