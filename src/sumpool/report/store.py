@@ -1,0 +1,228 @@
+"""Results of studies on disk: rows in one append-only file, arrays beside it.
+
+A study fills cells (a method with a seed, say). A finished cell is one line of ``rows.jsonl`` and,
+where a figure needs more than numbers, one file under ``arrays/``. A line reaches the disk before
+the next cell begins, so an interrupted study keeps every finished cell and goes on from there.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+import os
+import platform
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+ROWS = "rows.jsonl"
+ARRAYS = "arrays"
+#: Distributions whose versions go into every row.
+RECORDED = ("sumpool", "torch", "numpy")
+
+logger = logging.getLogger(__name__)
+
+
+class StoreError(Exception):
+    """A folder of results cannot be used as asked; the message says what to do."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finished cell of a study.
+
+    Attributes:
+        study: Name of the study.
+        settings: Everything all cells of the folder share: sizes, rates, margins.
+        cell: What tells this cell from the others, such as method and seed.
+        metrics: The measured numbers by name.
+        versions: Versions of Python and of the packages in ``RECORDED``.
+        duration_s: Wall-clock seconds until the cell was finished.
+        arrays: Name of the cell's file under ``arrays/``; None if it has none.
+    """
+
+    study: str
+    settings: Mapping[str, Any]
+    cell: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    versions: Mapping[str, str]
+    duration_s: float
+    arrays: str | None
+
+
+def read_rows(folder: Path) -> list[Row]:
+    """The rows stored in ``folder``, in the order they were written, a redone cell once.
+
+    Raises:
+        StoreError: If there is no ``rows.jsonl``, or a line other than the last is damaged. A torn
+            last line is what an interrupted write leaves: it is left out, with a warning.
+    """
+    path = folder / ROWS
+    if not path.is_file():
+        raise StoreError(f"{folder} holds no results: there is no {ROWS} in it")
+    rows, sound = _parse(path)
+    if sound < path.stat().st_size:
+        logger.warning("%s: the last line is torn and left out", path)
+    return rows
+
+
+def read_arrays(folder: Path, row: Row) -> dict[str, NDArray[Any]]:
+    """The arrays of ``row`` by name."""
+    if row.arrays is None:
+        raise StoreError(f"the cell {dict(row.cell)} of {row.study} was stored without arrays")
+    with np.load(folder / ARRAYS / row.arrays) as stored:
+        return dict(stored)
+
+
+class ResultStore:
+    """The rows of one study with one configuration, opened for adding to them.
+
+    Opening cuts off a torn last line, with a warning: the cell it was for is then missing and will
+    be computed again.
+
+    Args:
+        folder: Where the results are; made if missing.
+        study: Name of the study.
+        settings: What all cells share. A folder holds results of one configuration only, so that
+            no table mixes two.
+        force: Discard what the folder holds before beginning.
+
+    Raises:
+        StoreError: If the folder holds results of another study or configuration.
+    """
+
+    def __init__(
+        self, folder: Path, study: str, settings: Mapping[str, Any], *, force: bool = False
+    ) -> None:
+        self.folder = folder
+        self.study = study
+        self.settings: dict[str, Any] = json.loads(_canonical(settings))
+        self._path = folder / ROWS
+        (folder / ARRAYS).mkdir(parents=True, exist_ok=True)
+        if force:
+            self._path.unlink(missing_ok=True)
+            shutil.rmtree(folder / ARRAYS)
+            (folder / ARRAYS).mkdir()
+        self._rows: dict[str, Row] = {}
+        if self._path.is_file():
+            rows, sound = _parse(self._path)
+            self._check(rows)
+            self._cut(sound)
+            self._rows = {_canonical(row.cell): row for row in rows}
+
+    def find(self, cell: Mapping[str, Any]) -> Row | None:
+        """The stored row of ``cell``; None if it has to be computed."""
+        row = self._rows.get(_canonical(cell))
+        if row is not None and row.arrays and not (self.folder / ARRAYS / row.arrays).is_file():
+            logger.warning("%s: %s is missing, its cell is computed again", self.folder, row.arrays)
+            return None
+        return row
+
+    def add(
+        self,
+        cell: Mapping[str, Any],
+        metrics: Mapping[str, float],
+        duration_s: float,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> Row:
+        """Store a finished cell; it is on the disk when this returns."""
+        name = None
+        if arrays is not None:
+            name = "-".join(str(value) for value in cell.values()) + ".npz"
+            self._write_arrays(name, arrays)
+        row = Row(
+            self.study,
+            self.settings,
+            json.loads(_canonical(cell)),
+            dict(metrics),
+            recorded_versions(),
+            round(duration_s, 3),
+            name,
+        )
+        # allow_nan: a number that is not one belongs in no table and must stop here.
+        line = json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n"
+        with self._path.open("ab") as file:
+            file.write(line.encode())
+            file.flush()
+            os.fsync(file.fileno())
+        self._rows[_canonical(cell)] = row
+        return row
+
+    def _write_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+        buffer = io.BytesIO()
+        np.savez_compressed(buffer, allow_pickle=False, **arrays)
+        path = self.folder / ARRAYS / name
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            file.write(buffer.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def _check(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.study != self.study:
+                raise StoreError(
+                    f"{self.folder} holds results of the study {row.study!r}, not {self.study!r}: "
+                    "choose another folder with --out"
+                )
+            if row.settings != self.settings:
+                names = sorted({*row.settings, *self.settings})
+                changed = ", ".join(
+                    f"{name} was {row.settings.get(name)} and is now {self.settings.get(name)}"
+                    for name in names
+                    if row.settings.get(name) != self.settings.get(name)
+                )
+                raise StoreError(
+                    f"{self.folder} holds results of another configuration ({changed}): choose "
+                    "another folder with --out, or discard them with --force"
+                )
+
+    def _cut(self, sound: int) -> None:
+        if sound < self._path.stat().st_size:
+            logger.warning("%s: the last line is torn, its cell is computed again", self._path)
+            with self._path.open("r+b") as file:
+                file.truncate(sound)
+                os.fsync(file.fileno())
+
+
+def recorded_versions() -> dict[str, str]:
+    """Versions of Python and of the packages in ``RECORDED``, without importing them."""
+    return {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in RECORDED},
+    }
+
+
+def _canonical(value: Mapping[str, Any]) -> str:
+    return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
+
+
+def _parse(path: Path) -> tuple[list[Row], int]:
+    """The rows of the file, and the length of its sound part in bytes."""
+    rows: dict[str, Row] = {}
+    sound = 0
+    lines = path.read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines, 1):
+        try:
+            row = Row(**json.loads(line))
+            whole = line.endswith(b"\n")
+        except (ValueError, TypeError):
+            whole = False
+        if not whole:
+            if number < len(lines):
+                raise StoreError(
+                    f"line {number} of {path} is not a row: mend or remove that line, or discard "
+                    "the results with --force"
+                )
+            break
+        rows[_canonical(row.cell)] = row
+        sound += len(line)
+    return list(rows.values()), sound

@@ -1,0 +1,12 @@
+"""Which seeds a study runs with."""
+
+from __future__ import annotations
+
+
+def seed_range(seeds: int | None, quick: bool, default: int = 5) -> range:
+    """Seeds 0 to ``seeds`` − 1; None is ``default``, or one seed in quick mode."""
+    if seeds is None:
+        seeds = 1 if quick else default
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    return range(seeds)

@@ -1,0 +1,151 @@
+"""Toy study: which pixels of a small map the poolings look at [gsp, fig. 1], [thesis, fig. 5.2].
+
+A 10×10 map of 3-dimensional features holds a reddish and a bluish block of 5×5 on a greenish
+ground: half of it is foreground. Two prototypes, red and blue, say what to look for. The share μ
+is under-estimated at 0.2, and given right at 0.5 for comparison.
+
+    sumpool study toy
+
+Cost: a second. Expected: at μ = 0.2 the hard problem P1 takes 20 pixels and gives exactly 0 to
+the other 30 of the 50 foreground pixels. The smooth problem P2 (ε = 5) gives every foreground
+pixel at least half of the largest weight, and more than 99 % of all weight to the foreground.
+Average pooling gives the foreground half. The seed draws the noise of the features.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from sumpool.report.store import ResultStore, Row
+from sumpool.studies.seeds import seed_range
+from sumpool.transport import sum_pool
+
+
+@dataclass(frozen=True)
+class ToySettings:
+    """What the map and the poolings are.
+
+    Attributes:
+        side: Height and width of the map.
+        block: Height and width of the red and of the blue block.
+        noise: Standard deviation of the noise on every feature, which is then cut to [0, 1].
+        shares: The shares μ that P1 and P2 are solved for.
+        eps: Inverse smoothing ε of P2.
+        covered: A pixel counts as covered from this share of the largest weight on.
+    """
+
+    side: int = 10
+    block: int = 5
+    noise: float = 0.05
+    shares: tuple[float, ...] = (0.2, 0.5)
+    eps: float = 5.0
+    covered: float = 0.5
+
+
+#: Red and blue, the prototypes; the ground is green.
+PROTOTYPES = ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
+GROUND = (0.0, 1.0, 0.0)
+
+
+def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
+    """The map and where its foreground is.
+
+    Args:
+        settings: What the map is.
+        seed: Seed of the noise.
+
+    Returns:
+        Features of shape (side, side, 3) in float64, and a boolean (side, side), True at the red
+        block in the first corner and the blue one in the last.
+    """
+    side, block = settings.side, settings.block
+    if not 0 < 2 * block <= side:
+        raise ValueError(f"block must be between 1 and half of side={side}, got {block}")
+    red, blue = torch.tensor(PROTOTYPES, dtype=torch.float64)
+    features = torch.tensor(GROUND, dtype=torch.float64).repeat(side, side, 1)
+    features[:block, :block] = red
+    features[-block:, -block:] = blue
+    foreground = features[..., 1] == 0
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.randn(features.shape, generator=generator, dtype=torch.float64)
+    return (features + settings.noise * noise).clamp(0, 1), foreground
+
+
+def pooling_weights(features: Tensor, method: str, mu: float, eps: float) -> Tensor:
+    """The pooling weights of shape (h, w) of a map of shape (h, w, 3).
+
+    Args:
+        features: The map.
+        method: "GAP", "P1" (hard) or "P2" (smooth).
+        mu: Share μ; GAP is μ = 1 and takes no other.
+        eps: Inverse smoothing ε of P2.
+    """
+    solvers = {"GAP": "exact", "P1": "hard", "P2": "exact"}
+    if method not in solvers:
+        raise ValueError(f"method must be one of {', '.join(solvers)}, got {method!r}")
+    if method == "GAP" and mu != 1:
+        raise ValueError(f"mu must be 1 for GAP, got {mu}")
+    prototypes = torch.tensor(PROTOTYPES, dtype=features.dtype)
+    out = sum_pool(features.flatten(0, 1), prototypes, mu, eps, solver=solvers[method])
+    return out.weights.reshape(features.shape[:2])
+
+
+def coverage(weights: Tensor, foreground: Tensor, covered: float) -> dict[str, float]:
+    """What the weights (h, w) do to the foreground, a boolean (h, w).
+
+    Returns:
+        ``foreground_weight``, the weight on foreground pixels of 1 in all; ``covered``, the share
+        of foreground pixels with at least the share ``covered`` of the largest weight;
+        ``ignored``, the number of foreground pixels with weight exactly 0; ``largest``, the
+        largest weight.
+    """
+    own = weights[foreground]
+    largest = weights.max()
+    return {
+        "foreground_weight": float(own.sum()),
+        "covered": float((own >= covered * largest).double().mean()),
+        "ignored": int((own == 0).sum()),
+        "largest": float(largest),
+    }
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+) -> list[Row]:
+    """Run the study into ``out_dir``; see :class:`sumpool.studies.RunStudy`.
+
+    It takes a second as it is: ``quick`` means one seed, and there is no bar to show.
+    """
+    del progress
+    settings = ToySettings()
+    store = ResultStore(out_dir, "toy", asdict(settings), force=force)
+    problems = [(method, mu) for mu in settings.shares for method in ("P1", "P2")]
+    rows = []
+    for seed in seed_range(seeds, quick):
+        features, foreground = feature_map(settings, seed)
+        for method, mu in [("GAP", 1.0), *problems]:
+            cell = {"method": method, "mu": mu, "seed": seed}
+            row = store.find(cell)
+            if row is None:
+                begin = time.perf_counter()
+                weights = pooling_weights(features, method, mu, settings.eps)
+                metrics = coverage(weights, foreground, settings.covered)
+                arrays = {"features": features, "foreground": foreground, "weights": weights}
+                row = store.add(
+                    cell,
+                    metrics,
+                    time.perf_counter() - begin,
+                    {name: value.numpy() for name, value in arrays.items()},
+                )
+            rows.append(row)
+    return rows

@@ -1,0 +1,135 @@
+"""Pages and figures: drawn from stored results alone, with nothing outside of them."""
+
+from __future__ import annotations
+
+import base64
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sumpool.report import token_figure, toy_figure
+from sumpool.report.page import write_page
+from sumpool.report.sections import section, table
+from sumpool.report.store import ResultStore, StoreError
+from sumpool.studies import margins, tokens, toy
+
+TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
+PNG = b"\x89PNG\r\n"
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Results of all studies, each in the folder of its name."""
+    folder = tmp_path_factory.mktemp("stored")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tokens, "QUICK", TINY)
+        patch.setattr(margins, "QUICK", TINY)
+        toy.run(folder / "toy", seeds=2)
+        tokens.run(folder / "tokens", seeds=2, quick=True, progress=False)
+        margins.run(folder / "margins", seeds=1, quick=True, progress=False)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of all studies."""
+    folders = [stored / name for name in ("toy", "tokens", "margins")]
+    out = tmp_path_factory.mktemp("page") / "deep" / "page.html"
+    return write_page(folders, out, "A <title>").read_text()
+
+
+class Links(HTMLParser):
+    """Collects everything a page refers to, and the tags it leaves open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.open: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found += [value or "" for name, value in attrs if name in ("src", "href", "srcset")]
+        if tag not in ("img", "meta"):
+            self.open.append(tag)
+        assert tag not in ("script", "link", "iframe")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_page_is_self_contained(page: str) -> None:
+    for outside in ("http://", "https://", "url(", "@import"):
+        assert outside not in page
+    links = Links()
+    links.feed(page)
+    assert links.open == []
+    assert len(links.found) == 1 + 2 + 2
+    prefix = "data:image/png;base64,"
+    for link in links.found:
+        assert base64.b64decode(link.removeprefix(prefix), validate=True).startswith(PNG)
+
+
+def test_page_fits_a_phone_and_speaks_of_its_pictures(page: str) -> None:
+    assert 'content="width=device-width, initial-scale=1"' in page
+    assert "prefers-color-scheme: dark" in page
+    assert "<h1>A &lt;title&gt;</h1>" in page
+    assert all(len(alt) > 20 for alt in re.findall(r'<img alt="([^"]*)"', page))
+
+
+@pytest.mark.parametrize("draw", [toy_figure.draw, token_figure.draw])
+def test_a_figure_is_the_same_when_drawn_again(draw: object, stored: Path, tmp_path: Path) -> None:
+    folder = stored / ("toy" if draw is toy_figure.draw else "tokens")
+    drawn = []
+    for name in ("a.png", "b.png"):
+        draw(folder, tmp_path / name)  # type: ignore[operator]
+        drawn.append((tmp_path / name).read_bytes())
+    assert drawn[0] == drawn[1]
+    assert drawn[0].startswith(PNG)
+
+
+def test_results_are_drawn_without_torch(stored: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from pathlib import Path\n"
+        "from sumpool.report.page import write_page\n"
+        "stored, out = map(Path, sys.argv[1:])\n"
+        "write_page([stored / n for n in ('toy', 'tokens')], out, 'Both')\n"
+    )
+    out = tmp_path / "page.html"
+    subprocess.run([sys.executable, "-c", code, str(stored), str(out)], check=True)
+    assert out.stat().st_size > 50_000
+
+
+def test_table_averages_over_seeds(stored: Path) -> None:
+    lines = {row[0]: row[1:] for row in table(stored / "toy").rows}
+    assert list(lines) == ["GAP", "P1, μ = 0.2", "P2, μ = 0.2", "P1, μ = 0.5", "P2, μ = 0.5"]
+    assert lines["GAP"][0] == "50.0 ± 0.0"
+    assert lines["P1, μ = 0.2"] == ["100.0 ± 0.0", "40.0 ± 0.0", "30.0 ± 0.0"]
+    assert "over 2 seeds" in table(stored / "toy").caption
+    assert len(table(stored / "margins").rows) == 2 * len(margins.MARGINS)
+    assert "one seed" in table(stored / "margins").caption
+
+
+def test_section_names_its_command_and_settings(stored: Path) -> None:
+    part = section(stored / "tokens")
+    assert part.provenance.startswith("sumpool study tokens --seeds 2")
+    assert any("μ = 0.3" in note and "m⁻ = 0.2" in note for note in part.notes)
+
+
+def test_unknown_and_unfinished_results_are_told(stored: Path, tmp_path: Path) -> None:
+    store = ResultStore(tmp_path / "other", "other", {})
+    store.add({"seed": 0}, {}, 0.0)
+    with pytest.raises(StoreError, match="'other'; a report knows toy, tokens, margins"):
+        section(tmp_path / "other")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "rows.jsonl").touch()
+    with pytest.raises(StoreError, match="holds no finished cell"):
+        table(tmp_path / "empty")
+    half = ResultStore(tmp_path / "half", "toy", {"block": 5})
+    half.add({"method": "GAP", "mu": 1.0, "seed": 0}, {}, 0.0, {"weights": np.ones(1)})
+    with pytest.raises(StoreError, match="no row of P1: run it to its end first"):
+        toy_figure.draw(tmp_path / "half", tmp_path / "half.png")
