@@ -90,9 +90,7 @@ def test_a_layer_compiles_once_for_all_sizes() -> None:
 
 @pytest.mark.slow
 def test_a_layer_compiles_to_native_code() -> None:
-    # Scalar code: with vectors, g++ 12 on aarch64 miscompiles a sum that its kernel reads again.
-    with torch._inductor.config.patch({"cpp.simdlen": 1}):
-        compare(short2d(), maps(), backend="inductor")
+    compare(short2d(), maps(), backend="inductor")
 
 
 def test_compiled_training_before_initialisation_says_what_to_do() -> None:

@@ -98,3 +98,17 @@ def test_normalisation_has_a_gradient_at_zero() -> None:
     x = torch.zeros(3, 4, requires_grad=True)
     (grad,) = torch.autograd.grad(lipschitz_normalize(x).sum(), x)
     assert torch.equal(grad, torch.ones(3, 4))
+
+
+def test_vectors_on_the_unit_sphere_count_as_inside_whichever_way_they_are_rounded() -> None:
+    # Along themselves their gradient is not taken away, as it is from anything longer.
+    features, prototypes = torch.tensor([[0.5, 0.0]]), torch.tensor([[0.0, 1.0]])
+    gradients = []
+    for scale in (1 - 1e-7, 1.0, 1 + 1e-7, 1 + 1e-5):
+        w = (prototypes * scale).requires_grad_()
+        gradients.append(torch.autograd.grad(prototype_costs(features, w).sum(), w)[0])
+    below, at, above, longer = gradients
+    torch.testing.assert_close(below, at)
+    torch.testing.assert_close(above, at)
+    assert at[0, 1] > 0.5
+    assert abs(float(longer[0, 1])) < 1e-4

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
@@ -28,7 +29,7 @@ class Pooled(NamedTuple):
     attributes: Tensor | None
 
 
-class GlobalPool(nn.Module):
+class GlobalPool(nn.Module, ABC):
     """Base of the poolings: reads any layout, gives one vector per image.
 
     A subclass defines :meth:`pool_tokens` on features of shape (B, n, C). Calling the module gives
@@ -61,13 +62,13 @@ class GlobalPool(nn.Module):
         self.input_fmt = input_fmt
         self.num_prefix_tokens = num_prefix_tokens
 
+    @abstractmethod
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C), with weights of shape (B, n).
 
         ``details`` says whether weights and attributes are wanted; without it a pooling may leave
         out what it would have to compute for them alone.
         """
-        raise NotImplementedError
 
     def pool(self, x: Tensor, mask: Tensor | None = None) -> Pooled:
         """Pool ``x`` and say how.

@@ -9,6 +9,11 @@ from torch import Tensor
 
 from sumpool.transport.checks import check_features, check_floating, solve_dtype
 
+#: Squared norm from which the normalisation acts on gradients. It has a kink at 1, where vectors
+#: that were normalised before lie, prototypes after their initialisation among them: they count as
+#: inside, whichever way their norm was rounded.
+EDGE = 1 + 16 * torch.finfo(torch.float32).eps
+
 
 def lipschitz_normalize(x: Tensor) -> Tensor:
     r"""Scale vectors into the unit ball: ū = u / max(1, ‖u‖₂) along the last dimension.
@@ -90,20 +95,21 @@ class _Costs(torch.autograd.Function):
         f, w, cost = ctx.saved_tensors
         ff, inv_f = _scales(f)
         ww, inv_w = _scales(w)
-        unit_ff, unit_ww = ff * inv_f.square(), ww * inv_w.square()
         apart = cost > 0
         pull = torch.where(apart, grad, 0) / torch.where(apart, cost, 1)  # (..., n, m)
-        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄, whose part along f̄ the normalisation takes away where it acts.
-        cosine = pull * (unit_ff + unit_ww.mT - cost.square()) / 2  # pull ⊙ ⟨f̄, ω̄⟩
-        rows = pull.sum(-1, keepdim=True)
-        along = rows - torch.where(ff > 1, unit_ff * rows - cosine.sum(-1, keepdim=True), 0)
         scaled = pull * inv_f
-        grad_f = f * (along * inv_f.square()) - scaled @ (w * inv_w)
-        batch = tuple(range(pull.ndim - 1))
-        columns = pull.sum(batch).unsqueeze(-1)  # (m, 1)
-        along = columns - torch.where(
-            ww > 1, unit_ww * columns - cosine.sum(batch).unsqueeze(-1), 0
-        )
-        product = scaled.reshape(-1, w.shape[0]).mT @ f.reshape(-1, f.shape[-1])  # (m, d)
-        grad_w = w * (along * inv_w.square()) - product * inv_w
+        unit_w = w * inv_w
+        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄. The normalisation takes away its part along f̄ where it acts.
+        toward = scaled @ unit_w  # (..., n, d)
+        rows = pull.sum(-1, keepdim=True)
+        radial = ff * inv_f.square() * rows - (f * toward).sum(-1, keepdim=True)
+        along = rows - torch.where(ff > EDGE, radial, 0)
+        grad_f = f * (along * inv_f.square()) - toward
+        # The same from the prototypes' side.
+        pull, scaled = pull.reshape(-1, w.shape[0]), scaled.reshape(-1, w.shape[0])
+        toward = scaled.mT @ f.reshape(-1, f.shape[-1])  # (m, d)
+        columns = pull.sum(0).unsqueeze(-1)
+        radial = ww * inv_w.square() * columns - (unit_w * toward).sum(-1, keepdim=True)
+        along = columns - torch.where(ww > EDGE, radial, 0)
+        grad_w = w * (along * inv_w.square()) - toward * inv_w
         return grad_f, grad_w

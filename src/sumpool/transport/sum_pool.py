@@ -79,6 +79,8 @@ def sum_pool(
         features = features.masked_fill(~mask.unsqueeze(-1), 0)
     if use_fused(fused, features, prototypes, mu, eps, solver):
         return _fused_sum_pool(features, prototypes, mu, eps, mask, background, attributes)
+    # One copy of a strided view is cheaper than three products with it.
+    features = features.contiguous()
     cost = prototype_costs(features, prototypes)
     result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
     weights = result.background_weights if background else result.weights  # (..., n)

@@ -12,7 +12,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sumpool.transport.fused.tiles import assign, load_tile, settings, tile_costs, valid_rows
+from sumpool.transport.fused.tiles import (
+    EDGE,
+    assign,
+    load_tile,
+    settings,
+    tile_costs,
+    valid_rows,
+)
 
 
 @triton.jit
@@ -117,7 +124,7 @@ def tile_gradients(
         row_sum = tl.sum(pull, 1)
         pull_sum += tl.sum(pull, 0)
         radial = ff * inv_f * inv_f * row_sum - tl.sum(pull * cos, 1)
-        along = inv_f * inv_f * (row_sum - tl.where(ff > 1.0, radial, 0.0))
+        along = inv_f * inv_f * (row_sum - tl.where(ff > EDGE, radial, 0.0))
         pull = pull * inv_f[:, None]
         # Two loops over the channels, so that only one form of ``pull`` is held at a time.
         for start in range(0, d, BLOCK_D):
@@ -173,5 +180,5 @@ def prototype_gradient(
     inv = tl.rsqrt(tl.maximum(ww, 1.0))
     unit = w * inv
     grad = unit * tl.sum(weight, 0) - total
-    radial = tl.where(ww > 1.0, tl.sum(unit * grad, 0), 0.0)
+    radial = tl.where(ww > EDGE, tl.sum(unit * grad, 0), 0.0)
     tl.store(dw_ptr + i * d + channels, inv * (grad - unit * radial), mask=ok)
