@@ -100,12 +100,19 @@ def write(results: dict[str, Any], out: Path) -> None:
     if not results["settings"]["quick"]:
         results["targets"] = targets(results["rows"], results["machine"]["device"])
     for name, text in (
-        ("results.json", json.dumps(results, indent=1, ensure_ascii=False)),
+        ("results.json", as_json(results)),
         ("table.md", markdown(results)),
     ):
         new = out / f"{name}.new"
         new.write_text(text, encoding="utf-8")
         new.replace(out / name)
+
+
+def as_json(results: dict[str, Any]) -> str:
+    """The results as JSON, a line for each row."""
+    head = json.dumps({**results, "rows": None}, indent=1, ensure_ascii=False)
+    rows = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in results["rows"])
+    return head.replace('"rows": null', f'"rows": [\n  {rows}\n ]') + "\n"
 
 
 def main(arguments: list[str] | None = None) -> None:
