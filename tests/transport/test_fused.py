@@ -20,6 +20,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:overflow encountered in:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:divide by zero encountered in:RuntimeWarning"),
     pytest.mark.filterwarnings("ignore:invalid value encountered in:RuntimeWarning"),
+    # The interpreter of Triton 3.6, which needs NumPy before 2.4 for it.
+    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim:DeprecationWarning"),
 ]
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"

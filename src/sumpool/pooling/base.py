@@ -83,9 +83,8 @@ class GlobalPool(nn.Module, ABC):
         """
         features, positions = self.to_tokens(x)
         out = self.pool_tokens(features, flat_mask(mask, x.shape[0], positions))
-        if out.weights is not None:
-            out = out._replace(weights=out.weights.unflatten(-1, positions))
-        return out
+        weights = None if out.weights is None else out.weights.unflatten(-1, positions)
+        return Pooled(out.embedding, weights, out.attributes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The embedding of ``x``, (B, C), or with the pooled dimensions kept as 1."""

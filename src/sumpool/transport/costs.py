@@ -83,8 +83,9 @@ class _Costs(torch.autograd.Function):
         norms = ff * inv_f.square() + (ww * inv_w.square()).mT  # (..., n, m)
         square = torch.addcmul(norms, f @ (w * inv_w).mT, inv_f, value=-2)
         # Rounding of the product is a few ulps of the two norms; what lies below is distance 0.
-        noise = norms.mul_(16 * torch.finfo(f.dtype).eps)
-        return square.masked_fill_(square <= noise, 0).sqrt_()
+        noise = norms * (16 * torch.finfo(f.dtype).eps)
+        # Not in place: torch 2.11's compiler saves the wrong state of an output that is changed.
+        return square.masked_fill(square <= noise, 0).sqrt()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
