@@ -1,0 +1,172 @@
+"""What all data sets share: labels, class names, RGB images, and the errors they raise."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.utils.data import Dataset
+
+#: Takes an image (or a label) and gives what the caller wants instead.
+Transform = Callable[[Any], Any]
+
+
+class DataError(Exception):
+    """Something is wrong with the data; the message names the file and says what."""
+
+
+class BrokenImageError(DataError):
+    """An image cannot be read.
+
+    Args:
+        message: Names the image and says why it cannot be read.
+        reason: The why alone; the whole message where it is not given.
+    """
+
+    def __init__(self, message: str, reason: str | None = None) -> None:
+        # One argument for the base class: an error that crosses from a worker process is built
+        # again from its message.
+        super().__init__(message)
+        self.reason = message if reason is None else reason
+
+
+class ImageDataset(Dataset[tuple[Any, Any]], ABC):
+    """Images with a class each, in torchvision's manner.
+
+    A subclass defines :meth:`load` and :meth:`item_name`. Both are pure functions of the index and
+    may be called from several threads and processes at once.
+
+    Args:
+        labels: The class of each image, (N,) integers that index ``class_names``.
+        class_names: One name a class. All splits of a data set share them, so a split need not
+            have an image of every class.
+        transform: Applied to an image, a PIL image in RGB, by ``dataset[index]``.
+        target_transform: Applied to a label, an int, by ``dataset[index]``.
+
+    Attributes:
+        labels: As given, (N,) int64.
+        class_names: As given, a tuple.
+    """
+
+    labels: Tensor
+    class_names: tuple[str, ...]
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int],
+        class_names: Sequence[str],
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+    ) -> None:
+        self.labels = as_labels(labels)
+        self.class_names = tuple(class_names)
+        if self.labels.numel():
+            low, high = (int(value) for value in self.labels.aminmax())
+            if low < 0 or high >= len(self.class_names):
+                raise ValueError(
+                    f"labels must index the {len(self.class_names)} class_names, "
+                    f"got values from {low} to {high}"
+                )
+        self.transform = transform
+        self.target_transform = target_transform
+
+    @abstractmethod
+    def load(self, index: int) -> Image.Image:
+        """The image at ``index``, always RGB, before any transform.
+
+        Raises:
+            BrokenImageError: If it cannot be read; names it.
+        """
+
+    @abstractmethod
+    def item_name(self, index: int) -> str:
+        """Where a user finds the image at ``index``: its path, or a stable made-up name."""
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Any, Any]:
+        """The image at ``index`` and its label, each through its transform."""
+        position = index + len(self) if index < 0 else index
+        if not 0 <= position < len(self):
+            raise IndexError(f"index must be below the {len(self)} images, got {index}")
+        image: Any = self.load(position)
+        label: Any = int(self.labels[position])
+        if self.transform is not None:
+            image = self.transform(image)
+        if self.target_transform is not None:
+            label = self.target_transform(label)
+        return image, label
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({len(self)} images of {self.labels.unique().numel()} classes)"
+        )
+
+    def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
+        """The images at ``indices``, in that order, from the same files.
+
+        Labels keep their values and ``class_names`` stay as they are; the transforms are the ones
+        this data set has now.
+        """
+        return ImageSubset(self, indices)
+
+
+class ImageSubset(ImageDataset):
+    """Some images of another data set.
+
+    Args:
+        parent: The data set the images are from.
+        indices: Which of its images, in which order; one may come more than once.
+
+    Attributes:
+        parent: The data set the files are read from; of a subset's subset, the first one.
+        indices: Where in it the images are, (N,) int64.
+    """
+
+    parent: ImageDataset
+    indices: Tensor
+
+    def __init__(self, parent: ImageDataset, indices: Tensor | Sequence[int]) -> None:
+        chosen = as_labels(indices, "indices")
+        if chosen.numel():
+            low, high = (int(value) for value in chosen.aminmax())
+            if low < 0 or high >= len(parent):
+                raise IndexError(
+                    f"indices must lie in 0..{len(parent) - 1}, got values from {low} to {high}"
+                )
+        super().__init__(
+            parent.labels[chosen], parent.class_names, parent.transform, parent.target_transform
+        )
+        if isinstance(parent, ImageSubset):
+            self.parent, self.indices = parent.parent, parent.indices[chosen]
+        else:
+            self.parent, self.indices = parent, chosen
+
+    def load(self, index: int) -> Image.Image:
+        """The image at ``index`` of this subset."""
+        return self.parent.load(int(self.indices[index]))
+
+    def item_name(self, index: int) -> str:
+        """The name its data set gives the image at ``index`` of this subset."""
+        return self.parent.item_name(int(self.indices[index]))
+
+
+def as_labels(values: Tensor | Sequence[int], name: str = "labels") -> Tensor:
+    """``values`` as a tensor (N,) of int64 on the CPU; raises unless they are integers.
+
+    >>> as_labels([3, 1, 2**40])
+    tensor([            3,             1, 1099511627776])
+    """
+    if not isinstance(values, Tensor) and not len(values):
+        return torch.empty(0, dtype=torch.int64)
+    tensor = torch.as_tensor(values)
+    if tensor.dtype == torch.bool or tensor.is_floating_point() or tensor.is_complex():
+        raise TypeError(f"{name} must be integers, got {tensor.dtype}")
+    if tensor.ndim != 1:
+        raise ValueError(f"{name} must have one dimension, got shape {tuple(tensor.shape)}")
+    return tensor.detach().to("cpu", torch.int64)

@@ -1,0 +1,113 @@
+"""What a feed gives, and what every feed can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sumpool.data.base import ImageDataset, as_labels
+from sumpool.data.draws import check_seed
+from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views import Preprocessing
+
+
+class Batch(NamedTuple):
+    """Images as a network takes them.
+
+    Attributes:
+        images: Normalised pixels, (b, 3, H, W) float32, on the feed's device.
+        labels: Labels as the data set has them, (b,) int64, on the feed's device.
+        indices: Which images of the data set they are, (b,) int64, on the CPU.
+    """
+
+    images: Tensor
+    labels: Tensor
+    indices: Tensor
+
+
+class ImageFeed(ABC):
+    """Gives the images of a data set in batches, on a device, ready for a network.
+
+    Args:
+        dataset: The images; without transforms, since the views are the feed's.
+        preprocessing: The views.
+        device: Where batches are wanted.
+        seed: Fixes the random views.
+
+    Attributes:
+        dataset: As given.
+        preprocessing: As given.
+        device: As given.
+        seed: As given.
+    """
+
+    def __init__(
+        self, dataset: ImageDataset, preprocessing: Preprocessing, device: torch.device, seed: int
+    ) -> None:
+        for name in ("transform", "target_transform"):
+            if getattr(dataset, name) is not None:
+                raise ValueError(
+                    f"dataset must have no {name}: a feed shows images through preprocessing and "
+                    "labels as they are"
+                )
+        self.dataset = dataset
+        self.preprocessing = preprocessing
+        self.device = device
+        self.seed = check_seed(seed)
+
+    @abstractmethod
+    def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
+        """Random views of the sampler's batches, without end.
+
+        The view at a position of the global batch is a pure function of the feed's seed, the
+        step and the position: a run that resumes at ``start`` sees the same pixels, whatever the
+        number of workers or processes. Global random states are left alone.
+
+        Args:
+            sampler: Says which images; built for the labels of this feed's data set.
+            start: Step of the first batch.
+
+        Raises:
+            BrokenImageError: If an image cannot be read; names it.
+        """
+
+    @abstractmethod
+    def test_batches(
+        self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
+    ) -> Iterator[Batch]:
+        """Central views of images in the order given; the last batch may be smaller.
+
+        Args:
+            indices: Which images, (n,); None is all.
+            batch_size: Images a batch.
+
+        Raises:
+            BrokenImageError: If an image cannot be read; names it.
+        """
+
+    def close(self) -> None:  # noqa: B027 - most feeds have nothing to give up
+        """Give up worker processes that wait for more to do; the feed can still be used."""
+
+    def _check_sampler(self, sampler: ClassBatchSampler) -> None:
+        if sampler.images != len(self.dataset):
+            raise ValueError(
+                f"sampler must be built for the {len(self.dataset)} images of the data set, "
+                f"it is for {sampler.images}"
+            )
+
+    def _split(self, indices: Tensor | Sequence[int] | None, batch_size: int) -> tuple[Tensor, ...]:
+        """The indices of each test batch."""
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        count = len(self.dataset)
+        wanted = torch.arange(count) if indices is None else as_labels(indices, "indices")
+        if not wanted.numel():
+            return ()
+        low, high = (int(it) for it in wanted.aminmax())
+        if low < 0 or high >= count:
+            raise IndexError(f"indices must lie in 0..{count - 1}, got values from {low} to {high}")
+        return tuple(torch.split(wanted, batch_size))

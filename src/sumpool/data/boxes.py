@@ -1,0 +1,109 @@
+"""Where crops lie: the random boxes of training and the central box of testing.
+
+A box is (top, left, height, width) in pixels. One law of random boxes serves images that are loaded
+one at a time and batches that are cut out of a cache: both read the numbers of a view from the
+same place (:func:`view_draws`) and turn them into a box with the same function.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.data.draws import BLOCK, VIEWS, uniforms
+
+#: Tries to place a random box before the central one is taken, as in torchvision.
+TRIES = 10
+#: Uniform numbers a view takes: area and aspect of each try, place (2), flip, one to spare so
+#: that views start at whole blocks of the generator.
+DRAWS = 24
+_TOP, _LEFT, _FLIP = 2 * TRIES, 2 * TRIES + 1, 2 * TRIES + 2
+
+
+def view_draws(seed: int, step: int, first: int, count: int) -> NDArray[np.float64]:
+    """Numbers for the views at positions ``first``, ... of the global batch of a step.
+
+    Returns:
+        Shape (count, ``DRAWS``). Row i depends on the seed, the step and the position
+        ``first`` + i, on nothing else.
+    """
+    skip = first * (DRAWS // BLOCK)
+    return uniforms(seed, VIEWS, step, count * DRAWS, skip).reshape(count, DRAWS)
+
+
+def random_flips(draws: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Which views are mirrored, (b,), half of them on average; from draws of shape (b, DRAWS)."""
+    flips: NDArray[np.bool_] = draws[:, _FLIP] < 0.5
+    return flips
+
+
+def random_boxes(
+    sizes: NDArray[np.int64],
+    draws: NDArray[np.float64],
+    area: tuple[float, float],
+    aspect: tuple[float, float],
+) -> NDArray[np.int64]:
+    """Boxes of random area and aspect at random places, as torchvision's ``RandomResizedCrop``.
+
+    The area is uniform between two bounds and the aspect (width over height) log-uniform between
+    two bounds; then sides are rounded. The first of ten tries that fits into the image is placed
+    uniformly. Where none fits, the box is central: the whole image, or as much of it as the
+    bounds of the aspect allow. Unlike torchvision's, the bounds of the area are in square pixels,
+    not shares of the image.
+
+    Args:
+        sizes: Height and width of the images, (b, 2).
+        draws: Uniform numbers, (b, ``DRAWS``).
+        area: Least and largest area, in square pixels.
+        aspect: Least and largest ratio of width to height.
+
+    Returns:
+        Boxes of shape (b, 4): top, left, height, width.
+
+    Example:
+        >>> sizes, draws = np.array([[256, 341]]), view_draws(seed=0, step=0, first=0, count=1)
+        >>> top, left, height, width = random_boxes(sizes, draws, (1600, 65536), (3 / 4, 4 / 3))[0]
+        >>> bool(top + height <= 256 and left + width <= 341)
+        True
+    """
+    image_height, image_width = sizes[:, 0], sizes[:, 1]
+    tried_area = area[0] + (area[1] - area[0]) * draws[:, :TRIES]  # (b, tries)
+    low, high = np.log(aspect)
+    tried_aspect = np.exp(low + (high - low) * draws[:, TRIES : 2 * TRIES])
+    widths = np.rint(np.sqrt(tried_area * tried_aspect)).astype(np.int64)
+    heights = np.rint(np.sqrt(tried_area / tried_aspect)).astype(np.int64)
+    fits = (widths > 0) & (widths <= image_width[:, None])
+    fits &= (heights > 0) & (heights <= image_height[:, None])
+    first = np.arange(len(sizes)), fits.argmax(1)
+    placed = fits.any(1)
+
+    # The central box: whole where the image's aspect lies within the bounds.
+    most_height = np.rint(image_width / aspect[0]).astype(np.int64)
+    most_width = np.rint(image_height * aspect[1]).astype(np.int64)
+    ratio = image_width / image_height
+    central_height = np.where(ratio < aspect[0], most_height, image_height)
+    central_width = np.where(ratio > aspect[1], most_width, image_width)
+
+    height = np.where(placed, heights[first], central_height)
+    width = np.where(placed, widths[first], central_width)
+    top_room, left_room = image_height - height, image_width - width
+    top = np.where(placed, (draws[:, _TOP] * (top_room + 1)).astype(np.int64), top_room // 2)
+    left = np.where(placed, (draws[:, _LEFT] * (left_room + 1)).astype(np.int64), left_room // 2)
+    return np.stack([top, left, height, width], axis=1)
+
+
+def central_boxes(sizes: NDArray[np.int64], crop: int) -> NDArray[np.int64]:
+    """The central ``crop`` × ``crop`` pixels, as torchvision's ``CenterCrop``; boxes (b, 4).
+
+    Args:
+        sizes: Height and width of the images, (b, 2); at least ``crop`` each.
+        crop: Side of the boxes.
+    """
+    if (sizes < crop).any():
+        height, width = sizes[(sizes < crop).any(1)][0].tolist()
+        raise ValueError(
+            f"crop must be at most the sides of the image, {height} × {width} pixels, got {crop}; "
+            "resize makes small images larger"
+        )
+    corner = np.rint((sizes - crop) / 2).astype(np.int64)
+    return np.concatenate([corner, np.full_like(corner, crop)], axis=1)

@@ -1,0 +1,186 @@
+"""Images decoded once, all pixels in one flat buffer."""
+
+from __future__ import annotations
+
+import functools
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.data.base import BrokenImageError, DataError, ImageDataset
+from sumpool.data.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
+from sumpool.data.cache_files import Layout, stored_pixels
+from sumpool.data.memory import available_memory, check_room
+
+#: Bytes by which a buffer in memory grows.
+_GROWTH = 2**26
+
+
+@dataclass(frozen=True, eq=False)
+class DecodedImages:
+    """The images of a data set, decoded, the shorter side brought to one length.
+
+    Images keep their aspect. They lie one after the other in one buffer, rows of RGB pixels. The
+    buffer can serve several feeds: of the data set itself and of its subsets, found by name.
+
+    Attributes:
+        pixels: The buffer, uint8 (bytes,), on the CPU or a GPU.
+        starts: Place of each image's first number in the buffer, (N,).
+        sizes: Height and width of each image, (N, 2); 0 × 0 where it could not be read.
+        names: Name of each image, as its data set gives it.
+        resize: Length of the shorter side; None if images were left as they are.
+        broken: Images that could not be read: position and what was wrong.
+    """
+
+    pixels: Tensor
+    starts: NDArray[np.int64]
+    sizes: NDArray[np.int64]
+    names: tuple[str, ...]
+    resize: int | None
+    broken: dict[int, str]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def readable(self) -> Tensor:
+        """Positions of the images that could be read, (n,) int64; for ``dataset.subset``."""
+        return torch.tensor([it for it in range(len(self)) if it not in self.broken])
+
+    def image(self, position: int) -> Tensor:
+        """The pixels of one image, uint8 (height, width, 3), a view of the buffer."""
+        if position in self.broken:
+            raise BrokenImageError(self.broken[position])
+        height, width = self.sizes[position].tolist()
+        start = int(self.starts[position])
+        return self.pixels[start : start + 3 * height * width].view(height, width, 3)
+
+    def rows(self, dataset: ImageDataset) -> NDArray[np.int64]:
+        """Positions here of the images of ``dataset``, found by name, (len(dataset),).
+
+        Raises:
+            DataError: If one is not here.
+            BrokenImageError: If one is here but could not be read.
+        """
+        rows = np.empty(len(dataset), dtype=np.int64)
+        for index in range(len(dataset)):
+            name = dataset.item_name(index)
+            if name not in self._positions:
+                raise DataError(f"{name} is not among the {len(self)} decoded images")
+            rows[index] = self._positions[name]
+        for position in self.broken.keys() & set(rows.tolist()):
+            raise BrokenImageError(self.broken[position])
+        return rows
+
+    def to(self, device: torch.device | str) -> DecodedImages:
+        """The same images on another device; itself if it is there already.
+
+        Raises:
+            CacheMemoryError: If the device has too little memory free.
+        """
+        device = torch.device(device)
+        if device.type == "cuda" and device.index is None:
+            device = torch.device("cuda", torch.cuda.current_device())
+        if device == self.pixels.device:
+            return self
+        if device.type == "cuda":
+            check_room(self.pixels.numel(), torch.cuda.mem_get_info(device)[0], f"on {device}")
+        pixels = self.pixels.to(device)
+        return DecodedImages(pixels, self.starts, self.sizes, self.names, self.resize, self.broken)
+
+    @functools.cached_property
+    def _positions(self) -> dict[str, int]:
+        return {name: position for position, name in enumerate(self.names)}
+
+
+def decode_images(
+    dataset: ImageDataset,
+    resize: int | None = 256,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    skip_broken: bool = False,
+    progress: bool = True,
+    threads: int | None = None,
+) -> DecodedImages:
+    """Decode every image of a data set, with the shorter side brought to ``resize``.
+
+    The pixels are those the test view crops from, bit for bit.
+
+    Args:
+        dataset: The images.
+        resize: Length of the shorter side, in pixels; None leaves images as they are.
+        cache_dir: Folder in which the pixels are kept. They are then decoded once for all
+            processes and runs that name the same folder, and mapped into memory from there,
+            which takes no memory that is needed elsewhere. Files are told apart by the names, sizes
+            and times of the images. None keeps them in the memory of this process.
+        skip_broken: Whether images that cannot be read are noted in ``broken``, not an error.
+        progress: Whether a progress bar is shown.
+        threads: How many decode at once; None is one a core.
+
+    Raises:
+        BrokenImageError: If an image cannot be read, unless ``skip_broken``.
+        CacheMemoryError: If the pixels would not fit into memory or onto the disk.
+        DataError: If the files in ``cache_dir`` cannot be written.
+    """
+    if not len(dataset):
+        raise ValueError("dataset must have at least one image, got none")
+    decode = functools.partial(
+        decode_into, dataset, resize, skip_broken=skip_broken, progress=progress, threads=threads
+    )
+    if cache_dir is None:
+        check_room(estimate_bytes(dataset, resize), available_memory(), "of memory")
+        buffer = _GrowingBuffer()
+        layout = decode(buffer.write)
+        pixels = torch.from_numpy(buffer.finished())
+    else:
+        folder = Path(cache_dir)
+
+        def build(file: BinaryIO) -> Layout:
+            needed = estimate_bytes(dataset, resize)
+            check_room(needed, shutil.disk_usage(folder).free, f"of disk in {folder}")
+            return decode(lambda pixels: file.write(pixels.data))
+
+        path, layout = stored_pixels(folder, fingerprint(dataset, resize), build)
+        if layout.broken and not skip_broken:
+            raise BrokenImageError(next(iter(layout.broken.values())))
+        # Mapped, not read: pages come as they are used, and processes share them.
+        pixels = torch.from_file(str(path), size=layout.total(), dtype=torch.uint8)
+    if len(layout.broken) == len(dataset):
+        raise BrokenImageError(f"no image can be read; the first: {layout.broken[0]}")
+    lengths = layout.lengths()
+    return DecodedImages(
+        pixels,
+        np.cumsum(lengths) - lengths,
+        layout.sizes,
+        tuple(dataset.item_name(index) for index in range(len(dataset))),
+        resize,
+        layout.broken,
+    )
+
+
+class _GrowingBuffer:
+    """Bytes in memory, written one piece after the other."""
+
+    def __init__(self) -> None:
+        self._data = np.empty(0, dtype=np.uint8)
+        self._used = 0
+
+    def write(self, pixels: Pixels) -> None:
+        end = self._used + pixels.size
+        if end > self._data.size:
+            # The C library moves large blocks by renaming pages: no copy, and never two of them.
+            self._data.resize(max(end, self._data.size + _GROWTH), refcheck=False)
+        self._data[self._used : end] = pixels
+        self._used = end
+
+    def finished(self) -> Pixels:
+        """What was written; nothing can be written afterwards."""
+        self._data.resize(self._used, refcheck=False)
+        return self._data

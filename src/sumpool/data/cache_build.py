@@ -1,0 +1,139 @@
+"""Decoding all images of a data set once, on several threads, in order."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import hashlib
+import os
+import sys
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from sumpool.data.base import BrokenImageError, ImageDataset
+from sumpool.data.cache_files import Layout
+from sumpool.data.views import resize_shorter_side
+
+#: Images that are looked at to guess the size of all.
+_SAMPLES = 32
+
+Pixels = NDArray[np.uint8]
+
+
+def decode_into(
+    dataset: ImageDataset,
+    resize: int | None,
+    write: Callable[[Pixels], object],
+    *,
+    skip_broken: bool,
+    progress: bool,
+    threads: int | None,
+) -> Layout:
+    """Decode every image, bring its shorter side to ``resize`` and write its pixels, in order.
+
+    Args:
+        dataset: The images.
+        resize: Length of the shorter side; None leaves images as they are.
+        write: Takes the pixels of one image after the other, uint8 (n,), rows of RGB.
+        skip_broken: Whether an image that cannot be read is noted rather than an error.
+        progress: Whether a progress bar is shown.
+        threads: How many decode at once; None is one a core.
+
+    Returns:
+        What was written.
+    """
+    sizes = np.zeros((len(dataset), 2), dtype=np.int64)
+    broken: dict[int, str] = {}
+    with (
+        contextlib.closing(_in_order(dataset, resize, threads)) as decoded,
+        tqdm(decoded, "decoding", len(dataset), disable=not progress, unit="image") as bar,
+    ):
+        for position, pixels in enumerate(bar):
+            if not isinstance(pixels, BrokenImageError):
+                sizes[position] = pixels.shape[:2]
+                write(pixels.reshape(-1))
+            elif skip_broken:
+                broken[position] = str(pixels)
+            else:
+                raise pixels
+    return Layout(sizes, broken)
+
+
+def _in_order(
+    dataset: ImageDataset, resize: int | None, threads: int | None
+) -> Generator[Pixels | BrokenImageError, None, None]:
+    """The pixels of each image, (h, w, 3), or why there are none."""
+
+    def decode(position: int) -> Pixels | BrokenImageError:
+        try:
+            return np.asarray(resize_shorter_side(dataset.load(position), resize))
+        except BrokenImageError as error:
+            return error
+
+    workers = usable_cores() if threads is None else threads
+    waiting: collections.deque[Future[Pixels | BrokenImageError]] = collections.deque()
+    pool = ThreadPoolExecutor(workers)
+    try:
+        for position in range(len(dataset)):
+            waiting.append(pool.submit(decode, position))
+            if len(waiting) > 8 * workers:  # enough to keep all busy, few enough to hold
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _spread(count: int, most: int) -> list[int]:
+    """At most ``most`` positions spread evenly over 0..count − 1."""
+    return sorted(set(np.linspace(0, count - 1, min(count, most)).astype(int).tolist()))
+
+
+def estimate_bytes(dataset: ImageDataset, resize: int | None) -> int:
+    """About how many bytes all decoded images take, from a few of them."""
+    lengths = []
+    for position in _spread(len(dataset), _SAMPLES):
+        try:
+            image = dataset.load(position)
+        except BrokenImageError:
+            continue
+        short, long = sorted(image.size)
+        lengths.append(3 * (short * long if resize is None else resize * (resize * long // short)))
+    return int(np.mean(lengths) * len(dataset)) if lengths else 0
+
+
+def fingerprint(dataset: ImageDataset, resize: int | None) -> str:
+    """A name for the decoded images of a data set: another one when the images change.
+
+    Files count with path, size and time of change. Where an item is no file, its pixels would have
+    to be compared; a few of them stand for all.
+    """
+    digest = hashlib.sha256(f"resize={resize} images={len(dataset)}".encode())
+    made_up = []
+    for position in range(len(dataset)):
+        name = dataset.item_name(position)
+        try:
+            status = os.stat(name)
+        except (OSError, ValueError):
+            made_up.append(position)
+            digest.update(f"\n{name}".encode())
+        else:
+            path = os.path.abspath(name)
+            digest.update(f"\n{path} {status.st_size} {status.st_mtime_ns}".encode())
+    for place in _spread(len(made_up), _SAMPLES) if made_up else []:
+        try:
+            digest.update(dataset.load(made_up[place]).tobytes())
+        except BrokenImageError as error:
+            digest.update(str(error).encode())
+    return digest.hexdigest()[:32]

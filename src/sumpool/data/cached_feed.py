@@ -1,0 +1,132 @@
+"""Batches cut out of decoded images."""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.data.base import ImageDataset
+from sumpool.data.batches import Batch, ImageFeed
+from sumpool.data.boxes import view_draws
+from sumpool.data.cache import DecodedImages
+from sumpool.data.crops import choose_crops
+from sumpool.data.resample import Window
+from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views import Preprocessing
+
+#: Batches that are prepared on the host before they are asked for.
+_AHEAD = 2
+
+
+class _Prepared(NamedTuple):
+    indices: Tensor
+    labels: Tensor
+    crops: Any
+
+
+class CachedFeed(ImageFeed):
+    """Cuts batches out of decoded images, see :class:`~sumpool.data.cache.DecodedImages`.
+
+    Where the pixels are on a GPU, whole batches are cropped, resized and mirrored there, and
+    nothing on the way of a batch waits for the GPU. Where they are in main memory and batches are
+    wanted on a GPU, the boxes are copied there and the rest is the same. On the CPU, train views
+    are those of a feed that loads the images, bit for bit; on a GPU they are not rounded to whole
+    grey levels. Test views never differ.
+
+    Args:
+        dataset: The images.
+        preprocessing: The views; its ``resize`` is that of ``decoded``.
+        decoded: The decoded images, those of ``dataset`` among them.
+        device: Where batches are wanted.
+        seed: Fixes the random views.
+    """
+
+    def __init__(
+        self,
+        dataset: ImageDataset,
+        preprocessing: Preprocessing,
+        decoded: DecodedImages,
+        device: torch.device,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(dataset, preprocessing, device, seed)
+        if decoded.resize != preprocessing.resize:
+            raise ValueError(
+                f"decoded must have the shorter side of preprocessing, {preprocessing.resize}; "
+                f"it has {decoded.resize}"
+            )
+        if decoded.pixels.device not in (torch.device("cpu"), device):
+            raise ValueError(
+                f"decoded must be on the CPU or on {device}, it is on {decoded.pixels.device}"
+            )
+        rows = decoded.rows(dataset)
+        self._starts, self._sizes = decoded.starts[rows], decoded.sizes[rows]  # (N,), (N, 2)
+        self._crops = choose_crops(decoded.pixels, preprocessing.crop, device)
+
+    def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
+        """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`."""
+        self._check_sampler(sampler)
+
+        def prepare(step: int) -> _Prepared:
+            indices = np.array(sampler.local_batch(step))
+            first = sampler.rank * sampler.local_size
+            draws = view_draws(self.seed, step, first, len(indices))
+            return self._prepare(
+                indices, *self.preprocessing.train_boxes(self._sizes[indices], draws)
+            )
+
+        return self._batches(prepare, itertools.count(start))
+
+    def test_batches(
+        self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
+    ) -> Iterator[Batch]:
+        """Central views in the order given, see :meth:`ImageFeed.test_batches`."""
+
+        def prepare(part: Tensor) -> _Prepared:
+            chosen = part.numpy()
+            boxes = self.preprocessing.test_boxes(self._sizes[chosen])
+            return self._prepare(chosen, boxes, np.zeros(len(chosen), dtype=bool))
+
+        return self._batches(prepare, self._split(indices, batch_size))
+
+    def _prepare(
+        self, indices: NDArray[np.int64], boxes: NDArray[np.int64], flips: NDArray[np.bool_]
+    ) -> _Prepared:
+        window = Window(self._starts[indices], self._sizes[indices, 1], boxes, flips)
+        chosen = torch.from_numpy(indices)
+        labels = self.dataset.labels[chosen]
+        if self.device.type != "cuda":
+            return _Prepared(chosen, labels, self._crops.prepare(window))
+        # A thread starts out on the first GPU, where it must not take memory.
+        with torch.cuda.device(self.device):
+            return _Prepared(chosen, labels.pin_memory(), self._crops.prepare(window))
+
+    def _batches(self, prepare: Callable[[Any], _Prepared], what: Iterable[Any]) -> Iterator[Batch]:
+        """Prepare each of ``what`` beforehand in a thread, and finish it on the device."""
+        for indices, labels, crops in _in_thread(prepare, what):
+            images = self.preprocessing.normalize(self._crops.finish(crops))
+            yield Batch(images, labels.to(self.device, non_blocking=True), indices)
+
+
+def _in_thread(work: Callable[[Any], _Prepared], what: Iterable[Any]) -> Iterator[_Prepared]:
+    """``map(work, what)``, a few items ahead of what is asked for."""
+    waiting: collections.deque[Future[_Prepared]] = collections.deque()
+    items = iter(what)
+    pool = ThreadPoolExecutor(1, thread_name_prefix="sumpool-crops")
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > _AHEAD:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)

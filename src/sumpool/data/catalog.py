@@ -1,0 +1,134 @@
+"""Data sets by name, and telling from the files which one a folder holds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.cars import Cars196
+from sumpool.data.cifar import CIFAR10, CIFAR100
+from sumpool.data.cub import CUB200
+from sumpool.data.files import folder_names
+from sumpool.data.folder import ImageFolder, split_folders
+from sumpool.data.glyphs import SPLITS as GLYPH_SPLITS
+from sumpool.data.glyphs import GlyphCollages
+from sumpool.data.inshop import InShop
+from sumpool.data.layout import existing
+from sumpool.data.mnist import MNIST, FashionMNIST
+from sumpool.data.sop import StanfordOnlineProducts
+from sumpool.data.table import ImageTable, read_header, read_table, table_file, table_splits
+
+_ARCHIVES: dict[str, Any] = {
+    "cub": CUB200,
+    "cars196": Cars196,
+    "sop": StanfordOnlineProducts,
+    "inshop": InShop,
+    "cifar10": CIFAR10,
+    "cifar100": CIFAR100,
+    "mnist": MNIST,
+    "fashion-mnist": FashionMNIST,
+}
+#: The data sets by name.
+DATASETS: dict[str, type[ImageDataset]] = {
+    **_ARCHIVES,
+    "folder": ImageFolder,
+    "csv": ImageTable,
+    "glyphs": GlyphCollages,
+}
+
+
+def open_dataset(
+    root: str | os.PathLike[str] | None,
+    format: str = "auto",
+    split: str = "all",
+    transform: Transform | None = None,
+    target_transform: Transform | None = None,
+    **options: Any,
+) -> ImageDataset:
+    """Open a data set by its place.
+
+    Args:
+        root: Where it is: a folder or, for "csv", also a file; None for "glyphs", which are drawn.
+        format: A name in ``DATASETS``, or "auto" to tell it from the files.
+        split: Which part; :func:`dataset_splits` lists those there are. "all" is always one.
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+        options: Further arguments of the data set's class, such as ``labels`` of CIFAR-100.
+
+    Raises:
+        DataError: If the files are not what they should be; names them.
+    """
+    format = _format(root, format)
+    cls: Any = DATASETS[format]
+    return cls(  # type: ignore[no-any-return]
+        root, split=split, transform=transform, target_transform=target_transform, **options
+    )
+
+
+def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") -> tuple[str, ...]:
+    """The splits that :func:`open_dataset` can open at ``root``, "all" as the last of them."""
+    format = _format(root, format)
+    if format == "glyphs":
+        return (*GLYPH_SPLITS, "all")
+    assert root is not None
+    if format == "folder":
+        return (*split_folders(existing(root)), "all")
+    if format == "csv":
+        return (*table_splits(read_table(table_file(root))), "all")
+    return (*_ARCHIVES[format].published, "all")
+
+
+def detect_format(root: str | os.PathLike[str]) -> str:
+    """The name in ``DATASETS`` of what is at ``root``, told from its files.
+
+    An archive of a known data set comes first, then a CSV file with the columns path and label,
+    then a folder of class folders.
+
+    Raises:
+        DataError: If it is none of these, or several.
+    """
+    path = existing(root)
+    if path.is_file():
+        if path.suffix.lower() == ".csv":
+            return "csv"
+        raise DataError(f"{path} is a file but no CSV: wanted a folder or a CSV file")
+    found = [name for name, cls in _ARCHIVES.items() if _holds(path, cls)]
+    if len(found) > 1:
+        raise DataError(f"{path} holds {' and '.join(found)}: give format, or the folder of one")
+    if found:
+        return found[0]
+    if len(tables := list(path.glob("*.csv"))) == 1 and {"path", "label"} <= {
+        *read_header(tables[0])
+    }:
+        return "csv"
+    if MNIST.layout.find(path) is not None:
+        raise DataError(
+            f"{path} has files named as MNIST's, but neither its labels nor those of "
+            "Fashion-MNIST: give format"
+        )
+    if folder_names(path):
+        return "folder"
+    raise DataError(
+        f"{path} holds no data set: wanted class folders, a CSV file with the columns path and "
+        f"label, or the unpacked archive of {', '.join(_ARCHIVES)}"
+    )
+
+
+def _holds(root: Path, cls: Any) -> bool:
+    home = cls.layout.find(root)
+    if home is None:
+        return False
+    return not issubclass(cls, MNIST) or cls.recognizes(home)
+
+
+def _format(root: str | os.PathLike[str] | None, format: str) -> str:
+    if format not in DATASETS and format != "auto":
+        raise ValueError(f"format must be 'auto' or one of {[*DATASETS]}, got {format!r}")
+    if root is None and format != "glyphs":
+        raise ValueError(f"root must be a path unless format is 'glyphs', got None with {format!r}")
+    if format != "auto":
+        return format
+    assert root is not None
+    return detect_format(root)

@@ -1,0 +1,132 @@
+"""From an image file of any common kind to RGB pixels, or an error that names the file."""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+
+import numpy as np
+from PIL import Image, UnidentifiedImageError
+
+from sumpool.data.base import BrokenImageError
+
+#: Formats that are read. Pillow knows more, but some of those start another program (EPS), only
+#: identify a file (MPEG, HDF5) or hold no picture in the usual sense.
+FORMATS = (
+    "JPEG",
+    "PNG",
+    "WEBP",
+    "GIF",
+    "BMP",
+    "TIFF",
+    "PPM",
+    "JPEG2000",
+    "AVIF",
+    "TGA",
+    "DIB",
+    "ICO",
+    "PCX",
+    "QOI",
+    "SGI",
+)
+
+# What EXIF's orientation says has to be done to see the picture upright.
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+# Trouble of the machine, not of the image: it must not pass for a broken file.
+_NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+@functools.cache
+def image_formats() -> tuple[str, ...]:
+    """Those of ``FORMATS`` that the installed Pillow can read."""
+    Image.init()
+    return tuple(name for name in FORMATS if name in Image.OPEN)
+
+
+@functools.cache
+def image_extensions() -> frozenset[str]:
+    """Endings of image files, lower case with the dot: ".jpg", ".png", ..."""
+    formats = image_formats()
+    known = Image.registered_extensions().items()
+    return frozenset(ending for ending, name in known if name in formats)
+
+
+def read_image(path: str | os.PathLike[str]) -> Image.Image:
+    """The image in a file, RGB and upright; see :func:`as_rgb`. Of an animation, the first frame.
+
+    Raises:
+        BrokenImageError: If there is no such file, or it is cut short, damaged or no image.
+    """
+    try:
+        with Image.open(path, formats=image_formats()) as image:
+            image.load()
+            return as_rgb(image)
+    except MemoryError:
+        raise
+    except Exception as error:  # decoders raise all sorts on damaged bytes
+        if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
+            raise
+        reason = _reason(error)
+        raise BrokenImageError(f"cannot read the image {os.fspath(path)}: {reason}", reason) from (
+            error
+        )
+
+
+def as_rgb(image: Image.Image) -> Image.Image:
+    """``image`` in RGB, 8 bits a channel, turned upright as its EXIF orientation says.
+
+    Grey, palette, CMYK and other colour spaces are converted. Transparent pixels are laid over
+    white, since the colour below them is arbitrary. 16-bit grey is scaled to 8 bits by its full
+    range, 65535 to 255. Pixels without a known range (32-bit integers beyond 16 bits, floating
+    point) are an error rather than a guess. An EXIF block that cannot be read counts as none.
+    """
+    turn = _UPRIGHT.get(_orientation(image))
+    if image.mode.startswith("I"):  # I;16, I;16B, and I from files of 16 bits
+        image = Image.fromarray(_eight_bits(np.asarray(image)))
+    elif image.mode == "F":
+        raise ValueError("pixels are floating-point numbers, which have no known range")
+    if image.has_transparency_data:
+        image = image.convert("RGBA")
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image)
+    if image.mode != "RGB":
+        image = image.convert("RGB")
+    if turn is not None:
+        image = image.transpose(turn)
+        image.info.pop("exif", None)  # or whoever looks there would turn it again
+    return image
+
+
+def _eight_bits(
+    pixels: np.ndarray[tuple[int, ...], np.dtype[np.integer]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    low, high = int(pixels.min()), int(pixels.max())
+    if low < 0 or high > 65535:
+        raise ValueError(f"integer pixels must lie in 0..65535, they are {low}..{high}")
+    return ((pixels.astype(np.uint32) + 128) // 257).astype(np.uint8)
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        value = image.getexif().get(_ORIENTATION, 1)
+    except Exception:  # metadata in disorder; the pixels are what counts
+        return 1
+    return value if isinstance(value, int) else 1
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnidentifiedImageError):
+        return f"it is in none of the formats {', '.join(image_formats())}"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return str(error) or type(error).__name__

@@ -1,0 +1,107 @@
+"""The front door to batches of images."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, get_args
+
+import torch
+
+from sumpool.data.base import ImageDataset
+from sumpool.data.batches import Batch, ImageFeed
+from sumpool.data.cache import DecodedImages, decode_images
+from sumpool.data.cache_build import estimate_bytes
+from sumpool.data.cached_feed import CachedFeed
+from sumpool.data.loading_feed import LoadingFeed
+from sumpool.data.memory import check_room
+from sumpool.data.views import Preprocessing
+
+__all__ = ["Batch", "Cache", "ImageFeed", "open_feed"]
+
+#: Where decoded images are kept: nowhere, in main memory, on the GPU.
+Cache = Literal["none", "ram", "gpu"]
+
+
+def open_feed(
+    dataset: ImageDataset,
+    preprocessing: Preprocessing,
+    *,
+    cache: Cache = "none",
+    device: torch.device | str = "cpu",
+    workers: int | None = None,
+    seed: int = 0,
+    progress: bool = True,
+    cache_dir: str | os.PathLike[str] | None = None,
+    decoded: DecodedImages | None = None,
+) -> ImageFeed:
+    """Batches of a data set's images on a device, loaded as they are needed or decoded before.
+
+    All kinds of feeds show the same views: with the same seed and sampler, the same boxes of the
+    same images, mirrored alike.
+
+    Args:
+        dataset: The images, without transforms.
+        preprocessing: The train and the test view.
+        cache: "none" loads an image each time it is shown; "ram" decodes all images once into
+            main memory; "gpu" puts them on the GPU then, where batches are cropped at once.
+        device: Where batches are wanted.
+        workers: With cache "none" the worker processes that load; otherwise the threads that
+            decode, at least one. None takes the cores there are.
+        seed: Fixes the random views.
+        progress: Whether decoding shows a progress bar.
+        cache_dir: Folder in which decoded images are kept for other processes and later runs, see
+            :func:`~sumpool.data.cache.decode_images`.
+        decoded: Images decoded before, for feeds that share them: the data set's or those of
+            another one that it is a subset of. On the GPU already (``decoded.to(device)``), it
+            is used as it is with cache "gpu".
+
+    Raises:
+        BrokenImageError: If an image cannot be decoded; names it.
+        CacheMemoryError: If there is too little memory; says how many bytes are needed.
+
+    Example:
+        >>> import torch
+        >>> from PIL import Image
+        >>> class Greys(ImageDataset):
+        ...     def load(self, index):
+        ...         return Image.new("RGB", (32, 32), (index, index, index))
+        ...
+        ...     def item_name(self, index):
+        ...         return f"grey {index}"
+        >>> preprocessing = Preprocessing(
+        ...     resize=None, crop=32, augment="none", mean=(0, 0, 0), std=(1, 1, 1)
+        ... )
+        >>> greys = Greys([0, 0, 1], ["dark", "light"])
+        >>> feed = open_feed(greys, preprocessing, cache="ram", progress=False)
+        >>> (batch,) = feed.test_batches([2, 0])
+        >>> batch.images.shape, batch.labels, batch.indices
+        (torch.Size([2, 3, 32, 32]), tensor([1, 0]), tensor([2, 0]))
+    """
+    if cache not in get_args(Cache):
+        raise ValueError(f"cache must be one of {', '.join(get_args(Cache))}, got {cache!r}")
+    device = torch.device(device)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", torch.cuda.current_device())
+    if cache == "none":
+        for name, value in (("cache_dir", cache_dir), ("decoded", decoded)):
+            if value is not None:
+                raise ValueError(f"{name} needs cache 'ram' or 'gpu', got cache 'none'")
+        return LoadingFeed(dataset, preprocessing, device, seed, workers)
+    if cache == "gpu" and device.type != "cuda":
+        raise ValueError(f"cache 'gpu' needs a CUDA device, got device {str(device)!r}")
+    if decoded is None:
+        if cache == "gpu":  # better now than after minutes of decoding
+            needed = estimate_bytes(dataset, preprocessing.resize)
+            check_room(needed, torch.cuda.mem_get_info(device)[0], f"on {device}")
+        decoded = decode_images(
+            dataset,
+            preprocessing.resize,
+            cache_dir=cache_dir,
+            progress=progress,
+            threads=None if workers is None else max(1, workers),
+        )
+    elif cache_dir is not None:
+        raise ValueError("cache_dir and decoded exclude each other: decoded is ready for use")
+    if cache == "gpu":
+        decoded = decoded.to(device)
+    return CachedFeed(dataset, preprocessing, decoded, device, seed)

@@ -1,0 +1,119 @@
+"""Data sets whose images are files, and looking for many files quickly."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from PIL import Image
+from torch import Tensor
+
+from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.decoding import image_extensions, read_image
+
+
+class ImageFiles(ImageDataset):
+    """Images that are files: the base of the data sets that come as folders.
+
+    Args:
+        folder: Where the paths start.
+        paths: Path of each image, relative to ``folder`` or absolute.
+        labels: The class of each image, (N,) integers that index ``class_names``.
+        class_names: One name a class.
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+
+    Attributes:
+        folder: As given.
+        paths: As given.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        paths: Sequence[str],
+        labels: Tensor | Sequence[int],
+        class_names: Sequence[str],
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+    ) -> None:
+        super().__init__(labels, class_names, transform, target_transform)
+        if len(paths) != len(self):
+            raise ValueError(f"paths must be as many as the {len(self)} labels, got {len(paths)}")
+        self.folder = folder
+        self.paths = tuple(paths)
+
+    def load(self, index: int) -> Image.Image:
+        """The image at ``index``, RGB and upright, see :func:`sumpool.data.decoding.as_rgb`."""
+        return read_image(self.item_name(index))
+
+    def item_name(self, index: int) -> str:
+        """The path of the image at ``index``."""
+        return os.path.join(self.folder, self.paths[index])
+
+
+def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
+    """Which of ``paths`` (absolute, or relative to ``folder``) are not files, as indices.
+
+    Each folder is listed once: a hundred thousand files are looked up in a second or so also where
+    asking for each of them is slow.
+    """
+    listings: dict[str, frozenset[str]] = {}
+    missing = []
+    for index, path in enumerate(paths):
+        head, tail = os.path.split(path)
+        if head not in listings:
+            listings[head] = _file_names(os.path.join(folder, head))
+        # A file system may know names under other spellings than it lists.
+        if tail not in listings[head] and not os.path.isfile(os.path.join(folder, path)):
+            missing.append(index)
+    return missing
+
+
+def _file_names(folder: str) -> frozenset[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return frozenset(entry.name for entry in entries if entry.is_file())
+    except (FileNotFoundError, NotADirectoryError):
+        return frozenset()
+
+
+def image_paths(folder: Path) -> list[str]:
+    """Paths, relative to ``folder``, of all image files at any depth below it, sorted.
+
+    Hidden files and folders are passed over, and so is what does not end as an image does.
+    """
+    return sorted(_walk(folder, "", set()), key=lambda path: path.split(os.sep))
+
+
+def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str]:
+    place = os.path.join(folder, inner)
+    status = os.stat(place)
+    key = (status.st_dev, status.st_ino)
+    if key in above:
+        raise DataError(f"{place} is a link to a folder that it lies in")
+    with scan(place) as entries:
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            path = os.path.join(inner, entry.name)
+            if entry.is_dir():
+                yield from _walk(folder, path, above | {key})
+            elif os.path.splitext(entry.name)[1].lower() in image_extensions():
+                yield path
+
+
+def folder_names(folder: Path) -> list[str]:
+    """Names of the folders in ``folder`` that are not hidden, sorted."""
+    with scan(folder) as entries:
+        return sorted(it.name for it in entries if it.is_dir() and not it.name.startswith("."))
+
+
+def scan(folder: str | Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
+    """``os.scandir``, with an error that is a :class:`DataError`."""
+    try:
+        return os.scandir(folder)
+    except OSError as error:
+        raise DataError(f"cannot list the folder {folder}: {error.strerror}") from error

@@ -1,0 +1,104 @@
+"""Any folder of class folders."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+
+from sumpool.data.base import DataError, Transform
+from sumpool.data.decoding import image_extensions
+from sumpool.data.files import ImageFiles, folder_names, image_paths, scan
+from sumpool.data.layout import existing
+from sumpool.data.published import check_split
+
+#: Folders of these names are splits, where they have class folders in them.
+SPLIT_FOLDERS = ("train", "val", "validation", "test")
+
+logger = logging.getLogger(__name__)
+
+
+class ImageFolder(ImageFiles):
+    """A folder with one folder for each class, at any depth below which its images are.
+
+    Classes are the names of the folders, sorted; images of a class are sorted by path. Hidden
+    files are passed over, and so is what does not end as an image does. Folders ``train``,
+    ``val``, ``validation`` and ``test`` that hold class folders themselves are splits; a class
+    has the same label in all of them, and need not be in all.
+
+    Args:
+        root: The folder of class folders, or of splits.
+        split: "all", or the name of one of the folders that are splits.
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+
+    Raises:
+        DataError: If there is no class folder, or one without an image; names it.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "all",
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+    ) -> None:
+        folder = existing(root)
+        groups = split_folders(folder)
+        check_split(split, groups)
+        classes = {name: folder_names(folder / name) for name in groups or ("",)}
+        names = sorted({name for group in classes.values() for name in group})
+        if not names:
+            raise DataError(f"{folder} has no class folders: wanted one folder for each class")
+        label = {name: it for it, name in enumerate(names)}
+        paths: list[str] = []
+        labels: list[int] = []
+        for group, members in classes.items():
+            if split not in ("all", group):
+                continue
+            _warn_of_strays(folder / group)
+            for name in members:
+                inner = os.path.join(group, name)
+                found = image_paths(folder / inner)
+                if not found:
+                    raise DataError(f"the class folder {folder / inner} has no image in it")
+                paths += [os.path.join(inner, path) for path in found]
+                labels += [label[name]] * len(found)
+        super().__init__(folder, paths, labels, names, transform, target_transform)
+
+
+def split_folders(folder: Path) -> tuple[str, ...]:
+    """The folders in ``folder`` that are splits, in the order of ``SPLIT_FOLDERS``; often none.
+
+    Raises:
+        DataError: If there are both splits and other folders, which may be either.
+    """
+    names = folder_names(folder)
+    found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
+    others = [it for it in names if it not in found]
+    if not others:
+        return tuple(found)
+    if len(found) < 2:  # a class that happens to be called "train"
+        return ()
+    raise DataError(
+        f"{folder} has the splits {', '.join(found)} and beside them the folder {others[0]}: "
+        "wanted splits alone or class folders alone"
+    )
+
+
+def _warn_of_strays(folder: Path) -> None:
+    with scan(folder) as entries:
+        strays = [
+            it.name
+            for it in entries
+            if os.path.splitext(it.name)[1].lower() in image_extensions()
+            and not it.name.startswith(".")
+            and it.is_file()
+        ]
+    if strays:
+        logger.warning(
+            "%s: %d images are in no class folder and left out, such as %s",
+            folder,
+            len(strays),
+            min(strays),
+        )

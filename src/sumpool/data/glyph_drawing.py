@@ -1,0 +1,126 @@
+"""Drawing of single glyphs in the faces that matplotlib ships, turned and placed on a tile."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+from matplotlib.ft2font import FT2Font
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from sumpool.data.base import DataError
+
+#: The text faces among matplotlib's fonts: three DejaVu families and STIX, four styles each.
+FACES = (
+    "DejaVuSans",
+    "DejaVuSans-Bold",
+    "DejaVuSans-Oblique",
+    "DejaVuSans-BoldOblique",
+    "DejaVuSansMono",
+    "DejaVuSansMono-Bold",
+    "DejaVuSansMono-Oblique",
+    "DejaVuSansMono-BoldOblique",
+    "DejaVuSerif",
+    "DejaVuSerif-Bold",
+    "DejaVuSerif-Italic",
+    "DejaVuSerif-BoldItalic",
+    "STIXGeneral",
+    "STIXGeneralBol",
+    "STIXGeneralItalic",
+    "STIXGeneralBolIta",
+)
+
+#: Font size at which the extent of a glyph is measured.
+_MEASURING_SIZE = 64
+
+
+def font_folder() -> Path:
+    """Where matplotlib keeps its TrueType fonts."""
+    return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+
+
+def check_fonts() -> None:
+    """Raise :class:`DataError` that names the missing files, unless every face is there."""
+    missing = [f"{face}.ttf" for face in FACES if not (font_folder() / f"{face}.ttf").is_file()]
+    if missing:
+        raise DataError(
+            f"glyphs are drawn with the fonts of matplotlib, but {font_folder()} lacks "
+            f"{', '.join(missing)}: install matplotlib {matplotlib.__version__} anew"
+        )
+
+
+@cache
+def _character_map(face: str) -> frozenset[int]:
+    return frozenset(FT2Font(str(font_folder() / f"{face}.ttf")).get_charmap())
+
+
+@cache
+def faces_with(glyph: str) -> tuple[str, ...]:
+    """Those of :data:`FACES` that have ``glyph``, by their character maps.
+
+    Example:
+        >>> len(faces_with("A"))
+        16
+        >>> len(faces_with("Ѫ"))  # the four monospaced faces lack it
+        12
+    """
+    return tuple(face for face in FACES if ord(glyph) in _character_map(face))
+
+
+@cache
+def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
+    # The basic layout is FreeType's alone: the same picture with or without the raqm library.
+    return ImageFont.truetype(
+        font_folder() / f"{face}.ttf", size, layout_engine=ImageFont.Layout.BASIC
+    )
+
+
+@cache
+def _extent(glyph: str, face: str) -> float:
+    """Longer side of the ink of ``glyph``, as a share of the font size."""
+    left, top, right, bottom = _font(face, _MEASURING_SIZE).getbbox(glyph)
+    return max(right - left, bottom - top) / _MEASURING_SIZE
+
+
+@cache
+def _upright(glyph: str, face: str, size: int) -> Image.Image:
+    """The ink of ``glyph`` at a font size, with nothing around it."""
+    left, top, right, bottom = (round(it) for it in _font(face, size).getbbox(glyph))
+    image = Image.new("L", (right - left, bottom - top))
+    ImageDraw.Draw(image).text((-left, -top), glyph, fill=255, font=_font(face, size))
+    return image
+
+
+def draw_glyph(
+    glyph: str, face: str, side: int, extent: float, angle: float, x: float, y: float
+) -> NDArray[np.uint8]:
+    """The ink of a glyph on a square tile.
+
+    Args:
+        glyph: One character that the face has (:func:`faces_with`).
+        face: One of :data:`FACES`.
+        side: Side of the tile in pixels.
+        extent: Wanted length of the glyph's longer side in pixels, met as nearly as whole font
+            sizes allow.
+        angle: Turn about the glyph's middle, counter-clockwise, in degrees.
+        x: Where the middle of the glyph comes to lie, in pixels from the left.
+        y: The same from the top.
+
+    Returns:
+        (side, side) uint8, 255 where the ink covers a pixel.
+    """
+    ink = _upright(glyph, face, max(1, round(extent / _extent(glyph, face))))
+    # Pillow asks for the way back: the place in the glyph that a pixel of the tile is taken from.
+    cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
+    back = (
+        (cos, -sin, ink.width / 2 - cos * x + sin * y),
+        (sin, cos, ink.height / 2 - sin * x - cos * y),
+    )
+    tile = ink.transform(
+        (side, side), Image.Transform.AFFINE, back[0] + back[1], Image.Resampling.BILINEAR
+    )
+    return np.asarray(tile)

@@ -1,0 +1,175 @@
+"""Glyph collages: a letter among three digits, data that needs no download."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from sumpool.data.base import ImageDataset, Transform
+from sumpool.data.glyph_drawing import check_fonts, draw_glyph, faces_with
+
+#: The classes. A shape is in here once: a letter that another alphabet has too (Latin A, Greek Α,
+#: Cyrillic А), a lower case that is a smaller upper case (s, я) and a letter that can be taken for
+#: a digit (O, l, З, б) are left out.
+LETTERS = (
+    "ABCDEFGHIJKLMNPQRSTUVWXYZ"  # Latin
+    "abdefghijkmnqrt"
+    "ÆŒÞØƏßæþð"
+    "ΓΔΘΛΞΠΣΦΨΩ"  # Greek
+    "βγδεζηλμξπσςω"
+    "ϞϠ"
+    "БДЖИЙЛУЦЧШЩЪЫЬЭЮЯ"  # Cyrillic
+    "ЂЋЄЉЊЏѢѪ"
+)
+DIGITS = "0123456789"
+SPLITS = ("train", "validation", "test")
+PARTS = ("collage", "letter")
+
+#: Side of a tile, four of which make a collage.
+TILE = 24
+#: Length of a glyph's longer side, as a share of the tile.
+EXTENT = (0.75, 0.85)
+#: Largest turn, in degrees.
+ANGLE = 8.0
+#: Brightness of paper and of ink, on the scale 0 to 255.
+PAPER, INK = (0.0, 80.0), (150.0, 255.0)
+#: Standard deviation of the noise of each pixel.
+NOISE = 8.0
+
+
+def split_of(letter: str) -> str:
+    """The split that a class belongs to, by its place in :data:`LETTERS`.
+
+    Every third one is a test class, two more in every fifteen are validation classes, so that all
+    alphabets are in all splits.
+    """
+    place = LETTERS.index(letter)
+    if place % 3 == 1:
+        return "test"
+    return "validation" if place % 15 in (3, 11) else "train"
+
+
+class GlyphCollages(ImageDataset):
+    r"""Letters of three alphabets, each on one tile of a 2×2 collage with three digits.
+
+    The class is the letter: one of 99 Latin, Greek and Cyrillic ones, drawn in a random one of 16
+    faces, with random size, turn, place, brightness and noise. Digits, drawn in the same way, are
+    the background that all classes share: to tell classes apart means to look at one tile in four,
+    whichever it is. It is a small brother of the CIFAR collage of [thesis, sec. 5.3.2], and no
+    class is in two splits.
+
+    An image depends on the seed, its letter and its number alone: more images of a class only add
+    to those of fewer. All are drawn when the data set is made, some thousands in a second.
+
+    Args:
+        root: Must be None; there is nothing to read.
+        split: "train" (53 classes), "validation" (13), "test" (33) or "all" (those 99).
+        images_per_class: Number of images of each letter.
+        seed: Seed of all that is random in them; not of the split, which is always the same.
+        part: "collage", 48×48 pixels, or "letter", the 24×24 pixels of the letter's tile alone:
+            with those a pooling has nothing to leave out.
+        transform: Applied to each image.
+        target_transform: Applied to each label.
+
+    Attributes:
+        pixels: The images, (N, side, side, 3) uint8.
+        letter_tile: Tile of the collage that holds the letter, (N,) int64: 0 and 1 in the upper
+            row, 2 and 3 in the lower one; so also for the part "letter".
+
+    Example:
+        >>> data = GlyphCollages(split="test", images_per_class=2)
+        >>> image, label = data[0]
+        >>> image.size, data.class_names[label], int(data.letter_tile[0])
+        ((48, 48), 'B', 0)
+    """
+
+    def __init__(
+        self,
+        root: None = None,
+        split: str = "train",
+        images_per_class: int = 40,
+        seed: int = 0,
+        part: str = "collage",
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+    ) -> None:
+        if root is not None:
+            raise ValueError(f"root must be None, glyphs are drawn and not read; got {root!r}")
+        if split not in (*SPLITS, "all"):
+            raise ValueError(f"split must be one of {(*SPLITS, 'all')}, got {split!r}")
+        if part not in PARTS:
+            raise ValueError(f"part must be one of {PARTS}, got {part!r}")
+        if images_per_class < 1:
+            raise ValueError(f"images_per_class must be at least 1, got {images_per_class}")
+        if seed < 0:
+            raise ValueError(f"seed must be at least 0, got {seed}")
+        check_fonts()
+        classes = [it for it, letter in enumerate(LETTERS) if split in ("all", split_of(letter))]
+        labels = torch.tensor(classes).repeat_interleave(images_per_class)
+        super().__init__(labels, tuple(LETTERS), transform, target_transform)
+        self.images_per_class = images_per_class
+        drawn = [
+            draw_collage(seed, LETTERS[it], number)
+            for it in classes
+            for number in range(images_per_class)
+        ]
+        self.letter_tile: Tensor = torch.tensor([tile for _, tile in drawn])
+        if part == "letter":
+            drawn = [(tiles_of(image)[tile], tile) for image, tile in drawn]
+        self.pixels: NDArray[np.uint8] = np.stack([image for image, _ in drawn])
+
+    def load(self, index: int) -> Image.Image:
+        """The image at ``index``, RGB."""
+        return Image.fromarray(self.pixels[index])
+
+    def item_name(self, index: int) -> str:
+        """A name made up of the letter and the number: "glyphs/Ж/0003"."""
+        letter = self.class_names[int(self.labels[index])]
+        return f"glyphs/{letter}/{index % self.images_per_class:04d}"
+
+
+def draw_collage(seed: int, letter: str, number: int) -> tuple[NDArray[np.uint8], int]:
+    """Draw image ``number`` of a letter.
+
+    Returns:
+        The collage, (2·TILE, 2·TILE, 3) uint8, and the tile that holds the letter.
+    """
+    generator = np.random.default_rng((seed, ord(letter), number))
+    letter_tile = int(4 * generator.random())
+    # A row a tile: which digit, face, size, turn, place x and y, paper, ink.
+    chances = generator.random((4, 8))
+    tiles = np.empty((4, TILE, TILE), np.float32)
+    for tile, (digit, face, size, turn, x, y, paper, ink) in enumerate(chances):
+        glyph = letter if tile == letter_tile else DIGITS[int(len(DIGITS) * digit)]
+        faces = faces_with(glyph)
+        extent = TILE * _between(EXTENT, size)
+        margin = extent / 2
+        mask = draw_glyph(
+            glyph,
+            faces[int(len(faces) * face)],
+            TILE,
+            extent,
+            _between((-ANGLE, ANGLE), turn),
+            _between((margin, TILE - margin), x),
+            _between((margin, TILE - margin), y),
+        )
+        ground = _between(PAPER, paper)
+        tiles[tile] = ground + (_between(INK, ink) - ground) / 255 * mask
+    image = tiles.reshape(2, 2, TILE, TILE).swapaxes(1, 2).reshape(2 * TILE, 2 * TILE, 1)
+    noise = generator.standard_normal((2 * TILE, 2 * TILE, 1), np.float32)
+    grey = (image + NOISE * noise).clip(0, 255).astype(np.uint8)
+    return np.broadcast_to(grey, (2 * TILE, 2 * TILE, 3)), letter_tile
+
+
+def tiles_of(collage: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """The four tiles of a collage, (4, TILE, TILE, 3), row by row."""
+    return collage.reshape(2, TILE, 2, TILE, 3).swapaxes(1, 2).reshape(4, TILE, TILE, 3)
+
+
+def _between(bounds: tuple[float, float], chance: float) -> float:
+    """The number a share ``chance`` of the way from one bound to the other."""
+    low, high = bounds
+    return low + (high - low) * float(chance)

@@ -1,0 +1,100 @@
+"""Finding an unpacked archive by the files it has, and reading its plain-text lists."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from sumpool.data.base import DataError
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What an archive unpacks to.
+
+    Attributes:
+        title: The data set's name in messages.
+        wanted: Files that must be there, relative to the archive's folder; each a tuple of places
+            where it may be.
+        inside: Names the archive's folder may have below the root that a user gives.
+    """
+
+    title: str
+    wanted: tuple[tuple[str, ...], ...]
+    inside: tuple[str, ...] = ()
+
+    def find(self, root: Path) -> Path | None:
+        """The archive's folder: ``root`` or a folder in it; None if it is in neither."""
+        return next((it for it in self._places(root) if not self._absent(it)), None)
+
+    def locate(self, root: str | os.PathLike[str]) -> Path:
+        """The archive's folder, as :meth:`find`, or an error that names what is missing."""
+        root = existing(root)
+        found = self.find(root)
+        if found is not None:
+            return found
+        nearest = min(self._places(root), key=lambda place: len(self._absent(place)))
+        raise DataError(
+            f"{root} holds no {self.title}: {nearest} lacks {', '.join(self._absent(nearest))}"
+        )
+
+    def path(self, home: Path, name: str) -> Path:
+        """Where the wanted file ``name``, any of its places, lies below ``home``."""
+        places = next(it for it in self.wanted if name in it)
+        return next((home / it for it in places if (home / it).is_file()), home / name)
+
+    def _places(self, root: Path) -> list[Path]:
+        return [root, *(root / name for name in self.inside)]
+
+    def _absent(self, home: Path) -> list[str]:
+        return [
+            " or ".join(places)
+            for places in self.wanted
+            if not any((home / place).is_file() for place in places)
+        ]
+
+
+def existing(root: str | os.PathLike[str]) -> Path:
+    """``root`` as a path; raises if there is nothing."""
+    path = Path(root)
+    if not path.exists():
+        raise DataError(f"the data folder {path} does not exist")
+    return path
+
+
+def read_rows(path: Path, columns: Sequence[type], header: int = 0) -> list[list[str | int]]:
+    """The rows of a list whose columns are separated by spaces.
+
+    Args:
+        path: The file, UTF-8.
+        columns: The type of each column, str or int; the last may contain spaces.
+        header: Number of lines before the first row.
+
+    Raises:
+        DataError: Names the file and the line.
+    """
+    rows: list[list[str | int]] = []
+    for number, line in enumerate(read_lines(path), 1):
+        if number <= header or not line.strip():
+            continue
+        cells = line.split(maxsplit=len(columns) - 1)
+        try:
+            rows.append([kind(cell) for kind, cell in zip(columns, cells, strict=True)])
+        except ValueError:
+            names = " ".join(kind.__name__ for kind in columns)
+            raise DataError(
+                f"{path}, line {number}: wanted the columns {names}, got {line.strip()[:80]!r}"
+            ) from None
+    return rows
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 file."""
+    try:
+        return path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8 text: {error.reason}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,169 @@
+"""Batches of images that are loaded as they are needed, by worker processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from sumpool.data.base import DataError, ImageDataset
+from sumpool.data.batches import Batch, ImageFeed
+from sumpool.data.boxes import view_draws
+from sumpool.data.cache_build import usable_cores
+from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views import Preprocessing
+
+#: Most workers that are started unasked.
+_MOST_WORKERS = 16
+
+#: What a worker is asked for: an image and its view, (step, position in the global batch), or
+#: None for the central view.
+Request = tuple[int, tuple[int, int] | None]
+
+
+class LoadingFeed(ImageFeed):
+    """Loads and crops images in worker processes.
+
+    Args:
+        dataset: The images.
+        preprocessing: The views.
+        device: Where batches are wanted.
+        seed: Fixes the random views.
+        workers: Number of processes; 0 loads in this one, None takes the cores there are, shared
+            between the processes that a launcher such as torchrun has started on this machine.
+    """
+
+    def __init__(
+        self,
+        dataset: ImageDataset,
+        preprocessing: Preprocessing,
+        device: torch.device,
+        seed: int = 0,
+        workers: int | None = None,
+    ) -> None:
+        super().__init__(dataset, preprocessing, device, seed)
+        if workers is None:
+            sharing = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+            workers = max(1, min(_MOST_WORKERS, usable_cores() // sharing))
+        if workers < 0:
+            raise ValueError(f"workers must be at least 0, got {workers}")
+        self.workers = workers
+        # Validation comes again and again: its workers wait for the next time.
+        self._idle: list[tuple[_Plan, DataLoader[Any]]] = []
+
+    def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
+        """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`.
+
+        The workers end with the iterator, also when it is closed early.
+        """
+        self._check_sampler(sampler)
+        first = sampler.rank * sampler.local_size
+
+        def requests() -> Iterator[list[Request]]:
+            for step, batch in enumerate(sampler.batches(start), start):
+                yield [(it, (step, first + place)) for place, it in enumerate(batch)]
+
+        return self._train(_Plan(requests()))
+
+    def test_batches(
+        self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
+    ) -> Iterator[Batch]:
+        """Central views in the order given, see :meth:`ImageFeed.test_batches`.
+
+        The workers stay for the next call until :meth:`close`; when the iterator is closed early,
+        they end with it.
+        """
+        parts = self._split(indices, batch_size)
+        return self._test(_Plan([[(it, None) for it in part.tolist()] for part in parts]))
+
+    def close(self) -> None:
+        """End the workers that wait for the next test batches."""
+        self._idle.clear()
+
+    def _train(self, plan: _Plan) -> Iterator[Batch]:
+        yield from self._batches(iter(self._loader(plan, keep=False)))
+
+    def _test(self, plan: _Plan) -> Iterator[Batch]:
+        kept, loader = self._idle.pop() if self._idle else (plan, self._loader(plan, keep=True))
+        kept.batches = plan.batches
+        try:
+            yield from self._batches(iter(loader))
+            self._idle.append((kept, loader))
+        finally:
+            del loader
+
+    def _loader(self, plan: _Plan, keep: bool) -> DataLoader[Any]:
+        return DataLoader(
+            _Views(self.dataset, self.preprocessing, self.seed),
+            batch_sampler=plan,
+            num_workers=self.workers,
+            collate_fn=_collate,
+            pin_memory=self.device.type == "cuda",
+            worker_init_fn=_start_worker,
+            generator=torch.Generator(),  # else a number is taken from the global one
+            persistent_workers=keep and self.workers > 0,
+            prefetch_factor=4 if self.workers else None,
+        )
+
+    def _batches(self, source: Iterator[Any]) -> Iterator[Batch]:
+        try:
+            for loaded in source:
+                if isinstance(loaded, DataError):
+                    raise loaded
+                pixels, labels, indices = loaded
+                images = self.preprocessing.normalize(pixels.to(self.device, non_blocking=True))
+                yield Batch(images, labels.to(self.device, non_blocking=True), indices)
+        finally:
+            # Workers end with the last reference, which a traceback must not hold.
+            del source
+
+
+class _Plan:
+    """The batches a loader is to load; can be replaced between two rounds of the loader."""
+
+    def __init__(self, batches: Iterable[list[Request]]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[list[Request]]:
+        return iter(self.batches)
+
+
+class _Views(Dataset[Any]):
+    """What the workers do. An error is returned, not raised: torch would wrap it in its own."""
+
+    def __init__(self, dataset: ImageDataset, preprocessing: Preprocessing, seed: int) -> None:
+        self.dataset = dataset
+        self.preprocessing = preprocessing
+        self.seed = seed
+
+    def __getitem__(self, request: Request) -> tuple[Tensor, Tensor, int] | DataError:
+        index, view = request
+        try:
+            image = self.dataset.load(index)
+        except DataError as error:
+            return error
+        if view is None:
+            pixels = self.preprocessing.test_pixels(image)
+        else:
+            step, position = view
+            draws = view_draws(self.seed, step, position, 1)
+            pixels = self.preprocessing.train_pixels(image, draws[0])
+        return pixels, self.dataset.labels[index], index
+
+
+def _collate(items: list[Any]) -> tuple[Tensor, Tensor, Tensor] | DataError:
+    for item in items:
+        if isinstance(item, DataError):
+            return item
+    pixels, labels, indices = zip(*items, strict=True)
+    return torch.stack(pixels), torch.stack(labels), torch.tensor(indices)
+
+
+def _start_worker(worker: int) -> None:
+    # Ctrl-C reaches all processes of a terminal; only the main one decides what follows.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,0 +1,58 @@
+"""How much main memory there is left, and the error when it is too little."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from sumpool.data.base import DataError
+
+
+class CacheMemoryError(DataError, MemoryError):
+    """Decoded images do not fit; the message says how many bytes are needed and available."""
+
+
+def check_room(needed: int, available: int | None, where: str) -> None:
+    """Raise unless ``needed`` bytes are available; None is unknown, which passes."""
+    if available is not None and needed > available:
+        raise CacheMemoryError(
+            f"decoded images need {_in_words(needed)} {where}, of which {_in_words(available)} "
+            "are available"
+        )
+
+
+def _in_words(count: int) -> str:
+    return f"{count:,} bytes ({count / 2**30:.2f} GiB)"
+
+
+def available_memory() -> int | None:
+    """Bytes of main memory this process can still take; None where the system does not tell.
+
+    On Linux, what the machine has to give and what the limit of the process's control group
+    leaves, whichever is less.
+    """
+    if sys.platform == "linux":
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        values = dict(line.split(":", 1) for line in lines)
+        free = 1024 * int(values["MemAvailable"].split()[0])
+        group = _group_memory()
+        return free if group is None else min(free, group)
+    if sys.platform == "win32":
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _group_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Bytes that the memory limit of this process's control group leaves; None without one."""
+    try:
+        group = Path("/proc/self/cgroup").read_text(encoding="utf-8").split("::", 1)[1].strip()
+        folder = root / group.lstrip("/")
+        limit = int((folder / "memory.max").read_text(encoding="ascii"))
+        used = int((folder / "memory.current").read_text(encoding="ascii"))
+        lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
+    except (OSError, IndexError, ValueError):  # no such group, or its limit reads "max"
+        return None
+    # Files that were read count as used, but give way.
+    reclaimable = int(dict(line.split() for line in lines)["inactive_file"])
+    return max(0, limit - used + reclaimable)

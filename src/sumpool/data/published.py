@@ -1,0 +1,132 @@
+"""The data sets of the field: image lists in known layouts, checked against published counts."""
+
+from __future__ import annotations
+
+import os
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from sumpool.data.base import DataError, Transform
+from sumpool.data.files import ImageFiles, missing_files
+from sumpool.data.layout import Layout
+
+#: How many missing files an error names.
+NAMED = 5
+
+
+class Listing(NamedTuple):
+    """All images of a data set, as its own lists give them.
+
+    Attributes:
+        folder: Where the paths start.
+        paths: Path of each image.
+        labels: The class of each image, 0 … C−1.
+        class_names: One name a class.
+        parts: The split each image belongs to.
+    """
+
+    folder: Path
+    paths: Sequence[str]
+    labels: Sequence[int]
+    class_names: Sequence[str]
+    parts: Sequence[str]
+
+
+class Count(NamedTuple):
+    """Size of a split: classes and images."""
+
+    classes: int
+    images: int
+
+    def __str__(self) -> str:
+        return f"{self.images:,} images of {self.classes:,} classes"
+
+
+class PublishedDataset(ImageFiles):
+    """Base of the data sets whose layout and counts are published.
+
+    A subclass says where its files are (:attr:`layout`), how many images there must be
+    (:attr:`published`) and how its lists are read (:meth:`read`).
+
+    Args:
+        root: The folder the archive unpacks to, or the folder that one is in.
+        split: One of :attr:`published`, or "all".
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+        check_counts: Whether classes and images must be as many as published. A listed image that
+            is missing is an error always.
+
+    Raises:
+        DataError: If a list is missing or damaged, an image is missing, or a count differs.
+    """
+
+    layout: ClassVar[Layout]
+    #: Classes and images by split.
+    published: ClassVar[Mapping[str, Count]]
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "all",
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+        *,
+        check_counts: bool = True,
+    ) -> None:
+        check_split(split, self.published)
+        home = self.layout.locate(root)
+        listing = self.read(home)
+        self._check(home, listing, check_counts)
+        chosen = [it for it, part in enumerate(listing.parts) if split in ("all", part)]
+        super().__init__(
+            listing.folder,
+            [listing.paths[it] for it in chosen],
+            [listing.labels[it] for it in chosen],
+            listing.class_names,
+            transform,
+            target_transform,
+        )
+
+    @classmethod
+    @abstractmethod
+    def read(cls, home: Path) -> Listing:
+        """All images, as the lists in the archive's folder ``home`` give them."""
+
+    @classmethod
+    def _check(cls, home: Path, listing: Listing, check_counts: bool) -> None:
+        for path in listing.paths:
+            if os.path.isabs(path) or ".." in path.split("/"):
+                raise DataError(f"{cls.layout.title} in {home} lists {path}, which leads out of it")
+        missing = missing_files(listing.folder, listing.paths)
+        complaints = []
+        if check_counts:
+            absent = frozenset(missing)
+            here = [it for it in range(len(listing.paths)) if it not in absent]
+            for split, wanted in cls.published.items():
+                labels = [listing.labels[it] for it in here if listing.parts[it] == split]
+                found = Count(len(set(labels)), len(labels))
+                if found != wanted:
+                    complaints.append(f"the split {split!r} must have {wanted}, found {found}")
+        if missing:
+            first = ", ".join(str(listing.folder / listing.paths[it]) for it in missing[:NAMED])
+            more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+            complaints.append(
+                f"{len(missing):,} of {len(listing.paths):,} listed images are missing: "
+                f"{first}{more}"
+            )
+        if complaints:
+            raise DataError(f"{cls.layout.title} in {home}: {'; '.join(complaints)}")
+
+
+def check_split(split: str, splits: Iterable[str]) -> None:
+    """Raise unless ``split`` is one of ``splits`` or "all"."""
+    accepted = (*splits, "all")
+    if split not in accepted:
+        raise ValueError(f"split must be one of {accepted}, got {split!r}")
+
+
+def halves(labels: Sequence[int], classes: int) -> list[str]:
+    """The usual zero-shot split: "train" for the first half of the classes, "test" for the rest."""
+    return ["train" if label < classes // 2 else "test" for label in labels]

@@ -1,0 +1,181 @@
+"""Cutting a whole batch of crops out of one flat buffer of pixels, on its device, at once.
+
+Images of different sizes lie in the buffer one after the other, rows of RGB pixels, uint8. Where
+each image of a batch lies and what is shown of it is a :class:`Window`. The few numbers per image
+that follow from it are worked out on the host (:func:`place`) and sent in one copy; what is done on
+the device (:func:`crop`) does not make the host wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+#: Boxes are padded to multiples of this many pixels, so that few sizes of memory blocks recur.
+_PADDING = 32
+#: Numbers that may be gathered at once; a larger batch is worked off in parts.
+_MOST = 2**25
+
+
+@dataclass(frozen=True)
+class Window:
+    """What is shown of the images of a batch, and where they lie.
+
+    Attributes:
+        starts: Place of each image's first number in the buffer, (b,).
+        widths: Width of each image in pixels, (b,).
+        boxes: What is shown of it, (b, 4): top, left, height, width.
+        flips: Whether it is mirrored, (b,).
+    """
+
+    starts: NDArray[np.int64]
+    widths: NDArray[np.int64]
+    boxes: NDArray[np.int64]
+    flips: NDArray[np.bool_]
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+
+class Placement(NamedTuple):
+    """A window as the device needs it.
+
+    Attributes:
+        numbers: int64 (11, b) in host memory: place of the box's first number in the buffer,
+            numbers in a row of the image, height and width of the box, whether it is mirrored;
+            then, as the bits of float64, for the vertical and the horizontal direction the first
+            centre and the step from one centre to the next, in units of the triangle's half-width,
+            and the inverse of that half-width.
+        height: Height that all boxes are padded to.
+        width: Width that all boxes are padded to.
+        exact: Whether all boxes have the size of the output, so that there is nothing to resize.
+    """
+
+    numbers: Tensor
+    height: int
+    width: int
+    exact: bool
+
+
+def place(window: Window, size: int, pinned: bool = False) -> Placement:
+    """What the device needs to know to bring the boxes of a window to ``size`` × ``size``.
+
+    Args:
+        window: What to cut.
+        size: Side of the output.
+        pinned: Whether the numbers are put into page-locked memory, from where they are sent
+            without waiting.
+    """
+    top, left, height, width = window.boxes.T
+    sent = torch.empty(11, len(window), dtype=torch.int64, pin_memory=pinned)
+    numbers = sent.numpy()
+    numbers[0] = window.starts + 3 * (top * window.widths + left)
+    numbers[1] = 3 * window.widths
+    numbers[2:4] = height, width
+    numbers[4] = window.flips
+    shrink = window.boxes[:, 2:].T / size  # (2, b)
+    inverse = 1 / np.maximum(shrink, 1)
+    step = shrink * inverse
+    fractions = numbers[5:].view(np.float64).reshape(2, 3, -1)
+    fractions[:, 0] = step / 2
+    fractions[:, 1] = step
+    fractions[:, 2] = inverse
+    # Mirrored: from the last centre backwards.
+    fractions[1, 0] += np.where(window.flips, step[1] * (size - 1), 0)
+    fractions[1, 1] *= np.where(window.flips, -1, 1)
+    exact = bool((window.boxes[:, 2:] == size).all())
+    return Placement(sent, _padded(height), _padded(width), exact)
+
+
+def _padded(sides: NDArray[np.int64]) -> int:
+    """The least multiple of the padding that holds all of these."""
+    return -(-int(sides.max()) // _PADDING) * _PADDING
+
+
+def crop(
+    pixels: Tensor, placement: Placement, size: int, dtype: torch.dtype = torch.float32
+) -> Tensor:
+    """Boxes of any size, brought to ``size`` × ``size`` pixels and mirrored where asked.
+
+    Bilinear with antialiasing, as ``resized_crop`` of torchvision and Pillow's ``resize``: a number
+    of the output is a mean of the box's pixels, weighted by a triangle around its centre whose
+    half-width is one pixel or, where the box shrinks, one pixel of the output. In both directions
+    that is a matrix of weights, so an image X comes to Y X Wᵀ. The only difference from those two
+    is rounding: they round to whole grey levels after each direction, this does not round. Where
+    there is nothing to resize, pixels are copied.
+
+    Args:
+        pixels: The buffer, uint8 (n,).
+        placement: What to cut, from :func:`place` with the same ``size``.
+        size: Side of the output.
+        dtype: What the products are formed in. float16 is exact to a quarter of a grey level.
+
+    Returns:
+        Shape (b, 3, size, size), on the scale 0..255; ``dtype``, or uint8 if nothing is resized.
+    """
+    numbers = placement.numbers.to(pixels.device, non_blocking=True)
+    if placement.exact:
+        return _copy(pixels, numbers, size)
+    padded = placement.height, placement.width
+    most = max(1, _MOST // (3 * padded[0] * padded[1]))
+    parts = [
+        _resize(pixels, part, padded, size, dtype) for part in torch.split(numbers, most, dim=1)
+    ]
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+
+def _copy(pixels: Tensor, numbers: Tensor, size: int) -> Tensor:
+    """Boxes of the size of the output, uint8 (b, 3, size, size)."""
+    corner, stride, _, _, flip = numbers[:5, :, None]  # (b, 1)
+    place = torch.arange(size, device=pixels.device)
+    rows = corner + stride * place  # (b, size)
+    columns = 3 * (place + flip * (size - 1 - 2 * place))  # mirrored: size − 1 − place
+    channel = torch.arange(3, device=pixels.device).view(3, 1, 1)
+    return pixels[rows[:, None, :, None] + columns[:, None, None, :] + channel]
+
+
+def _resize(
+    pixels: Tensor, numbers: Tensor, padded: tuple[int, int], size: int, dtype: torch.dtype
+) -> Tensor:
+    """Boxes of any size brought to that of the output, (b, 3, size, size)."""
+    height, width = padded
+    corner, stride, box_height, box_width, _ = numbers[:5, :, None]  # (b, 1)
+    fractions = numbers[5:].view(torch.float64).float()
+    # Beyond a box its last row or column is read again; these have weight 0.
+    row = torch.arange(height, device=pixels.device)
+    column = torch.arange(3 * width, device=pixels.device)
+    rows = corner + stride * torch.minimum(row, box_height - 1)  # (b, height)
+    columns = torch.minimum(column, 3 * box_width - 1)  # (b, 3 width)
+    images = pixels[rows[:, :, None] + columns[:, None, :]].to(dtype)  # (b, height, 3 width)
+    down = _weights(fractions[:3], box_height, height, size).to(dtype)  # (b, size, height)
+    across = _weights(fractions[3:], box_width, width, size).to(dtype)  # (b, size, width)
+    with torch.autocast(pixels.device.type, enabled=False):
+        short: Tensor = down @ images  # (b, size, 3 width)
+        channels = short.unflatten(2, (width, 3)).permute(0, 3, 1, 2)  # (b, 3, size, width)
+        out: Tensor = channels.flatten(1, 2) @ across.mT  # (b, 3 size, size)
+    return out.view(-1, 3, size, size)
+
+
+def _weights(fractions: Tensor, sides: Tensor, padded: int, size: int) -> Tensor:
+    """Weights of ``padded`` pixels in ``size`` numbers of the output, (b, size, padded).
+
+    Args:
+        fractions: First centre, step and inverse half-width, (3, b).
+        sides: How many of the pixels belong to the box, (b, 1).
+        padded: Pixels, the same for all images.
+        size: Numbers of the output.
+    """
+    start, step, inverse = fractions[:, :, None]  # (b, 1)
+    output = torch.arange(size, device=sides.device, dtype=torch.float32)
+    centres = torch.addcmul(start, step, output)  # (b, size)
+    pixel = torch.arange(padded, device=sides.device)
+    middles = ((pixel + 0.5) * inverse).masked_fill(pixel >= sides, torch.inf)  # (b, padded)
+    weights: Tensor = (
+        (centres[:, :, None] - middles[:, None, :]).abs_().neg_().add_(1).clamp_(min=0)
+    )
+    return weights.div_(weights.sum(-1, keepdim=True))

@@ -1,0 +1,208 @@
+"""Batches of P classes × K images."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.data.base import DataError, as_labels
+from sumpool.data.draws import CLASSES, IMAGES, check_seed, uniforms
+
+#: How many classes an error names before it only counts them.
+_NAMED = 5
+
+
+class ClassBatchSampler:
+    """P classes × K images a batch, the classes distinct; any step without those before it.
+
+    The batch of a step is a pure function of the labels, the sizes, the seed and the step, so a
+    run resumes at its exact next batch with nothing stored, and the processes of a run agree
+    without talking.
+
+    The classes come in passes: each pass is a random order of all of them, and batches take P at a
+    time from one pass after the other. So after any number of steps, two classes differ by at most
+    one in how often they were drawn. Where the number of classes is no multiple of P, a batch holds
+    the end of one pass and the start of the next; the next then starts with classes that are not
+    in that end.
+
+    The K images of a class are drawn without replacement. A class with fewer than K images
+    repeats one only after all of its images are used.
+
+    Args:
+        labels: The class of each image, (N,) integers.
+        classes_per_batch: P.
+        images_per_class: K.
+        seed: Fixes all batches.
+        rank: Which of the processes this is.
+        world_size: Number of processes, each of which takes an equal part of every batch.
+        class_names: Names for the errors, indexed by label.
+
+    Attributes:
+        images: N.
+        batch_size: P · K, over all processes.
+        local_size: Images a batch of this process.
+        rank: As given.
+        steps_per_epoch: Steps that draw as many images as there are, ⌈N / (P · K)⌉.
+
+    Example:
+        >>> sampler = ClassBatchSampler([0, 0, 1, 1, 2, 2], classes_per_batch=2, images_per_class=2)
+        >>> sorted(sampler.batch(0)) in ([0, 1, 2, 3], [0, 1, 4, 5], [2, 3, 4, 5])
+        True
+        >>> sampler.steps_per_epoch
+        2
+    """
+
+    def __init__(
+        self,
+        labels: Tensor | Sequence[int],
+        classes_per_batch: int = 8,
+        images_per_class: int = 4,
+        *,
+        seed: int = 0,
+        rank: int = 0,
+        world_size: int = 1,
+        class_names: Sequence[str] | None = None,
+    ) -> None:
+        values = as_labels(labels).numpy()
+        for name, value in (
+            ("classes_per_batch", classes_per_batch),
+            ("images_per_class", images_per_class),
+            ("world_size", world_size),
+        ):
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank must lie in 0..{world_size - 1}, got {rank}")
+        classes, starts, counts = np.unique(np.sort(values), return_index=True, return_counts=True)
+        if classes_per_batch > len(classes):
+            raise ValueError(
+                f"classes_per_batch must be at most the number of classes, {len(classes)}, "
+                f"got {classes_per_batch}"
+            )
+        if images_per_class > 1 and (counts == 1).any():
+            _refuse_single_images(classes[counts == 1], images_per_class, class_names)
+        batch_size = classes_per_batch * images_per_class
+        if batch_size % world_size:
+            raise ValueError(
+                f"world_size must divide the batch of {classes_per_batch} × {images_per_class} = "
+                f"{batch_size} images, got {world_size}"
+            )
+        self.images = len(values)
+        self.batch_size = batch_size
+        self.local_size = batch_size // world_size
+        self.rank = rank
+        self.steps_per_epoch = -(-self.images // batch_size)
+        self._seed = check_seed(seed)
+        self._classes_per_batch = classes_per_batch
+        self._images_per_class = images_per_class
+        # Images by class: those of the i-th class are order[starts[i] : starts[i] + counts[i]].
+        self._order: list[int] = np.argsort(values, kind="stable").tolist()
+        self._starts: list[int] = starts.tolist()
+        self._counts: list[int] = counts.tolist()
+        self._recent: dict[int, NDArray[np.int64]] = {}  # passes drawn last
+
+    def batch(self, step: int) -> list[int]:
+        """Indices of the whole batch of ``step``, over all processes: K of a class, then the next.
+
+        The order of the classes, and of the images of a class, is random.
+        """
+        if step < 0:
+            raise ValueError(f"step must be at least 0, got {step}")
+        draws = uniforms(self._seed, IMAGES, step, self.batch_size).tolist()
+        chosen: list[int] = []
+        for position, which in enumerate(self._classes(step)):
+            first = position * self._images_per_class
+            chosen += self._pick(which, draws[first : first + self._images_per_class])
+        return chosen
+
+    def local_batch(self, step: int) -> list[int]:
+        """The part of :meth:`batch` that belongs to this process, the ``rank``-th equal slice."""
+        first = self.rank * self.local_size
+        return self.batch(step)[first : first + self.local_size]
+
+    def batches(self, start: int = 0) -> Iterator[list[int]]:
+        """This process's batches of the steps ``start``, ``start`` + 1, ..., without end."""
+        step = start
+        while True:
+            yield self.local_batch(step)
+            step += 1
+
+    def _classes(self, step: int) -> list[int]:
+        """The P classes of a step, as positions among the classes."""
+        total = len(self._counts)
+        number, place = divmod(step * self._classes_per_batch, total)
+        chosen = self._pass(number)[place : place + self._classes_per_batch]
+        missing = self._classes_per_batch - len(chosen)
+        if missing:
+            chosen = np.concatenate([chosen, self._pass(number + 1)[:missing]])
+        found: list[int] = chosen.tolist()
+        return found
+
+    def _pass(self, number: int) -> NDArray[np.int64]:
+        """The order of all classes in a pass."""
+        recent = dict(self._recent)
+        first = number
+        while first not in recent and self._leans(first):
+            first -= 1
+        for current in range(first, number + 1):
+            if current not in recent:
+                recent[current] = self._draw_pass(current, recent)
+        self._recent = {key: recent[key] for key in (number - 1, number) if key in recent}
+        return recent[number]
+
+    def _draw_pass(self, number: int, known: dict[int, NDArray[np.int64]]) -> NDArray[np.int64]:
+        total, size = len(self._counts), self._classes_per_batch
+        order = self._shuffled(number)
+        # So many classes at the end of the pass before share a batch with the start of this one.
+        # At most that many of the first P classes are among them: these go last of the P, which
+        # leaves enough others to fill the batch.
+        shared = number * total % size
+        if shared:
+            before = known[number - 1] if self._leans(number) else self._shuffled(number - 1)
+            ended = np.isin(order[:size], before[total - shared :])
+            order[:size] = order[:size][np.argsort(ended, kind="stable")]
+        return order
+
+    def _leans(self, number: int) -> bool:
+        """Whether a pass needs the one before as it came to be, not only its shuffle.
+
+        Only the first P places of a shuffle are ever changed, so with 2 P - 1 classes or more the
+        end of a pass is that of its shuffle. With fewer, one looks back from pass to pass, but
+        never beyond one that starts with a batch, fewer than P passes ago.
+        """
+        total, size = len(self._counts), self._classes_per_batch
+        shared = number * total % size
+        return shared > 0 and total - shared < size
+
+    def _shuffled(self, number: int) -> NDArray[np.int64]:
+        draws = uniforms(self._seed, CLASSES, number, len(self._counts))
+        return np.argsort(draws, kind="stable")
+
+    def _pick(self, which: int, draws: Sequence[float]) -> Iterator[int]:
+        """Images of a class by Fisher and Yates' shuffle, one for each draw; again when used up."""
+        start, count = self._starts[which], self._counts[which]
+        moved: dict[int, int] = {}
+        for turn, draw in enumerate(draws):
+            here = turn % count
+            if here == 0:
+                moved = {}
+            there = here + int(draw * (count - here))
+            yield self._order[start + moved.get(there, there)]
+            moved[there] = moved.get(here, here)
+
+
+def _refuse_single_images(
+    classes: NDArray[np.int64], images_per_class: int, class_names: Sequence[str] | None
+) -> None:
+    names = [
+        f"label {label}" if class_names is None else repr(class_names[label])
+        for label in classes[:_NAMED].tolist()
+    ]
+    more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
+    raise DataError(
+        f"images_per_class={images_per_class} needs at least 2 images of every class; "
+        f"there is only one of {', '.join(names)}{more}"
+    )

@@ -1,0 +1,51 @@
+"""Stanford Online Products: things offered on eBay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from sumpool.data.layout import Layout, read_rows
+from sumpool.data.published import Count, Listing, PublishedDataset
+
+_LISTS = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
+
+
+class StanfordOnlineProducts(PublishedDataset):
+    """Stanford Online Products [lifted]: 120,053 photographs of 22,634 products.
+
+    Read from ``Stanford_Online_Products/``: ``Ebay_train.txt``, ``Ebay_test.txt`` and the folders
+    they list. Splits: "train", 11,318 products, "test", the 11,316 others, and "all". A class is
+    named after its kind and number: "bicycle 1".
+    """
+
+    layout = Layout(
+        "Stanford Online Products",
+        (("Ebay_train.txt",), ("Ebay_test.txt",)),
+        inside=("Stanford_Online_Products",),
+    )
+    published: ClassVar = {"train": Count(11318, 59551), "test": Count(11316, 60502)}
+
+    @classmethod
+    def read(cls, home: Path) -> Listing:
+        """All images, the training list first."""
+        paths: list[str] = []
+        numbers: list[int] = []
+        parts: list[str] = []
+        for part, name in _LISTS.items():
+            rows = read_rows(home / name, (int, int, int, str), header=1)
+            paths += [str(path) for _, _, _, path in rows]
+            numbers += [int(number) for _, number, _, _ in rows]
+            parts += [part] * len(rows)
+        kinds = {
+            number: path.split("/")[0].removesuffix("_final")
+            for number, path in zip(numbers, paths, strict=True)
+        }
+        position = {number: it for it, number in enumerate(sorted(kinds))}
+        return Listing(
+            home,
+            paths,
+            [position[number] for number in numbers],
+            [f"{kinds[number]} {number}" for number in position],
+            parts,
+        )

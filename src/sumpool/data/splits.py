@@ -1,0 +1,104 @@
+"""Class-disjoint splits, as pure functions of labels.
+
+Labels are any int64 numbers; only which are equal and how they sort matters. Indices come back
+ascending, on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from sumpool.data.base import DataError, as_labels
+
+
+def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tuple[Tensor, Tensor]:
+    """Train and validation images of one fold of the classes.
+
+    The classes, sorted, are cut into ``folds`` runs of the same length (the first ones longer by
+    one where that does not work out); run ``fold`` is for validation, the others for training.
+    This is the cross-validation of the fair protocol [reality-check].
+
+    Args:
+        labels: The class of each image, (N,).
+        fold: Which run is for validation, 0 … folds − 1.
+        folds: Number of runs, at least 2.
+
+    Returns:
+        Indices of the training images and of the validation images.
+
+    Raises:
+        DataError: If there are fewer classes than folds.
+
+    Example:
+        >>> class_fold([7, 7, 8, 9, 9, 11], fold=1, folds=2)
+        (tensor([0, 1, 2]), tensor([3, 4, 5]))
+    """
+    if folds < 2:
+        raise ValueError(f"folds must be at least 2, got {folds}")
+    if not 0 <= fold < folds:
+        raise ValueError(f"fold must lie in 0..{folds - 1} with folds={folds}, got {fold}")
+    ranks, classes = contiguous_labels(labels)
+    count = len(classes)
+    if count < folds:
+        raise DataError(f"{folds} folds need as many classes, there are {count}")
+    size, longer = divmod(count, folds)
+    start = fold * size + min(fold, longer)
+    stop = start + size + (fold < longer)
+    return _parts((ranks >= start) & (ranks < stop))
+
+
+def split_classes(
+    labels: Tensor | Sequence[int], fraction: float, seed: int
+) -> tuple[Tensor, Tensor]:
+    """Images of a random part of the classes held out from the others.
+
+    Args:
+        labels: The class of each image, (N,).
+        fraction: Share of the classes that is held out, in (0, 1); rounded to whole classes, at
+            least one, and at least one is kept.
+        seed: Chooses the classes; the same seed, the same classes.
+
+    Returns:
+        Indices of the images kept and of those held out.
+
+    Raises:
+        DataError: If there are fewer than two classes.
+
+    Example:
+        >>> kept, held_out = split_classes([5, 5, 6, 6, 7, 7, 8, 8], 0.25, seed=0)
+        >>> len(kept), len(held_out)
+        (6, 2)
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"fraction must be a number in (0, 1), got {fraction}")
+    ranks, classes = contiguous_labels(labels)
+    count = len(classes)
+    if count < 2:
+        raise DataError(f"a split by classes needs two of them, there are {count}")
+    held_out = max(1, min(count - 1, round(fraction * count)))
+    order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    chosen = torch.zeros(count, dtype=torch.bool)
+    chosen[order[:held_out]] = True
+    return _parts(chosen[ranks])
+
+
+def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
+    """Labels renumbered 0 … C−1 in their order, and the original value of each number.
+
+    Returns:
+        The new labels (N,) and the old values (C,), ascending: ``values[new]`` is ``labels``.
+
+    Example:
+        >>> contiguous_labels([2**40, 7, 7])
+        (tensor([1, 0, 0]), tensor([            7, 1099511627776]))
+    """
+    values, new = torch.unique(as_labels(labels), sorted=True, return_inverse=True)
+    return new, values
+
+
+def _parts(second: Tensor) -> tuple[Tensor, Tensor]:
+    """Indices where ``second`` does not hold, and where it does."""
+    return (~second).nonzero().squeeze(1), second.nonzero().squeeze(1)

@@ -1,0 +1,156 @@
+"""Any CSV file that lists images with their classes."""
+
+from __future__ import annotations
+
+import csv
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from sumpool.data.base import DataError, Transform
+from sumpool.data.files import ImageFiles, missing_files
+from sumpool.data.layout import existing
+from sumpool.data.published import check_split
+
+_REQUIRED = ("path", "label")
+_COLUMNS = (*_REQUIRED, "split")
+
+
+class Row(NamedTuple):
+    """One row of a table: where in the file it is, and what it says."""
+
+    line: int
+    path: str
+    label: str
+    split: str
+
+
+class ImageTable(ImageFiles):
+    """Images listed in a CSV file with the columns ``path``, ``label`` and, if wanted, ``split``.
+
+    The first line names the columns, in any order; the file is UTF-8. A path is absolute or starts
+    at the folder of the file. Labels are text; they become the class names, sorted, by value where
+    all of them are whole numbers. All rows count for that, so a class has the same label in all
+    splits.
+
+    Args:
+        root: The file, or a folder with this one CSV file in it.
+        split: "all", or a value of the column ``split``.
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+
+    Raises:
+        DataError: If the columns are others, a cell is empty, an image does not exist or is listed
+            twice in a split; names the file and the line.
+    """
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "all",
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+    ) -> None:
+        path = table_file(root)
+        rows = read_table(path)
+        check_split(split, table_splits(rows))
+        if missing := missing_files(path.parent, [row.path for row in rows]):
+            first = rows[missing[0]]
+            more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
+            raise DataError(
+                f"{path}, line {first.line}: there is no file {path.parent / first.path}{more}"
+            )
+        names = _sorted_names({row.label for row in rows})
+        label = {name: it for it, name in enumerate(names)}
+        chosen = [row for row in rows if split in ("all", row.split)]
+        super().__init__(
+            path.parent,
+            [row.path for row in chosen],
+            [label[row.label] for row in chosen],
+            names,
+            transform,
+            target_transform,
+        )
+
+
+def table_file(root: str | os.PathLike[str]) -> Path:
+    """The CSV file ``root`` is, or the one it holds."""
+    path = existing(root)
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.csv"))
+    if len(found) != 1:
+        raise DataError(f"{path} must hold one CSV file, found {len(found)}: name the one to use")
+    return found[0]
+
+
+def read_header(path: Path) -> list[str]:
+    """The names in the first line of a CSV file; none if it is empty or no text."""
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [name.strip() for name in next(csv.reader(file), [])]
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return []
+
+
+def read_table(path: Path) -> list[Row]:
+    """The rows of a table; see :class:`ImageTable` for its rules."""
+    rows: list[Row] = []
+    lines: dict[tuple[str, str], int] = {}
+    line = 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, strict=True)
+            header = [name.strip() for name in next(reader, [])]
+            _check_header(path, header)
+            for cells in reader:
+                line = reader.line_num
+                if not cells:
+                    continue
+                row = _row(path, line, header, cells)
+                before = lines.setdefault((row.path, row.split), line)
+                if before != line:
+                    raise DataError(f"{path}, line {line}: {row.path} is in line {before} already")
+                rows.append(row)
+    except (csv.Error, UnicodeDecodeError) as error:
+        raise DataError(f"{path}, after line {line}: {error}") from error
+    except OSError as error:
+        raise DataError(f"cannot read {path}: {error.strerror}") from error
+    if not rows:
+        raise DataError(f"{path} has no rows")
+    return rows
+
+
+def table_splits(rows: list[Row]) -> tuple[str, ...]:
+    """The values of the column ``split``, sorted; none where there is no such column."""
+    return tuple(sorted({row.split for row in rows} - {""}))
+
+
+def _check_header(path: Path, header: list[str]) -> None:
+    wanted = "a first line with the columns path, label and, if wanted, split"
+    if missing := [name for name in _REQUIRED if name not in header]:
+        raise DataError(f"{path} lacks the column {missing[0]}: wanted {wanted}, got {header}")
+    if unknown := [name for name in header if name not in _COLUMNS]:
+        raise DataError(f"{path} has the column {unknown[0]!r}: wanted {wanted}")
+    if len(set(header)) != len(header):
+        raise DataError(f"{path} has a column twice: wanted {wanted}, got {header}")
+
+
+def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Row:
+    if len(cells) != len(header):
+        raise DataError(
+            f"{path}, line {line}: wanted {len(header)} cells ({', '.join(header)}), "
+            f"got {len(cells)}"
+        )
+    cell = dict(zip(header, cells, strict=True))
+    if empty := [name for name in header if not cell[name].strip()]:
+        raise DataError(f"{path}, line {line}: the cell {empty[0]} is empty")
+    if cell.get("split") == "all":
+        raise DataError(f"{path}, line {line}: no split may be called 'all', which means every row")
+    return Row(line, cell["path"], cell["label"], cell.get("split", ""))
+
+
+def _sorted_names(names: set[str]) -> list[str]:
+    if all(name.isascii() and name.isdigit() for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)

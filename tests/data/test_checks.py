@@ -1,0 +1,71 @@
+"""Classes that are too small and images that cannot be read are found and named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data.miniatures import class_folders
+from sumpool.data import DataError, ImageFolder, check_class_sizes, readable
+
+
+@given(st.lists(st.integers(-5, 5), max_size=30), st.integers(1, 4))
+def test_small_classes_and_only_those_are_errors(labels: list[int], minimum: int) -> None:
+    small = sorted({it for it in labels if labels.count(it) < minimum})
+    if not small:
+        check_class_sizes(labels, minimum)
+        return
+    with pytest.raises(DataError, match=rf"^class {small[0]} has {labels.count(small[0])} image"):
+        check_class_sizes(torch.tensor(labels), minimum)
+
+
+def test_a_class_with_one_image_is_named_with_its_file(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 2, "b": 1, "c": 3}))
+    file = tmp_path / "b" / "0.png"
+    match = rf"^the class 'b' has 1 image, at least 2 are needed: {file}$"
+    with pytest.raises(DataError, match=match):
+        check_class_sizes(data)
+    check_class_sizes(data.subset([0, 1, 3, 4]))  # a class without images is none
+
+
+def test_files_and_classes_are_counted_where_there_are_many(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 4, "b": 2, "c": 1, "d": 8}))
+    with pytest.raises(
+        DataError, match=r"'a' has 4 images, .* 5 .*/2\.png, … \(and 2 more classes"
+    ):
+        check_class_sizes(data, 5)
+
+
+def test_readable_tells_good_from_broken(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 3, "b": 3}))
+    (tmp_path / "a" / "1.png").write_bytes(b"no image")
+    sound = (tmp_path / "b" / "2.png").read_bytes()
+    (tmp_path / "b" / "2.png").write_bytes(sound[: len(sound) // 2])
+    for workers in (1, 4):
+        good, broken = readable(data, progress=False, workers=workers)
+        assert good.tolist() == [0, 2, 3, 4]
+        assert [name for name, _ in broken] == [data.item_name(1), data.item_name(5)]
+        assert "none of the formats" in broken[0][1]
+        assert all(reason and name not in reason for name, reason in broken)
+    assert readable(data.subset(good), progress=False)[1] == []
+
+
+def test_readable_shows_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 3}))
+    readable(data, progress=False)
+    assert capsys.readouterr().err == ""
+    readable(data)
+    assert "checking images" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
+        readable(data, workers=0)
+
+
+def test_other_errors_are_not_taken_for_broken_images(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 3}))
+    data.load = lambda index: 1 / 0  # type: ignore[method-assign, assignment, return-value]
+    with pytest.raises(ZeroDivisionError):
+        readable(data, progress=False)

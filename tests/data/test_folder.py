@@ -1,0 +1,130 @@
+"""A folder of class folders, with splits or without."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from data.miniatures import class_folders, image, text
+from sumpool.data import DataError, ImageFolder
+
+
+def relative(data: ImageFolder) -> list[str]:
+    return [str(Path(data.item_name(it)).relative_to(data.folder)) for it in range(len(data))]
+
+
+def test_folders_are_classes_in_order(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"b": 2, "a": 1, "c d é": 1}))
+    assert data.class_names == ("a", "b", "c d é")
+    assert data.labels.tolist() == [0, 1, 1, 2]
+    assert relative(data) == ["a/0.png", "b/0.png", "b/1.png", "c d é/0.png"]
+    assert data[3][1] == 2
+    assert data.load(3).mode == "RGB"
+
+
+def test_images_may_lie_deeper(tmp_path: Path) -> None:
+    for path in ("a/x/2.png", "a/x/y/1.JPG", "a/z.webp", "a/x-1/3.png"):
+        image(tmp_path / path)
+    data = ImageFolder(tmp_path)
+    assert relative(data) == ["a/x/2.png", "a/x/y/1.JPG", "a/x-1/3.png", "a/z.webp"]
+    assert data.labels.tolist() == [0] * 4
+
+
+def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"a": 1})
+    for path in ("a/.hidden.png", "a/.cache/1.png", ".git/1.png"):
+        image(tmp_path / path)
+    text(tmp_path / "a" / "notes.txt", "x")
+    text(tmp_path / "README.md", "x")
+    assert relative(ImageFolder(tmp_path)) == ["a/0.png"]
+
+
+def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"a": 1, "c": 1})
+    text(tmp_path / "b" / "notes.txt", "x")
+    with pytest.raises(DataError, match=rf"the class folder {tmp_path / 'b'} has no image in it"):
+        ImageFolder(tmp_path)
+
+
+def test_a_root_without_class_folders_is_named(tmp_path: Path) -> None:
+    image(tmp_path / "1.png")
+    with pytest.raises(DataError, match=rf"{tmp_path} has no class folders"):
+        ImageFolder(tmp_path)
+    with pytest.raises(DataError, match=r"none does not exist"):
+        ImageFolder(tmp_path / "none")
+    with pytest.raises(DataError, match=r"cannot list the folder .*1\.png: Not a directory"):
+        ImageFolder(tmp_path / "1.png")
+
+
+def test_images_in_no_class_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    class_folders(tmp_path, {"a": 1})
+    image(tmp_path / "stray.png")
+    with caplog.at_level(logging.WARNING):
+        assert len(ImageFolder(tmp_path)) == 1
+    assert "1 images are in no class folder and left out, such as stray.png" in caplog.text
+
+
+def test_splits_are_chosen_and_share_their_labels(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"b": 2, "d": 1})
+    class_folders(tmp_path / "test", {"a": 1, "d": 2})
+    train, test, both = (ImageFolder(tmp_path, split) for split in ("train", "test", "all"))
+    assert train.class_names == test.class_names == both.class_names == ("a", "b", "d")
+    assert train.labels.tolist() == [1, 1, 2]
+    assert test.labels.tolist() == [0, 2, 2]
+    assert both.labels.tolist() == [1, 1, 2, 0, 2, 2]
+    assert relative(test) == ["test/a/0.png", "test/d/0.png", "test/d/1.png"]
+    assert test.load(2).mode == "RGB"
+
+
+@pytest.mark.parametrize("names", [("train", "val"), ("train", "validation", "test"), ("train",)])
+def test_splits_have_the_usual_names(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        class_folders(tmp_path / name, {"a": 1, "b": 1})
+    assert len(ImageFolder(tmp_path)) == 2 * len(names)
+    for name in names:
+        assert len(ImageFolder(tmp_path, name)) == 2
+    accepted = ", ".join(repr(name) for name in (*names, "all"))
+    with pytest.raises(ValueError, match=rf"split must be one of \({accepted}\), got 'dev'"):
+        ImageFolder(tmp_path, "dev")
+
+
+def test_only_the_split_that_is_read_must_be_complete(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"a": 1})
+    (tmp_path / "test" / "b").mkdir(parents=True)
+    assert ImageFolder(tmp_path, "train").class_names == ("a", "b")
+    for split in ("test", "all"):
+        with pytest.raises(DataError, match=r"the class folder .*test/b has no image"):
+            ImageFolder(tmp_path, split)
+
+
+def test_folders_without_class_folders_are_classes_whatever_their_name(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"train": 1, "test": 2}))
+    assert data.class_names == ("test", "train")
+    with pytest.raises(ValueError, match=r"split must be one of \('all',\), got 'train'"):
+        ImageFolder(tmp_path, "train")
+
+
+def test_a_class_may_be_called_train(tmp_path: Path) -> None:
+    image(tmp_path / "train" / "steam" / "1.png")
+    image(tmp_path / "bus" / "1.png")
+    assert ImageFolder(tmp_path).class_names == ("bus", "train")
+
+
+def test_splits_beside_classes_are_refused(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"a": 1})
+    class_folders(tmp_path / "test", {"a": 1})
+    class_folders(tmp_path, {"extra": 1})
+    with pytest.raises(DataError, match=r"the splits train, test and beside them the folder extra"):
+        ImageFolder(tmp_path)
+
+
+def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
+    class_folders(tmp_path / "elsewhere", {"x": 2})
+    root = class_folders(tmp_path / "root", {"a": 1})
+    (root / "b").symlink_to(tmp_path / "elsewhere" / "x")
+    assert ImageFolder(root).labels.tolist() == [0, 1, 1]
+    (root / "a" / "again").symlink_to(root / "a")
+    with pytest.raises(DataError, match=r"a/again is a link to a folder that it lies in"):
+        ImageFolder(root)
