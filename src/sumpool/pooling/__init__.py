@@ -2,13 +2,17 @@
 
 from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling.base import GlobalPool, Pooled
+from sumpool.pooling.catalogue import POOLINGS, build_pooling, pooling_options
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
 
 __all__ = [
+    "POOLINGS",
     "GeneralizedSumPool1d",
     "GeneralizedSumPool2d",
     "GlobalAveragePool1d",
     "GlobalAveragePool2d",
     "GlobalPool",
     "Pooled",
+    "build_pooling",
+    "pooling_options",
 ]

@@ -10,7 +10,14 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, flat_mask
-from sumpool.transport import Solver, greedy_k_center, lipschitz_normalize, sum_pool
+from sumpool.transport import (
+    Solver,
+    greedy_k_center,
+    lipschitz_normalize,
+    partial_transport,
+    prototype_costs,
+    sum_pool,
+)
 from sumpool.transport.checks import check_eps, check_mu, solve_dtype
 from sumpool.transport.solve import resolve_solver
 
@@ -141,6 +148,29 @@ class _GeneralizedSumPool(GlobalPool):
             fused=self.fused,
         )
         return Pooled(*out)
+
+    def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Where the pooled mass comes from and goes to: π_ij/μ, for figures and analysis.
+
+        Over the positions it sums to the attributes z_i; over the prototypes to the weights p_j
+        (with ``background``, where the weights are what stays behind, to the share that leaves).
+
+        Args:
+            x: Features in the layout of the layer.
+            mask: True for valid positions, as in :meth:`pool`; others hold no mass.
+
+        Returns:
+            A tensor of shape (B, m, H, W), or (B, m, L) for sequences, that sums to 1 per image.
+        """
+        features, positions = self.to_tokens(x)
+        self._check_channels(features)
+        mask = flat_mask(mask, x.shape[0], positions)
+        if mask is not None:
+            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        cost = prototype_costs(features, self.prototypes)  # (B, n, m)
+        result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
+        plan: Tensor = (result.plan() / self.mu).mT.unflatten(-1, positions)
+        return plan
 
     @torch.no_grad()
     def _initialize(self, features: Tensor, mask: Tensor | None) -> None:

@@ -1,0 +1,29 @@
+"""Embedding models: a backbone, a map, a pooling, and their files."""
+
+from sumpool.models.backbones import BACKBONES, Backbone, BackboneRecipe, build_backbone
+from sumpool.models.bn_inception import BNInception, load_bn_inception
+from sumpool.models.cifar_resnet import CifarResNet
+from sumpool.models.config import EmbedderConfig
+from sumpool.models.embedder import Embedder, build_embedder
+from sumpool.models.errors import ModelError
+from sumpool.models.layout import FeatureLayout
+from sumpool.models.packaged import PACKAGED
+from sumpool.models.storage import load_embedder, save_embedder
+
+__all__ = [
+    "BACKBONES",
+    "PACKAGED",
+    "BNInception",
+    "Backbone",
+    "BackboneRecipe",
+    "CifarResNet",
+    "Embedder",
+    "EmbedderConfig",
+    "FeatureLayout",
+    "ModelError",
+    "build_backbone",
+    "build_embedder",
+    "load_bn_inception",
+    "load_embedder",
+    "save_embedder",
+]

@@ -1,0 +1,178 @@
+"""Backbones by name: our own, and everything that timm has."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import timm
+from torch import nn
+
+from sumpool.data.views import Preprocessing
+from sumpool.models.layout import FeatureLayout, find_layout
+from sumpool.models.packaged import packaged_state, packaged_weights
+from sumpool.models.timm_networks import build_timm
+from sumpool.models.weights import load_state, read_state
+
+
+@dataclass(frozen=True)
+class BackboneRecipe:
+    """A backbone of ours.
+
+    Attributes:
+        source: Its class, "module:name", imported when it is built. It gives maps NCHW.
+        options: Arguments of the class that make it this backbone.
+        preprocessing: What its images go through.
+        classifier: Modules on top of it that a file of its weights may hold.
+    """
+
+    source: str
+    preprocessing: Preprocessing
+    options: Mapping[str, Any] = field(default_factory=dict)
+    classifier: tuple[str, ...] = ()
+
+    def build(self, name: str, options: Mapping[str, Any]) -> nn.Module:
+        """The network, with random weights.
+
+        Raises:
+            ValueError: If its class has no such option.
+        """
+        module, _, attribute = self.source.partition(":")
+        cls = getattr(importlib.import_module(module), attribute)
+        accepted = [key for key in inspect.signature(cls).parameters if key not in self.options]
+        unknown = [key for key in options if key not in accepted]
+        if unknown:
+            raise ValueError(
+                f"options of the backbone {name!r} must be among {accepted}, got {unknown}"
+            )
+        network: nn.Module = cls(**self.options, **options)
+        return network
+
+
+def _small_images(side: int, mean: Any, std: Any, *, flip: bool) -> Preprocessing:
+    """Images of ``side`` pixels, shown whole."""
+    return Preprocessing(resize=side, crop=side, mean=mean, std=std, augment="none", flip=flip)
+
+
+#: Our own backbones; every other name is looked up in timm.
+BACKBONES: Mapping[str, BackboneRecipe] = {
+    "bn_inception": BackboneRecipe(
+        "sumpool.models.bn_inception:BNInception",
+        # Pixels on 0..255 less the mean, in the order RGB; the network turns them into BGR.
+        Preprocessing(mean=(128 / 255, 117 / 255, 104 / 255), std=(1 / 255, 1 / 255, 1 / 255)),
+        classifier=("last_linear",),
+    ),
+    "resnet20": BackboneRecipe(
+        "sumpool.models.cifar_resnet:CifarResNet",
+        _small_images(32, (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616), flip=True),
+        classifier=("fc",),
+    ),
+    "resnetv2_20": BackboneRecipe(
+        "sumpool.models.cifar_resnet:CifarResNet",
+        _small_images(28, (0.1307,) * 3, (0.3081,) * 3, flip=False),
+        options={"preactivated": True},
+        classifier=("fc",),
+    ),
+    "small_cnn": BackboneRecipe(
+        "sumpool.models.small_cnn:SmallConvNet",
+        _small_images(64, (0.5,) * 3, (0.5,) * 3, flip=False),
+    ),
+}
+
+
+class Backbone(NamedTuple):
+    """A network with what has to be known to use it.
+
+    Attributes:
+        network: From images (B, 3, crop, crop) to local features.
+        layout: How these lie in its output.
+        preprocessing: From an image to its input.
+    """
+
+    network: nn.Module
+    layout: FeatureLayout
+    preprocessing: Preprocessing
+
+
+def build_backbone(
+    name: str,
+    *,
+    weights: str = "none",
+    resize: int | None = None,
+    crop: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Backbone:
+    """Build a backbone without classifier and pooling.
+
+    Args:
+        name: One of :data:`BACKBONES` or a name of timm, with or without its tag.
+        weights: "packaged", "none", "timm" or the path of a file, as in :class:`EmbedderConfig`.
+        resize: Shorter side of images before they are cropped; None for the backbone's own.
+        crop: Side of the images; None for the backbone's own. A network for images of one size is
+            built for this one.
+        options: Further arguments of the network.
+
+    Raises:
+        ValueError: If the name is unknown (the message suggests close ones), an option or the kind
+            of weights is not accepted, or the network gives no local features.
+        ModelError: If the weights cannot be loaded.
+
+    Example:
+        >>> backbone = build_backbone("resnet20")
+        >>> backbone.layout
+        FeatureLayout(format='NCHW', channels=64, num_prefix_tokens=0)
+        >>> backbone.preprocessing.crop
+        32
+    """
+    if weights == "packaged":
+        packaged_weights(name)  # raises before anything is built
+    if name in BACKBONES:
+        if weights == "timm":
+            raise ValueError(f"weights='timm' are there for timm's networks, not for {name!r}")
+        recipe = BACKBONES[name]
+        network = recipe.build(name, options or {})
+        preprocessing, classifier = recipe.preprocessing, recipe.classifier
+    else:
+        _check_timm_name(name)
+        network, preprocessing, classifier = build_timm(
+            name, pretrained=weights == "timm", crop=crop, options=options or {}
+        )
+    preprocessing = _with_sizes(preprocessing, resize, crop)
+    if weights == "packaged":
+        packaged = packaged_weights(name)
+        preprocessing = replace(preprocessing, mean=packaged.mean, std=packaged.std)
+        source = f"the package {packaged.package}"
+        load_state(network, packaged_state(name), source=source, classifier=(packaged.classifier,))
+    elif weights not in ("none", "timm"):
+        load_state(network, read_state(weights), source=weights, classifier=classifier)
+    return Backbone(network, find_layout(network, name, preprocessing.crop), preprocessing)
+
+
+def _check_timm_name(name: str) -> None:
+    if timm.is_model(name):
+        return
+    close = difflib.get_close_matches(name, [*BACKBONES, *timm.list_models()], n=5)
+    hint = f"did you mean {', '.join(close)}?" if close else "timm.list_models() lists its names"
+    raise ValueError(
+        f"backbone must be one of {', '.join(BACKBONES)} or a model of timm, got {name!r}: {hint}"
+    )
+
+
+def _with_sizes(view: Preprocessing, resize: int | None, crop: int | None) -> Preprocessing:
+    """``view`` with other sizes, its random boxes covering the same shares of an image."""
+    if crop is None:
+        crop = view.crop
+    elif resize is None and crop != view.crop:
+        # 256 for 224, as is usual; the same proportion for others, and whole images stay whole.
+        resize = crop if view.resize == view.crop else round(crop * 8 / 7)
+    if resize is None:
+        resize = view.resize
+    assert resize is not None
+    assert view.resize is not None
+    scale = (resize / view.resize) ** 2
+    area = (view.area[0] * scale, view.area[1] * scale)
+    return replace(view, resize=resize, crop=crop, area=area)

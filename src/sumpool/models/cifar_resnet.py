@@ -1,0 +1,90 @@
+"""Residual networks for small images: ResNet20 and ResNetV2-20."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class _Block(nn.Module):
+    """Two 3×3 convolutions beside a shortcut without parameters.
+
+    Where the stage changes, the shortcut takes every second pixel and adds channels of zeros, half
+    of them in front (option A of [resnet]).
+    """
+
+    def __init__(self, inputs: int, outputs: int, stride: int, preactivated: bool) -> None:
+        super().__init__()
+        self.stride, self.extra = stride, outputs - inputs
+        self.preactivated = preactivated
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(inputs if preactivated else outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Maps (B, outputs, h/stride, w/stride) of maps (B, inputs, h, w)."""
+        shortcut = x
+        if self.stride != 1 or self.extra:
+            front = self.extra // 2
+            shortcut = x[:, :, :: self.stride, :: self.stride]
+            shortcut = F.pad(shortcut, (0, 0, 0, 0, front, self.extra - front))
+        if self.preactivated:
+            y = self.conv1(torch.relu(self.bn1(x)))
+            y = self.conv2(torch.relu(self.bn2(y)))
+            return torch.add(shortcut, y)
+        y = torch.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        return torch.relu(shortcut + y)
+
+
+class CifarResNet(nn.Module):
+    """Residual network of 6n + 2 layers for images of about 32 pixels, without its classifier.
+
+    Three stages of n blocks, 16, 32 and 64 channels wide, the second and the third of half the size
+    of the one before [resnet, sec. 4.2]. n = 3 is ResNet20; with pre-activation, where
+    normalisation and ReLU come before each convolution and once more at the end [resnet-v2], it is
+    ResNetV2-20. Shortcuts have no parameters.
+
+    Args:
+        blocks: Blocks n of a stage.
+        preactivated: Whether the blocks are those of [resnet-v2].
+
+    Example:
+        >>> CifarResNet().eval()(torch.zeros(1, 3, 32, 32)).shape
+        torch.Size([1, 64, 8, 8])
+    """
+
+    num_features = 64
+
+    def __init__(self, blocks: int = 3, preactivated: bool = False) -> None:
+        super().__init__()
+        if blocks < 1:
+            raise ValueError(f"blocks must be at least 1, got {blocks}")
+        self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
+        # Without pre-activation it follows the first convolution, with it the last block.
+        self.bn1 = nn.BatchNorm2d(64 if preactivated else 16)
+        self.layer1 = _stage(16, 16, 1, blocks, preactivated)
+        self.layer2 = _stage(16, 32, 2, blocks, preactivated)
+        self.layer3 = _stage(32, 64, 2, blocks, preactivated)
+        self.preactivated = preactivated
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Maps (B, 64, H/4, W/4) of ``images`` (B, 3, H, W)."""
+        x = self.conv1(images)
+        if not self.preactivated:
+            x = torch.relu(self.bn1(x))
+        maps: Tensor = self.layer3(self.layer2(self.layer1(x)))
+        return torch.relu(self.bn1(maps)) if self.preactivated else maps
+
+
+def _stage(
+    inputs: int, outputs: int, stride: int, blocks: int, preactivated: bool
+) -> nn.Sequential:
+    first = _Block(inputs, outputs, stride, preactivated)
+    rest = [_Block(outputs, outputs, 1, preactivated) for _ in range(blocks - 1)]
+    return nn.Sequential(first, *rest)

@@ -1,0 +1,112 @@
+"""What an embedder is made of, as a value that goes into a file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: Accepted ways to bring embeddings to scale: onto the unit sphere, or into the unit ball.
+NORMALIZATIONS = ("l2", "ball")
+
+#: Options of a pooling that the embedder sets from its backbone.
+RESERVED_OPTIONS = ("channels", "flatten", "input_fmt", "num_prefix_tokens", "device", "dtype")
+
+
+@dataclass(frozen=True)
+class EmbedderConfig:
+    """The parts of an :class:`Embedder`; everything in it can be written as JSON.
+
+    Attributes:
+        backbone: One of :data:`BACKBONES`, or any name of a timm model.
+        weights: Where the backbone's weights come from: "packaged" (an installed package carries
+            them, no network needed), "none" (random, from the seed), "timm" (timm's pretrained
+            ones, which it downloads unless they are in its cache), or the path of a safetensors or
+            torch file with the backbone's state dict.
+        embedding_size: Length D of the embedding, the outputs of the 1×1 map.
+        pooling: One of :data:`sumpool.pooling.POOLINGS`.
+        pooling_options: Its options, such as ``{"prototypes": 64, "mu": 0.3}``.
+        normalize: "l2" for v/‖v‖, or "ball" for v/max(1, ‖v‖), which chance-constrained proxies
+            ask for [thesis, ch. 3].
+        freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalisation;
+            its scales and shifts learn. A backbone with weights "none" has no statistics to keep,
+            so that it learns them either way.
+        resize: Length of an image's shorter side before it is cropped; None leaves it to the
+            backbone, most often 256.
+        crop: Side of the square the network sees; None leaves it to the backbone, most often 227.
+        backbone_options: Further arguments of the backbone, such as ``{"drop_path_rate": 0.1}``.
+
+    Example:
+        >>> config = EmbedderConfig(pooling_options={"mu": 0.5})
+        >>> EmbedderConfig.from_dict(config.to_dict()) == config
+        True
+    """
+
+    backbone: str = "tf_efficientnet_lite0"
+    weights: str = "packaged"
+    embedding_size: int = 128
+    pooling: str = "gsp"
+    pooling_options: dict[str, Any] = field(default_factory=dict)
+    normalize: str = "l2"
+    freeze_batch_norm: bool = True
+    resize: int | None = None
+    crop: int | None = None
+    backbone_options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without building anything."""
+        for name in ("backbone", "weights", "pooling", "normalize"):
+            value = getattr(self, name)
+            if not isinstance(value, str) or not value:
+                raise ValueError(f"{name} must be a non-empty text, got {value!r}")
+        for name in ("embedding_size", "resize", "crop"):
+            value = getattr(self, name)
+            if (value is None and name != "embedding_size") or _is_size(value):
+                continue
+            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        if self.normalize not in NORMALIZATIONS:
+            raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {self.normalize!r}")
+        if not isinstance(self.freeze_batch_norm, bool):
+            raise ValueError(
+                f"freeze_batch_norm must be True or False, got {self.freeze_batch_norm!r}"
+            )
+        for name in ("pooling_options", "backbone_options"):
+            object.__setattr__(self, name, _plain(name, getattr(self, name)))
+        reserved = [name for name in self.pooling_options if name in RESERVED_OPTIONS]
+        if reserved:
+            raise ValueError(f"pooling_options must leave {reserved} to the embedder")
+
+    def to_dict(self) -> dict[str, Any]:
+        """The configuration as a dictionary of plain values."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> EmbedderConfig:
+        """The configuration that :meth:`to_dict` gave; keys left out take their defaults.
+
+        Raises:
+            ValueError: If a key is unknown or a value is not accepted.
+        """
+        known = [entry.name for entry in dataclasses.fields(cls)]
+        unknown = [key for key in values if key not in known]
+        if unknown:
+            raise ValueError(f"keys of an embedder's configuration are {known}, got {unknown}")
+        return cls(**values)
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _plain(name: str, options: Any) -> dict[str, Any]:
+    """A copy of ``options`` as it would come back from JSON."""
+    if not isinstance(options, Mapping):
+        raise ValueError(f"{name} must be a dictionary of options, got {options!r}")
+    try:
+        copy = json.loads(json.dumps(dict(options), allow_nan=False))
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} must hold plain values only, got {options!r}: {error}") from error
+    assert isinstance(copy, dict)
+    return copy

@@ -1,0 +1,196 @@
+"""From images to embeddings: backbone, 1×1 map, pooling, normalisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from PIL import Image
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from sumpool.data.views import Preprocessing
+from sumpool.models.backbones import Backbone, build_backbone
+from sumpool.models.config import EmbedderConfig
+from sumpool.pooling import GlobalPool, Pooled, build_pooling, pooling_options
+from sumpool.transport import lipschitz_normalize
+from sumpool.transport.checks import solve_dtype
+
+
+class Embedder(nn.Module):
+    r"""Backbone → 1×1 map without bias → pooling → normalisation [gsp, sec. 5].
+
+    Made by :func:`build_embedder` or :func:`load_embedder`. Where batch normalisation is frozen,
+    its layers stay in evaluation mode whatever mode the model is in: they normalise by the
+    statistics they were pretrained with, while their scales and shifts learn.
+
+    Under autocast the backbone and the map run in the lower precision; pooling and normalisation
+    run in float32.
+
+    Attributes:
+        config: What it is made of.
+        preprocessing: What images go through before they are given to it.
+        seed: Seed it was built from.
+        layout: How local features lie in the backbone's output.
+        backbone: Images (B, 3, H, W) to local features.
+        map: Linear map of each local feature to the embedding size.
+        pooling: Local features to one vector.
+        batch_norm_frozen: Whether statistics of batch normalisation are kept.
+
+    Example:
+        >>> config = EmbedderConfig("resnet20", "none", 16, pooling_options={"prototypes": 4})
+        >>> model = build_embedder(config).eval()
+        >>> model(torch.zeros(2, 3, 32, 32)).shape
+        torch.Size([2, 16])
+        >>> out = model(torch.zeros(2, 3, 32, 32), details=True)
+        >>> out.weights.shape, out.attributes.shape
+        (torch.Size([2, 8, 8]), torch.Size([2, 4]))
+    """
+
+    def __init__(self, config: EmbedderConfig, backbone: Backbone, *, seed: int = 0) -> None:
+        super().__init__()
+        self.config = config
+        self.preprocessing: Preprocessing = backbone.preprocessing
+        self.seed = seed
+        self.layout = layout = backbone.layout
+        self.backbone = backbone.network
+        self.map = (
+            nn.Conv2d(layout.channels, config.embedding_size, 1, bias=False)
+            if layout.format == "NCHW"
+            else nn.Linear(layout.channels, config.embedding_size, bias=False)
+        )
+        self.pooling: GlobalPool = _build_head(config, backbone, seed)
+        self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
+        self.train(self.training)
+
+    def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
+        """Embed ``images``.
+
+        Args:
+            images: Preprocessed images (B, 3, H, W).
+            details: Whether to return the pooling weights and the attributes too.
+
+        Returns:
+            Embeddings (B, D), or with ``details`` a :class:`sumpool.Pooled` that holds them.
+        """
+        features = self.feature_map(images)
+        with torch.autocast(features.device.type, enabled=False):
+            if not details:
+                return self._normalize(self.pooling(features))
+            out = self.pooling.pool(features)
+            return Pooled(self._normalize(out.embedding), out.weights, out.attributes)
+
+    def feature_map(self, images: Tensor) -> Tensor:
+        """What the pooling receives: the mapped local features in the layout of the backbone.
+
+        A tensor (B, D, h, w) for "NCHW", (B, h, w, D) for "NHWC" and (B, L, D) for "NLC", where L
+        counts prefix tokens too; in the dtype of the parameters, under autocast as well.
+        """
+        features: Tensor = self.map(self.backbone(images))
+        return features.to(self.map.weight.dtype)
+
+    @property
+    def frozen_batch_norms(self) -> int:
+        """How many layers of batch normalisation keep their statistics."""
+        return len(self._batch_norms()) if self.batch_norm_frozen else 0
+
+    def train(self, mode: bool = True) -> Embedder:
+        """Training or evaluation mode; frozen batch normalisation stays in the latter."""
+        super().train(mode)
+        if mode and self.batch_norm_frozen:
+            for layer in self._batch_norms():
+                layer.eval()
+        return self
+
+    @torch.no_grad()
+    def embed(self, images: Sequence[Image.Image], *, batch_size: int = 32) -> Tensor:
+        """Embed images as they come from files, in evaluation mode and without gradients.
+
+        Args:
+            images: PIL images of any size and mode.
+            batch_size: Images that go through the network together.
+
+        Returns:
+            Embeddings (N, D) on the device of the model, in the order of ``images``.
+
+        Example:
+            >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16, "gap"))
+            >>> model.embed([Image.new("RGB", (50, 40)), Image.new("L", (32, 32))]).shape
+            torch.Size([2, 16])
+        """
+        if isinstance(images, Image.Image) or not images:
+            raise ValueError(f"images must be a non-empty list of PIL images, got {images!r}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        view, device = self.preprocessing.test_view(), self.map.weight.device
+        training = self.training
+        self.eval()
+        try:
+            found = []
+            for start in range(0, len(images), batch_size):
+                batch = [view(image.convert("RGB")) for image in images[start : start + batch_size]]
+                found.append(self(self.preprocessing.normalize(torch.stack(batch).to(device))))
+            return torch.cat(found)
+        finally:
+            self.train(training)
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"normalize={self.config.normalize!r}, frozen_batch_norms={self.frozen_batch_norms}"
+
+    def _normalize(self, v: Tensor) -> Tensor:
+        v = v.to(solve_dtype(v))
+        return F.normalize(v, dim=-1) if self.config.normalize == "l2" else lipschitz_normalize(v)
+
+    def _batch_norms(self) -> list[nn.Module]:
+        return [layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm)]
+
+
+def build_embedder(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
+    """Build an embedder, with the weights that ``config`` names in its backbone.
+
+    All that is random comes from the seed; torch's global generators are left as they were.
+
+    Args:
+        config: What it is made of.
+        seed: Seed of the map, of the prototypes' initialisation and of a backbone without weights.
+
+    Raises:
+        ValueError: If a name or an option is not accepted; the message says what is.
+        ModelError: If the weights cannot be loaded.
+    """
+    return _assemble(config, config.weights, seed)
+
+
+def build_untrained(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
+    """The same model with random weights whatever ``config`` says, to load a stored state into."""
+    return _assemble(config, "none", seed)
+
+
+def _assemble(config: EmbedderConfig, weights: str, seed: int) -> Embedder:
+    with torch.random.fork_rng(devices=[]):
+        # Not torch.manual_seed, which would seed accelerators too.
+        torch.default_generator.manual_seed(seed)
+        backbone = build_backbone(
+            config.backbone,
+            weights=weights,
+            resize=config.resize,
+            crop=config.crop,
+            options=config.backbone_options,
+        )
+        # Drawn anew, so that it does not depend on where the backbone's weights come from.
+        torch.default_generator.manual_seed(seed)
+        return Embedder(config, backbone, seed=seed)
+
+
+def _build_head(config: EmbedderConfig, backbone: Backbone, seed: int) -> GlobalPool:
+    layout = backbone.layout
+    sequence = layout.format == "NLC"
+    options: dict[str, Any] = {**config.pooling_options, "input_fmt": layout.format}
+    if sequence:
+        options["num_prefix_tokens"] = layout.num_prefix_tokens
+    if "seed" in pooling_options(config.pooling, sequence=sequence):
+        options.setdefault("seed", seed)
+    return build_pooling(config.pooling, config.embedding_size, sequence=sequence, **options)

@@ -1,0 +1,68 @@
+"""How local features lie in the output of a network."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class FeatureLayout(NamedTuple):
+    """What comes out of a backbone.
+
+    Attributes:
+        format: "NCHW" or "NHWC" for maps, "NLC" for token sequences.
+        channels: Length of a local feature.
+        num_prefix_tokens: Leading tokens of a sequence (class, registers), which stand for no place
+            in the image.
+    """
+
+    format: str
+    channels: int
+    num_prefix_tokens: int = 0
+
+
+def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
+    """Send a blank image through ``network`` and see what comes out.
+
+    timm's networks say by ``output_fmt`` if their maps are not NCHW, and by ``num_prefix_tokens``
+    or a ``cls_token`` what stands before the patches.
+
+    Args:
+        network: From images (B, 3, size, size) to local features.
+        name: What messages call it.
+        size: Side of the image.
+
+    Raises:
+        ValueError: If the network does not take images of this size, or gives something other than
+            local features.
+    """
+    parameter = next(network.parameters())
+    blank = torch.zeros(1, 3, size, size, device=parameter.device, dtype=parameter.dtype)
+    training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            out = network(blank)
+    except (RuntimeError, AssertionError, ValueError, IndexError) as error:
+        raise ValueError(
+            f"backbone {name!r} does not take images of {size}×{size} pixels, set crop to a size "
+            f"it takes: {str(error) or type(error).__name__}"
+        ) from error
+    finally:
+        network.train(training)
+    if isinstance(out, Tensor) and out.ndim == 4:
+        kind = str(getattr(network, "output_fmt", "NCHW"))
+        if kind in ("NCHW", "NHWC"):
+            return FeatureLayout(kind, out.shape[kind.index("C")])
+    if isinstance(out, Tensor) and out.ndim == 3:
+        prefix = getattr(network, "num_prefix_tokens", None)
+        if prefix is None:
+            prefix = int(isinstance(getattr(network, "cls_token", None), Tensor))
+        return FeatureLayout("NLC", out.shape[2], prefix)
+    shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
+    raise ValueError(
+        f"backbone {name!r} must give maps (B, C, h, w) or (B, h, w, C) or tokens (B, L, C), "
+        f"got {shape} for one image"
+    )

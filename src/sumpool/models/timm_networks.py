@@ -1,0 +1,73 @@
+"""Networks of timm without classifier and pooling, and what their images go through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import timm
+from torch import nn
+
+from sumpool.data.views import Preprocessing
+from sumpool.models.errors import ModelError
+
+
+def build_timm(
+    name: str, *, pretrained: bool, crop: int | None, options: Mapping[str, Any]
+) -> tuple[nn.Module, Preprocessing, tuple[str, ...]]:
+    """Build timm's ``name``.
+
+    Args:
+        name: A name that timm knows, with or without its tag.
+        pretrained: Whether timm loads its weights, which it downloads unless they are cached.
+        crop: Side of the images that a network for one size is built for; None for its own.
+        options: Further arguments of ``timm.create_model``.
+
+    Returns:
+        The network, what its images go through, and the modules that are its classifier.
+
+    Raises:
+        ValueError: If there are no pretrained weights, or an option or the tag is unknown.
+        ModelError: If timm cannot load the weights.
+    """
+    try:
+        settings = timm.get_pretrained_cfg(name)
+    except RuntimeError as error:
+        raise ValueError(f"backbone {name!r}: {error}") from error
+    if pretrained and not timm.models.is_model_pretrained(name):
+        raise ValueError(f"weights='timm': timm has no pretrained weights of {name!r}")
+    view = _view(settings)
+    arguments = dict(options)
+    if settings is not None and settings.fixed_input_size and crop not in (None, view.crop):
+        arguments.setdefault("img_size", crop)
+    try:
+        network: nn.Module = timm.create_model(
+            name, pretrained=pretrained, num_classes=0, global_pool="", **arguments
+        )
+    except Exception as error:  # a download fails in any way, and so do options of networks
+        reason = str(error) or type(error).__name__
+        if pretrained:
+            raise ModelError(
+                f"weights='timm': timm could not load {name!r}, whose weights it downloads unless "
+                f"they are in its cache: {reason}"
+            ) from error
+        raise ValueError(
+            f"timm cannot build {name!r} without pooling and with the options {arguments}: {reason}"
+        ) from error
+    head = () if settings is None else settings.classifier or ()
+    return network, view, (head,) if isinstance(head, str) else tuple(head)
+
+
+def _view(settings: Any) -> Preprocessing:
+    if settings is None:
+        return Preprocessing()
+    mean, std = tuple(settings.mean), tuple(settings.std)
+    if not settings.fixed_input_size:
+        return Preprocessing(mean=mean, std=std)
+    crop = settings.input_size[-1]
+    resize = round(crop * 8 / 7)  # 256 for 224
+    low, high = Preprocessing().area
+    scale = (resize / 256) ** 2
+    return Preprocessing(
+        resize=resize, crop=crop, mean=mean, std=std, area=(low * scale, high * scale)
+    )

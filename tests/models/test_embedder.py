@@ -1,0 +1,264 @@
+"""An embedder is its parts in a row, and keeps its statistics, its seeds and its precision."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from models.tiny import GSP, LAYOUTS, config, embedder, images, pictures
+from sumpool import Pooled
+from sumpool.models import build_embedder
+from sumpool.pooling import POOLINGS
+
+
+@pytest.mark.parametrize("case", sorted(LAYOUTS))
+@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+def test_an_embedding_is_the_parts_in_a_row(case: str, pooling: str) -> None:
+    values, (kind, _, prefix) = LAYOUTS[case]
+    model = embedder(**values, pooling=pooling).eval()
+    x = images(model)
+    out = model(x, details=True)
+    local = model.backbone(x)
+    if kind == "NCHW":
+        local = local.flatten(2).mT
+    local = local.reshape(3, -1, local.shape[-1])[:, prefix:]  # (B, n, C)
+    local = local @ model.map.weight.reshape(8, -1).T  # (B, n, D), no bias
+    weights = out.weights.flatten(1)
+    assert weights.shape == local.shape[:2]
+    torch.testing.assert_close(weights.sum(1), torch.ones(3))
+    expected = (weights.unsqueeze(-1) * local).sum(1)
+    expected = expected / expected.norm(dim=1, keepdim=True)
+    torch.testing.assert_close(out.embedding, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(model(x), out.embedding)
+    assert out.embedding.shape == (3, 8)
+    assert sum(it.numel() for it in model.map.parameters()) == model.layout.channels * 8
+
+
+def test_details_are_those_of_the_pooling() -> None:
+    model = embedder().eval()
+    x = images(model)
+    out, pooled = model(x, details=True), model.pooling.pool(model.feature_map(x))
+    assert isinstance(out, Pooled)
+    assert torch.equal(out.weights, pooled.weights)
+    assert torch.equal(out.attributes, pooled.attributes)
+    assert out.weights.shape == (3, 8, 8)
+    assert out.attributes.shape == (3, 4)
+    assert embedder(pooling="gap").eval()(x, details=True).attributes is None
+
+
+def test_ball_normalisation_shortens_only_long_vectors() -> None:
+    model = embedder(normalize="ball").eval()
+    x = images(model)
+    short = model.pooling(model.feature_map(x))
+    model.map.weight.data /= 2 * short.norm(dim=1).max()
+    pooled = model.pooling(model.feature_map(x))
+    assert (pooled.norm(dim=1) < 1).all()
+    torch.testing.assert_close(model(x), pooled)
+    model.map.weight.data *= 1000
+    torch.testing.assert_close(model(x).norm(dim=1), torch.ones(3))
+
+
+def test_an_image_of_nothing_has_an_embedding_and_a_gradient() -> None:
+    model = embedder().eval()
+    nn.init.zeros_(model.map.weight)
+    out = model(images(model))
+    assert (out == 0).all()
+    out.sum().backward()
+    assert all(it.grad.isfinite().all() for it in model.parameters() if it.grad is not None)
+
+
+def test_unknown_poolings_and_options_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"pooling must be one of \['gap', 'gsp'.*got 'sum'"):
+        embedder(pooling="sum")
+    with pytest.raises(ValueError, match=r"'gsp' must be among .*got \['nu'\]"):
+        embedder(pooling_options={"nu": 1})
+
+
+# Batch normalisation
+
+
+def pretrained(tmp_path: Any, **values: Any) -> nn.Module:
+    """An embedder whose backbone comes from a file, with statistics unlike those of a batch."""
+    source = embedder().backbone.state_dict()
+    for name in source:
+        if name.endswith("running_mean"):
+            source[name] = torch.randn(source[name].shape)
+    torch.save(source, tmp_path / "resnet20.pth")
+    return embedder(weights=str(tmp_path / "resnet20.pth"), **values)
+
+
+def test_frozen_statistics_stay_and_their_scales_learn(tmp_path: Any) -> None:
+    model = pretrained(tmp_path).train()
+    assert model.frozen_batch_norms == 19
+    norms = [it for it in model.modules() if isinstance(it, nn.BatchNorm2d)]
+    before = [it.running_mean.clone() for it in norms]
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    x = images(model)
+    expected = model.eval()(x)
+    torch.testing.assert_close(model.train()(x), expected)
+    model(x)[:, 0].sum().backward()
+    scales = [it.weight.detach().clone() for it in norms]
+    optimiser.step()
+    assert model.training
+    assert model.backbone.training
+    assert not any(it.training for it in norms)
+    assert all(torch.equal(it.running_mean, old) for it, old in zip(norms, before, strict=True))
+    assert all((it.weight != old).any() for it, old in zip(norms, scales, strict=True))
+
+
+def test_statistics_learn_where_they_are_not_frozen(tmp_path: Any) -> None:
+    model = pretrained(tmp_path, freeze_batch_norm=False).train()
+    assert model.frozen_batch_norms == 0
+    before = model.backbone.bn1.running_mean.clone()
+    model(images(model))
+    assert (model.backbone.bn1.running_mean != before).any()
+
+
+def test_a_backbone_without_weights_has_no_statistics_to_keep() -> None:
+    model = embedder(weights="none", freeze_batch_norm=True).train()
+    assert model.frozen_batch_norms == 0
+    assert all(it.training for it in model.modules())
+    assert "frozen_batch_norms=0" in repr(model)
+
+
+# Seeds
+
+
+def test_the_seed_decides_and_nothing_else_is_disturbed() -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    one, torch_after = embedder(seed=3), torch.get_rng_state()
+    assert torch.equal(torch_after, before)
+    torch.manual_seed(6)
+    same, other = embedder(seed=3), embedder(seed=4)
+    for name, value in one.state_dict().items():
+        assert torch.equal(value, same.state_dict()[name]), name
+    assert not torch.equal(one.map.weight, other.map.weight)
+    assert not torch.equal(one.pooling.prototypes, other.pooling.prototypes)
+
+
+def test_the_map_does_not_depend_on_where_weights_come_from(tmp_path: Any) -> None:
+    assert torch.equal(pretrained(tmp_path).map.weight, embedder().map.weight)
+
+
+def test_the_pooling_can_have_a_seed_of_its_own() -> None:
+    model = embedder(seed=3, pooling_options={**GSP, "seed": 9})
+    assert model.pooling.seed == 9
+    assert embedder(seed=3).pooling.seed == 3
+
+
+# Precision, compilation, processes
+
+
+@pytest.mark.parametrize("pooling", sorted(POOLINGS))
+def test_under_autocast_pooling_and_normalisation_are_in_float32(pooling: str) -> None:
+    model = embedder(pooling=pooling).eval()
+    x = images(model)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model.map(model.backbone(x)).dtype == torch.bfloat16
+        features = model.feature_map(x)
+        out = model(x, details=True)
+        plain = model(x)
+    assert features.dtype == out.embedding.dtype == out.weights.dtype == torch.float32
+    # What comes after the map is as exact as without autocast.
+    pooled = model.pooling.pool(features)
+    torch.testing.assert_close(out.embedding, F.normalize(pooled.embedding, dim=-1))
+    torch.testing.assert_close(out.weights, pooled.weights)
+    torch.testing.assert_close(plain, out.embedding)
+    torch.testing.assert_close(out.embedding.norm(dim=1), torch.ones(3))
+    torch.testing.assert_close(out.embedding, model(x), rtol=0, atol=0.05)
+
+
+def test_a_model_in_half_precision_gives_unit_vectors() -> None:
+    model = embedder().eval().bfloat16()
+    out = model(images(model).bfloat16())
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out.norm(dim=1), torch.ones(3))
+
+
+@pytest.mark.parametrize(
+    ("case", "pooling"),
+    [
+        ("maps", "gap"),
+        pytest.param("maps", "gsp", marks=pytest.mark.slow),
+        pytest.param("tokens", "gsp", marks=pytest.mark.slow),
+    ],
+)
+def test_a_model_compiles_whole(case: str, pooling: str) -> None:
+    values, _ = LAYOUTS[case]
+    if case == "maps":
+        values = {**values, "backbone_options": {"blocks": 1}}
+    model = embedder(**values, pooling=pooling)
+    x = images(model)
+
+    def gradients(run: Any) -> list[torch.Tensor]:
+        out = run(x)
+        return [out, *torch.autograd.grad(out.square()[:, 0].sum(), list(model.parameters()))]
+
+    torch._dynamo.reset()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for got, expected in zip(gradients(compiled), gradients(model), strict=True):
+        torch.testing.assert_close(got, expected, rtol=1e-3, atol=1e-5)
+    torch._dynamo.reset()
+
+
+@pytest.mark.parametrize("case", sorted(LAYOUTS))
+def test_every_parameter_takes_part(case: str) -> None:
+    # Processes that train together wait for the gradient of each.
+    values, _ = LAYOUTS[case]
+    model = embedder(**values).train()
+    model(images(model)).square()[:, 0].sum().backward()
+    assert [name for name, it in model.named_parameters() if it.grad is None] == []
+
+
+def test_prototypes_are_set_by_the_first_training_batch_alone() -> None:
+    model = embedder(pooling_options={"prototypes": 4})
+    x = images(model)
+    model.eval()(x)
+    assert not model.pooling.prototypes_ready
+    model.train()(x)
+    assert model.pooling.prototypes_ready
+    before = model.pooling.prototypes.detach().clone()
+    model(x + 1)
+    assert torch.equal(model.pooling.prototypes, before)
+
+
+# Images
+
+
+def test_pictures_are_embedded_as_the_test_view_shows_them() -> None:
+    model = embedder().train()
+    found = model.embed(pictures((50, 40), (32, 32), (20, 90)), batch_size=2)
+    assert model.training
+    assert not found.requires_grad
+    view = model.preprocessing
+    pixels = torch.stack([view.test_view()(it) for it in pictures((50, 40), (32, 32), (20, 90))])
+    torch.testing.assert_close(found, model.eval()(view.normalize(pixels)))
+
+
+def test_pictures_of_any_mode_are_taken() -> None:
+    model = embedder()
+    (picture,) = pictures((40, 40))
+    grey = picture.convert("L")
+    found = model.embed([grey, grey.convert("RGB"), grey.convert("RGBA"), grey.convert("P")])
+    torch.testing.assert_close(found, found[:1].expand(4, -1))
+
+
+def test_what_is_no_list_of_pictures_is_refused() -> None:
+    model = embedder()
+    with pytest.raises(ValueError, match="images must be a non-empty list of PIL images, got"):
+        model.embed([])
+    with pytest.raises(ValueError, match="images must be a non-empty list"):
+        model.embed(pictures((40, 40))[0])
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        model.embed(pictures((40, 40)), batch_size=0)
+
+
+def test_a_model_knows_what_it_was_built_from() -> None:
+    model = build_embedder(config(), seed=11)
+    assert model.config == config()
+    assert model.seed == 11

@@ -1,0 +1,39 @@
+"""Poolings are found by name; wrong names and options say what is accepted."""
+
+from __future__ import annotations
+
+import pytest
+
+from pooling.layers import CHANNELS, maps, tokens
+from sumpool.pooling import POOLINGS, build_pooling, pooling_options
+
+
+@pytest.mark.parametrize("name", sorted(POOLINGS))
+def test_every_pooling_builds_for_maps_and_sequences(name: str) -> None:
+    on_maps = build_pooling(name, CHANNELS).eval()
+    on_tokens = build_pooling(name, CHANNELS, sequence=True).eval()
+    assert (type(on_maps), type(on_tokens)) == POOLINGS[name]
+    assert on_maps(maps()).shape == on_tokens(tokens()).shape == (3, CHANNELS)
+    assert on_maps.pool_type == on_tokens.pool_type == name
+
+
+def test_an_unknown_pooling_lists_the_choices() -> None:
+    with pytest.raises(ValueError, match=r"one of \['gap', 'gsp'.*got 'max'"):
+        build_pooling("max", CHANNELS)
+
+
+def test_unknown_options_are_named() -> None:
+    with pytest.raises(ValueError, match=r"'gap' must be among .*got \['mu', 'prototypes'\]"):
+        build_pooling("gap", CHANNELS, mu=0.3, prototypes=4)
+
+
+def test_options_reach_the_layer() -> None:
+    layer = build_pooling("gsp", CHANNELS, prototypes=3, mu=0.5, eps=2.0, init="random", seed=7)
+    assert layer.prototypes.shape == (3, CHANNELS)
+    assert (layer.mu, layer.eps, layer.init, layer.seed) == (0.5, 2.0, "random", 7)
+
+
+def test_the_options_are_those_of_the_class() -> None:
+    assert "num_prefix_tokens" in pooling_options("gap", sequence=True)
+    assert {"prototypes", "mu", "eps", "seed"} <= set(pooling_options("gsp"))
+    assert "channels" not in pooling_options("gsp")
