@@ -1,0 +1,90 @@
+"""From a name in the catalogue to a loss that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sumpool.losses.builders import BUILDERS, Sizes, fill_proxies
+from sumpool.losses.catalog import LOSSES
+from sumpool.losses.checks import check_count
+from sumpool.losses.constants import Value, check_constant
+from sumpool.losses.initial import check_seed
+from sumpool.losses.metric_loss import MetricLoss
+from sumpool.losses.recipe import LossRecipe
+
+
+def build_loss(
+    name: str,
+    *,
+    dataset: str = "cub",
+    num_classes: int,
+    embedding_size: int,
+    batch_size: int = 32,
+    seed: int = 0,
+    **overrides: Value,
+) -> MetricLoss:
+    """The loss ``name`` with the constants that the papers use on ``dataset``.
+
+    Args:
+        name: A key of ``LOSSES``.
+        dataset: A key of ``DATASET_COLUMNS``: a data set of the papers, or one that takes the
+            constants of their default column.
+        num_classes: Classes C that are trained on; labels of proxy losses lie in 0..C − 1.
+        embedding_size: Size D of the embeddings.
+        batch_size: Images in a batch, that a memory counts its size in.
+        seed: Where proxies start. The global random state is neither read nor changed.
+        **overrides: Constants to use instead of the catalogue's.
+
+    Returns:
+        A module called as ``loss(embeddings, labels)``. Its ``settings`` say what it was built
+        from, its ``proxy_parameters()`` what is to be learned at a rate of its own, and its
+        ``state_dict`` holds all that is needed to go on later.
+
+    Raises:
+        ValueError: If a name, a constant or its value is not accepted; the message says what is.
+
+    Example:
+        >>> import torch
+        >>> loss = build_loss("c2", dataset="cars196", num_classes=98, embedding_size=16)
+        >>> loss.settings["neg_margin"]
+        0.5409
+        >>> embeddings = torch.eye(4, 16, requires_grad=True)
+        >>> loss(embeddings, torch.tensor([0, 0, 1, 1]))
+        tensor(1.1490, grad_fn=<SumBackward0>)
+        >>> build_loss("pnca", num_classes=98, embedding_size=16).proxy_parameters()[0].shape
+        torch.Size([16, 98])
+    """
+    if name not in LOSSES:
+        raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
+    recipe = LOSSES[name]
+    constants = _constants(recipe, dataset, overrides)
+    for argument, value in (
+        ("num_classes", num_classes),
+        ("embedding_size", embedding_size),
+        ("batch_size", batch_size),
+    ):
+        check_count(argument, value)
+    check_seed(seed)
+    sizes = Sizes(num_classes, embedding_size, batch_size, seed)
+    loss = BUILDERS[name](constants, sizes)
+    fill_proxies(loss, sizes)
+    settings = {
+        "name": name,
+        "dataset": dataset,
+        "column": recipe.column(dataset),
+        **constants,
+        **sizes._asdict(),
+    }
+    return MetricLoss(loss, embedding_size, num_classes if recipe.proxy else None, settings)
+
+
+def _constants(
+    recipe: LossRecipe, dataset: str, overrides: Mapping[str, Value]
+) -> dict[str, Value]:
+    constants = recipe.constants(dataset)
+    for name, value in overrides.items():
+        if name not in constants:
+            accepted = ", ".join(constants) or "none"
+            raise ValueError(f"{recipe.name} has no constant {name!r}; it has {accepted}")
+        check_constant(recipe.name, name, value)
+    return {**constants, **overrides}

@@ -1,0 +1,156 @@
+"""The configuration of each loss: pytorch-metric-learning's classes under the papers' constants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+from pytorch_metric_learning import distances, losses
+from torch import nn
+
+from sumpool.losses.centers import CenterDistances
+from sumpool.losses.contrastive import ContrastiveLoss
+from sumpool.losses.distance import DirectDistance
+from sumpool.losses.initial import PROXIES, initial_vectors
+from sumpool.losses.memory import MemoryLoss
+from sumpool.losses.reduction import REDUCERS
+
+
+class Sizes(NamedTuple):
+    """What a loss is built for, besides its constants."""
+
+    num_classes: int
+    embedding_size: int
+    batch_size: int
+    seed: int
+
+    @property
+    def of_proxies(self) -> dict[str, Any]:
+        """What losses of pytorch-metric-learning ask about their proxies.
+
+        The proxies are filled in afterwards, from the seed; until then they are 0, so that no
+        random number is drawn for them.
+        """
+        return {
+            "num_classes": self.num_classes,
+            "embedding_size": self.embedding_size,
+            "weight_init_func": nn.init.zeros_,
+        }
+
+
+def _c1(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return ContrastiveLoss(
+        pos_margin=1.0,
+        neg_margin=constants["margin"],
+        distance=distances.CosineSimilarity(),
+        reducer=REDUCERS[constants["reduction"]](),
+    )
+
+
+def _c2(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return ContrastiveLoss(
+        pos_margin=constants["pos_margin"],
+        neg_margin=constants["neg_margin"],
+        distance=DirectDistance(),
+        reducer=REDUCERS[constants["reduction"]](),
+    )
+
+
+def _triplet(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    # The mean of the non-zero terms is pytorch-metric-learning's default.
+    return losses.TripletMarginLoss(margin=constants["margin"], distance=DirectDistance())
+
+
+def _multi_similarity(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return losses.MultiSimilarityLoss(**constants)
+
+
+def _proxy_anchor(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return losses.ProxyAnchorLoss(**sizes.of_proxies, **constants)
+
+
+def _proxy_nca_pp(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return losses.NormalizedSoftmaxLoss(
+        **sizes.of_proxies, distance=distances.CosineSimilarity(), **constants
+    )
+
+
+def _proxy_nca(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    # −s‖x − p‖² = 2s cos − 2s for unit vectors, and a softmax does not see the −2s. ProxyNCALoss
+    # computes the same, but leaves out images whose probability underflows.
+    temperature = 1 / (2 * constants["softmax_scale"])
+    return _proxy_nca_pp({"temperature": temperature}, sizes)
+
+
+def _soft_triple(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    centers = constants["centers_per_class"]
+    return losses.SoftTripleLoss(
+        **sizes.of_proxies,
+        centers_per_class=centers,
+        la=constants["la"],
+        gamma=constants["gamma"],
+        margin=constants["margin"],
+        weight_regularizer=CenterDistances(centers) if centers > 1 else None,
+        weight_reg_weight=constants["reg_weight"],
+    )
+
+
+def _n_pair(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    # On embeddings as they are: [npair] does not normalise them.
+    return losses.NPairsLoss(distance=distances.DotProductSimilarity(normalize_embeddings=False))
+
+
+def _lifted(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return losses.LiftedStructureLoss(**constants, distance=DirectDistance())
+
+
+def _circle(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return losses.CircleLoss(m=constants["margin"], gamma=constants["gamma"])
+
+
+# Losses of pytorch-metric-learning carry no types.
+_Builder = Callable[[Mapping[str, Any], Sizes], Any]
+
+
+def _with_memory(build: _Builder) -> _Builder:
+    def build_with_memory(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+        return MemoryLoss(
+            build(constants, sizes),
+            sizes.embedding_size,
+            constants["memory_batches"] * sizes.batch_size,
+            start_step=constants["start_step"],
+            batch_weight=constants["batch_weight"],
+            memory_weight=constants["memory_weight"],
+        )
+
+    return build_with_memory
+
+
+#: How to build each loss of the catalogue from its constants and sizes.
+BUILDERS: Mapping[str, _Builder] = {
+    "c1": _c1,
+    "c2": _c2,
+    "triplet": _triplet,
+    "ms": _multi_similarity,
+    "panchor": _proxy_anchor,
+    "pnca": _proxy_nca_pp,
+    "softtriple": _soft_triple,
+    "xbm": _with_memory(_c1),
+    "xbm-c2": _with_memory(_c2),
+    "npair": _n_pair,
+    "lifted": _lifted,
+    "proxynca": _proxy_nca,
+    "circle": _circle,
+}
+
+
+def fill_proxies(loss: nn.Module, sizes: Sizes) -> None:
+    """Set the proxies of ``loss``, where it has any, to vectors that the seed gives."""
+    for proxies in loss.parameters():
+        count = proxies.numel() // sizes.embedding_size
+        drawn = initial_vectors(count, sizes.embedding_size, seed=sizes.seed, kind=PROXIES)
+        # ProxyAnchor keeps a proxy in a row, the softmax losses keep it in a column.
+        columns = not isinstance(loss, losses.ProxyAnchorLoss)
+        with torch.no_grad():
+            proxies.copy_(drawn.T if columns else drawn)

@@ -1,0 +1,47 @@
+"""Checks of what a loss is called with, each naming the argument and what is accepted."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import check_floating
+
+
+def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:
+    """Raise unless ``rows`` is a floating-point tensor of shape (b, size) with b >= 1."""
+    check_floating(name, rows)
+    wanted = "size" if size is None else str(size)
+    if rows.ndim != 2 or rows.shape[0] < 1 or (size is not None and rows.shape[1] != size):
+        raise ValueError(
+            f"{name} must have shape (b, {wanted}) with b >= 1, got {tuple(rows.shape)}"
+        )
+
+
+def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
+    """``labels`` as int64, once they are known to be integers of shape (count,)."""
+    if not isinstance(labels, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(labels).__name__}")
+    if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
+        raise TypeError(f"{name} must be a tensor of integers, got {labels.dtype}")
+    if labels.shape != (count,):
+        raise ValueError(
+            f"{name} must have shape {(count,)}, one label for each row, got {tuple(labels.shape)}"
+        )
+    return labels.to(torch.int64)
+
+
+def check_label_range(labels: Tensor, num_classes: int) -> None:
+    """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1."""
+    low, high = torch.stack(torch.aminmax(labels)).tolist()
+    if low < 0 or high >= num_classes:
+        raise ValueError(
+            f"labels must lie in 0..{num_classes - 1} (num_classes = {num_classes}), "
+            f"got {low if low < 0 else high}"
+        )
+
+
+def check_count(name: str, value: int) -> None:
+    """Raise a ValueError unless ``value`` is an integer of at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

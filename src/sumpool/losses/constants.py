@@ -1,0 +1,89 @@
+"""The constants of the losses: what each one means and which values it takes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+#: A constant of a loss: a number, or the name of a reduction.
+Value = float | str
+
+#: How the terms of pairs become one number. "nonzero-mean": the mean of the terms above 0, of
+#: positive and of negative pairs apart, and the sum of the two means. "image-sum": the sum of all
+#: terms divided by the number of images in the batch.
+REDUCTIONS = ("nonzero-mean", "image-sum")
+
+
+@dataclass(frozen=True)
+class Constant:
+    """One constant that losses have.
+
+    Attributes:
+        meaning: What it does.
+        accepted: The values it takes, in words.
+        admits: Whether it takes a value.
+    """
+
+    meaning: str
+    accepted: str
+    admits: Callable[[Value], bool]
+
+
+def _number(value: Value) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)
+
+
+def _any(meaning: str) -> Constant:
+    return Constant(meaning, "a finite number", _number)
+
+
+def _positive(meaning: str) -> Constant:
+    return Constant(meaning, "a positive number", lambda it: _number(it) and float(it) > 0)
+
+
+def _not_negative(meaning: str) -> Constant:
+    return Constant(meaning, "a number of at least 0", lambda it: _number(it) and float(it) >= 0)
+
+
+def _count(meaning: str, least: int) -> Constant:
+    return Constant(
+        meaning,
+        f"an integer of at least {least}",
+        lambda it: isinstance(it, int) and not isinstance(it, bool) and it >= least,
+    )
+
+
+#: The constants by name. A name means the same in every loss that has it.
+CONSTANTS: Mapping[str, Constant] = {
+    "margin": _any("margin δ on similarities or distances"),
+    "pos_margin": _any("m⁺, distance up to which positive pairs cost nothing"),
+    "neg_margin": _any("m⁻, distance from which negative pairs cost nothing"),
+    "reduction": Constant(
+        "how the terms of pairs become one number",
+        " or ".join(map(repr, REDUCTIONS)),
+        lambda it: it in REDUCTIONS,
+    ),
+    "alpha": _positive("α, sharpness for positive pairs (ProxyAnchor: for all)"),
+    "beta": _positive("β, sharpness for negative pairs"),
+    "base": _any("λ of multi-similarity, the similarity that pairs are compared with"),
+    "temperature": _positive("T, what cosines are divided by"),
+    "softmax_scale": _positive("what squared distances are multiplied by"),
+    "la": _positive("λ of SoftTriple, what similarities to classes are multiplied by"),
+    "gamma": _positive("γ: SoftTriple's softness among centres of a class; circle's scale"),
+    "reg_weight": _not_negative("τ, weight of the distances among centres of a class"),
+    "centers_per_class": _count("K, centres of a class", 1),
+    "memory_batches": _count("batches in the memory", 1),
+    "start_step": _count("steps of the base loss alone, before the memory is used", 0),
+    "batch_weight": _not_negative("weight of the pairs within the batch, once the memory is used"),
+    "memory_weight": _not_negative("weight of the pairs of batch and memory"),
+}
+
+
+def check_constant(loss: str, name: str, value: Value) -> None:
+    """Raise a ValueError unless ``value`` is one that the constant ``name`` takes."""
+    constant = CONSTANTS[name]
+    if not constant.admits(value):
+        raise ValueError(f"{name} of {loss} must be {constant.accepted}, got {value!r}")

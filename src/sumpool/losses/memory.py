@@ -1,0 +1,109 @@
+"""Pairs of the batch with the embeddings of batches before it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_metric_learning.losses import CrossBatchMemory
+from pytorch_metric_learning.utils.loss_and_miner_utils import get_all_pairs_indices
+from torch import Tensor, nn
+
+
+class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
+    """A pair loss in the batch, and between the batch and a memory of earlier embeddings [xbm].
+
+    For the first ``start_step`` steps this is the pair loss alone, and nothing is stored, because
+    embeddings still move fast. Then every batch enters the memory, without gradient, the oldest one
+    leaves when it is full, and the loss is
+
+        batch_weight · L(batch, batch) + memory_weight · L(batch, memory),
+
+    where the memory holds the batch itself too, and no image is compared with itself. In evaluation
+    mode no step is counted and nothing enters the memory. Memory, place and step are part of the
+    ``state_dict``, as tensors.
+
+    Args:
+        loss: A pair loss of pytorch-metric-learning.
+        embedding_size: Size D of the embeddings.
+        memory_size: Embeddings in the memory.
+        start_step: Steps of the pair loss alone.
+        batch_weight: Weight of pairs in the batch.
+        memory_weight: Weight of pairs of batch and memory.
+    """
+
+    def __init__(
+        self,
+        loss: nn.Module,
+        embedding_size: int,
+        memory_size: int,
+        *,
+        start_step: int = 1000,
+        batch_weight: float = 1.0,
+        memory_weight: float = 1.0,
+    ) -> None:
+        super().__init__(loss, embedding_size, memory_size)
+        self.start_step = start_step
+        self.batch_weight = batch_weight
+        self.memory_weight = memory_weight
+        self.steps = 0
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        indices_tuple: Any = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch; ``indices_tuple``, from a miner, chooses among its own pairs."""
+        if ref_emb is not None or ref_labels is not None:
+            raise ValueError("ref_emb must be None: a loss with a memory has its own references")
+        if len(embeddings) > self.memory_size:
+            raise ValueError(
+                f"embeddings must have at most {self.memory_size} rows, as many as the memory, "
+                f"got {len(embeddings)}"
+            )
+        in_batch: Tensor = self.loss(embeddings, labels, indices_tuple)
+        started = self.steps >= self.start_step
+        self.steps += self.training
+        if not started:
+            return in_batch
+        with_memory = (
+            super().forward(embeddings, labels) if self.training else self._look(embeddings, labels)
+        )
+        return self.batch_weight * in_batch + self.memory_weight * with_memory
+
+    def create_indices_tuple(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        E_mem: Tensor,
+        L_mem: Tensor,
+        input_indices_tuple: Any,
+        do_remove_self_comparisons: bool,
+    ) -> tuple[Tensor, ...]:
+        """All pairs of batch and memory but those of an image with itself.
+
+        pytorch-metric-learning's own way leaves these in where the batch is a single image.
+        """
+        anchors, positives, others, negatives = get_all_pairs_indices(labels, L_mem)
+        apart = self.curr_batch_idx[anchors] != positives
+        return anchors[apart], positives[apart], others, negatives
+
+    def _look(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+        stored = self.memory_size if self.has_been_filled else self.queue_idx
+        memory = self.embedding_memory[:stored].to(embeddings)
+        known = self.label_memory[:stored].to(labels)
+        pairs = get_all_pairs_indices(labels, known)
+        loss: Tensor = self.loss(embeddings, labels, pairs, memory, known)
+        return loss
+
+    def get_extra_state(self) -> Tensor:
+        """Step, place in the queue, and whether it has been filled once."""
+        return torch.tensor([self.steps, self.queue_idx, int(self.has_been_filled)])
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Go on from a state that :meth:`get_extra_state` gave."""
+        self.steps, self.queue_idx, filled = state.tolist()
+        self.has_been_filled = bool(filled)

@@ -1,0 +1,86 @@
+"""Base loss and zero-shot loss, weighed against each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.losses.metric_loss import proxies_of
+from sumpool.transport.checks import check_floating, solve_dtype
+
+
+class Mixture(nn.Module):
+    """(1 − λ) L + λ L_ZS [gsp].
+
+    Args:
+        base: L, called as ``base(embeddings, labels)``: from :func:`build_loss`, or any loss of
+            pytorch-metric-learning.
+        zero_shot: L_ZS, called as ``zero_shot(attributes, labels)``.
+        weight: λ in [0, 1].
+
+    Example:
+        >>> from sumpool.losses import ZeroShotLoss, build_loss
+        >>> base = build_loss("c2", num_classes=10, embedding_size=8)
+        >>> loss = Mixture(base, ZeroShotLoss(10, 8), weight=0.1)
+        >>> embeddings, attributes = torch.eye(4, 8), torch.eye(4, 6)
+        >>> parts = loss.components(embeddings, torch.tensor([0, 0, 1, 1]), attributes)
+        >>> sorted(parts)
+        ['base_loss', 'loss', 'zero_shot_loss']
+    """
+
+    def __init__(self, base: nn.Module, zero_shot: nn.Module, weight: float) -> None:
+        super().__init__()
+        if not 0 <= weight <= 1:
+            raise ValueError(f"weight must be a number in [0, 1], got {weight}")
+        self.base = base
+        self.zero_shot = zero_shot
+        self.weight = weight
+
+    def components(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        attributes: Tensor | None,
+        indices_tuple: Any = None,
+    ) -> dict[str, Tensor]:
+        """The total under "loss", and its parts under "base_loss" and "zero_shot_loss".
+
+        A base loss with a memory counts this as a step, so call either this or the module.
+
+        Args:
+            embeddings: Shape (b, D).
+            labels: Integers of shape (b,).
+            attributes: Pseudo-attributes of the same images, (b, m).
+            indices_tuple: Pairs or triplets from a miner, for the base loss.
+        """
+        if attributes is None:
+            raise ValueError(
+                "attributes must be a tensor of shape (b, m), got None: the pooling has none, and "
+                "the zero-shot loss needs those of a generalized sum pooling"
+            )
+        check_floating("embeddings", embeddings)
+        with torch.autocast(embeddings.device.type, enabled=False):
+            base = self.base(embeddings.to(solve_dtype(embeddings)), labels, indices_tuple)
+            zero_shot = self.zero_shot(attributes, labels)
+            total = (1 - self.weight) * base + self.weight * zero_shot
+        return {"loss": total, "base_loss": base, "zero_shot_loss": zero_shot}
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        attributes: Tensor | None,
+        indices_tuple: Any = None,
+    ) -> Tensor:
+        """The mixed loss, a scalar; arguments as in :meth:`components`."""
+        return self.components(embeddings, labels, attributes, indices_tuple)["loss"]
+
+    def proxy_parameters(self) -> list[nn.Parameter]:
+        """The proxies of the base loss."""
+        return proxies_of(self.base)
+
+    def extra_repr(self) -> str:
+        """What it is, for ``print``."""
+        return f"weight={self.weight}"

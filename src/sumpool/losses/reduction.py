@@ -1,0 +1,37 @@
+"""From the terms of pairs to one number."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pytorch_metric_learning.reducers import AvgNonZeroReducer, BaseReducer
+from torch import Tensor
+
+
+class ImageSumReducer(BaseReducer):  # type: ignore[misc]
+    """The sum of the terms of all pairs, divided by the number of images in the batch.
+
+    So does the public implementation of the cross-batch memory [xbm], which [gsp] and [thesis] take
+    C1 from. pytorch-metric-learning's PerAnchorReducer averages over the pairs of an image, and
+    cannot compare a batch with a memory.
+    """
+
+    def pos_pair_reduction(
+        self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Σ of the terms of positive pairs / images."""
+        return losses.sum() / embeddings.shape[0]
+
+    def neg_pair_reduction(
+        self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Σ of the terms of negative pairs / images."""
+        return losses.sum() / embeddings.shape[0]
+
+
+#: The reductions of ``sumpool.losses.constants.REDUCTIONS``, by name.
+REDUCERS: Mapping[str, Callable[[], BaseReducer]] = {
+    "nonzero-mean": AvgNonZeroReducer,
+    "image-sum": ImageSumReducer,
+}
