@@ -10,21 +10,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from sumpool.report import token_figure, toy_figure
+from sumpool.report.shell import Picture
 from sumpool.report.store import Row, StoreError, read_rows
 from sumpool.report.tables import Table, mean_and_spread
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawn figure.
-
-    Attributes:
-        png: The image.
-        alt: What it shows, for those who do not see it.
-    """
-
-    png: bytes
-    alt: str
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,126 @@
+"""Images that are shown: as the network sees them, kept as JPEG under a name each."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from PIL import Image
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from sumpool.data import ImageDataset, ImageFeed
+    from sumpool.evaluation.embed import Embeddings
+
+#: Longest side of a thumbnail.
+SIDE = 144
+QUALITY = 82
+
+
+class Thumbnails:
+    """Draws images of a feed as the network sees them, each once.
+
+    Args:
+        feed: The images and the view of them that is tested.
+        prefix: Beginning of the names, for the images of one feed to be told from another's.
+
+    Attributes:
+        files: The thumbnails made so far, by name.
+    """
+
+    def __init__(self, feed: ImageFeed, prefix: str) -> None:
+        self._dataset = feed.dataset
+        self._view = feed.preprocessing.test_view()
+        self._prefix = prefix
+        self.files: dict[str, bytes] = {}
+
+    def whole(self, index: int) -> str:
+        """The name of the thumbnail of image ``index``."""
+        name = f"{self._prefix}-{index:07d}.jpg"
+        if name not in self.files:
+            self.files[name] = _encode(self._seen(index))
+        return name
+
+    def cut(
+        self, index: int, cell: tuple[int, int], grid: tuple[int, int], name: str
+    ) -> tuple[str, tuple[float, float, float, float]]:
+        """Cut out the position ``cell`` of a ``grid`` with some of what is around it.
+
+        The cut is a third of the image or three positions wide, whichever is more, and is moved to
+        lie inside the image.
+
+        Returns:
+            The name of the thumbnail, and left, top, right and bottom of the position in it, as
+            fractions.
+        """
+        image = self._seen(index)
+        edges, box = [], []
+        for length, place, count in zip((image.height, image.width), cell, grid, strict=True):
+            begin, end = place * length / count, (place + 1) * length / count
+            span = min(length, max(length / 3, 3 * length / count))
+            first = round(min(max((begin + end - span) / 2, 0), length - span))
+            last = min(length, first + round(span))
+            edges.append((first, last))
+            box.append(((begin - first) / (last - first), (end - first) / (last - first)))
+        (top, bottom), (left, right) = edges
+        name = f"{self._prefix}-{name}.jpg"
+        self.files[name] = _encode(image.crop((left, top, right, bottom)))
+        return name, (max(box[1][0], 0), max(box[0][0], 0), min(box[1][1], 1), min(box[0][1], 1))
+
+    def _seen(self, index: int) -> Image.Image:
+        pixels: Tensor = self._view(self._dataset.load(index))  # (3, H, W) uint8
+        return Image.fromarray(pixels.permute(1, 2, 0).contiguous().numpy())
+
+
+class ShownImages:
+    """Images that were embedded: their embeddings, and what is needed to show them.
+
+    Args:
+        feed: The images.
+        embeddings: Their embeddings, with the index of each in the data set of the feed.
+        prefix: Beginning of the names of thumbnails.
+
+    Attributes:
+        feed: As given.
+        dataset: The data set of the feed.
+        vectors: The embeddings, (N, D), where they were.
+        labels: Their classes, (N,), on the CPU.
+        indices: Which image of the data set each is, (N,), on the CPU.
+        thumbnails: Draws the images.
+    """
+
+    def __init__(self, feed: ImageFeed, embeddings: Embeddings, prefix: str) -> None:
+        self.feed = feed
+        self.dataset: ImageDataset = feed.dataset
+        self.vectors = embeddings.vectors
+        self.labels = embeddings.labels.cpu()
+        self.indices = embeddings.indices.cpu()
+        self.thumbnails = Thumbnails(feed, prefix)
+
+    def __len__(self) -> int:
+        return len(self.vectors)
+
+    def named(self, row: int) -> dict[str, str]:
+        """Name and class of the image that is embedded in ``row``."""
+        return {
+            "item": self.dataset.item_name(int(self.indices[row])),
+            "class_name": self.dataset.class_names[int(self.labels[row])],
+        }
+
+    def thumbnail(self, row: int) -> str:
+        """Name of its thumbnail, which is drawn if it was not yet."""
+        return self.thumbnails.whole(int(self.indices[row]))
+
+    def batches(self, rows: Sequence[int]) -> Iterator[Tensor]:
+        """The images of ``rows`` as the network takes them, in that order."""
+        for batch in self.feed.test_batches(self.indices[torch.as_tensor(rows)].tolist()):
+            yield batch.images
+
+
+def _encode(image: Image.Image) -> bytes:
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)  # smaller ones stay as they are
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()

@@ -1,0 +1,52 @@
+"""The embedding in two dimensions, the same from the same embeddings."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Below this many points t-SNE has too few neighbours to keep.
+FEWEST_FOR_TSNE = 30
+PERPLEXITY = 30.0
+#: Half of what scikit-learn takes; the map hardly changes after it.
+ITERATIONS = 500
+
+
+def flatten_to_plane(
+    vectors: NDArray[np.float32], seed: int = 0
+) -> tuple[NDArray[np.float32], str]:
+    """Put embeddings on a plane: by t-SNE [tsne], or by principal components where they are few.
+
+    Args:
+        vectors: Embeddings, (N, D), N ≥ 3.
+        seed: Seed of t-SNE.
+
+    Returns:
+        Points (N, 2), and the method by name.
+    """
+    if len(vectors) < FEWEST_FOR_TSNE:
+        return principal_plane(vectors), "PCA"
+    # Imported here: they take a second, and are used here alone.
+    from sklearn.manifold import TSNE
+    from threadpoolctl import threadpool_limits
+
+    perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
+    start = principal_plane(vectors)
+    start *= 1e-4 / max(float(start[:, 0].std()), 1e-12)
+    # One thread: sums in another order would lead to another map.
+    with threadpool_limits(limits=1):
+        method = TSNE(perplexity=perplexity, max_iter=ITERATIONS, init=start, random_state=seed)
+        points = method.fit_transform(vectors)
+    return np.asarray(points, np.float32), "t-SNE"
+
+
+def principal_plane(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """The two principal components of each row, (N, 2), each with its largest entry positive."""
+    centred = np.asarray(vectors, np.float64) - np.mean(vectors, 0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    plane = np.zeros((len(vectors), 2))
+    width = min(2, len(sizes))
+    plane[:, :width] = left[:, :width] * sizes[:width]
+    largest = np.abs(plane).argmax(0)
+    signs = np.where(plane[largest, [0, 1]] < 0, -1.0, 1.0)
+    return np.asarray(plane * signs, np.float32)

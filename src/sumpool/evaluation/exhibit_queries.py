@@ -1,0 +1,82 @@
+"""Which queries to show, and what was retrieved for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from sumpool.evaluation.exhibit_images import ShownImages
+from sumpool.evaluation.metrics import QueryScores, score_queries
+from sumpool.evaluation.neighbors import nearest_neighbors
+from sumpool.report.exhibits import Neighbor, Query
+
+
+def score_shown(
+    query: ShownImages, searched: ShownImages, device: torch.device | str
+) -> QueryScores:
+    """How well each query was answered; ``searched`` may be the queries themselves."""
+    others = () if searched is query else (searched.vectors.to(device), searched.labels.to(device))
+    found = score_queries(query.vectors.to(device), query.labels.to(device), *others)
+    return QueryScores(*(part.cpu() for part in found))
+
+
+def worst_rows(scores: QueryScores, count: int, seed: int) -> list[int]:
+    """The queries of least average precision, lowest first.
+
+    Equal ones, of which a weak model has many, come in random order: in that of the data set they
+    would all be of one class.
+    """
+    rows = torch.nonzero(scores.matches > 0).flatten().numpy()
+    rows = np.random.default_rng(seed).permutation(rows)
+    order = scores.average_precision.numpy()[rows].argsort(kind="stable")
+    return [int(row) for row in rows[order[:count]]]
+
+
+def shown_queries(
+    query: ShownImages,
+    searched: ShownImages,
+    rows: list[int],
+    scores: QueryScores,
+    count: int,
+    device: torch.device | str,
+) -> Iterator[Query]:
+    """The queries ``rows`` with their nearest images, nearest first.
+
+    Args:
+        query: The queries.
+        searched: What is searched; if it is ``query``, no query finds itself.
+        rows: Which queries to show.
+        scores: Scores of all queries.
+        count: Nearest images to show.
+        device: Where they are searched.
+    """
+    same = searched is query
+    own = torch.tensor(rows)
+    gallery = searched.vectors.to(device)
+    count = min(count + same, len(gallery))  # a query finds itself too, and is left out below
+    near = nearest_neighbors(query.vectors[own.to(query.vectors.device)].to(device), gallery, count)
+    similarities, found = (part.cpu() for part in near)
+    if same:
+        # It goes to the end. Among many equal vectors it may not have been found: then the last of
+        # those that were is left out instead.
+        order = (found == own[:, None]).int().argsort(dim=1, stable=True)[:, :-1]
+        similarities, found = similarities.gather(1, order), found.gather(1, order)
+    for row, likeness, others in zip(rows, similarities.tolist(), found.tolist(), strict=True):
+        matches = int(scores.matches[row])
+        yield Query(
+            image=query.thumbnail(row),
+            **query.named(row),
+            relevant=matches,
+            average_precision=float(scores.average_precision[row]) if matches else None,
+            neighbors=tuple(
+                Neighbor(
+                    image=searched.thumbnail(other),
+                    **searched.named(other),
+                    similarity=similarity,
+                    right=bool(searched.labels[other] == query.labels[row]),
+                )
+                for similarity, other in zip(likeness, others, strict=True)
+            ),
+        )

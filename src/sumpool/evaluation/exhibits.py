@@ -1,0 +1,187 @@
+"""Collect what the page of a run shows in pictures, and write it into the run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from sumpool.evaluation.embed import Embeddings, evaluating
+from sumpool.evaluation.exhibit_images import ShownImages
+from sumpool.evaluation.exhibit_map import flatten_to_plane
+from sumpool.evaluation.exhibit_queries import score_shown, shown_queries, worst_rows
+from sumpool.evaluation.exhibit_regions import feeding, grid_shape
+from sumpool.evaluation.metrics import QueryScores
+from sumpool.report.exhibit_files import write_exhibits
+from sumpool.report.exhibits import (
+    EmbeddingMap,
+    Exhibits,
+    Prototype,
+    Region,
+)
+
+if TYPE_CHECKING:
+    from sumpool.data import ImageFeed
+
+#: Most points of the map, which takes two seconds for these.
+MOST_POINTS = 1000
+#: Most images that are searched for the regions that feed prototypes.
+MOST_IMAGES = 512
+#: Regions shown for a prototype.
+REGIONS = 6
+#: Classes in colour on the map.
+COLORED = 10
+
+
+def collect_exhibits(
+    model: nn.Module,
+    feed: ImageFeed,
+    embeddings: Embeddings,
+    *,
+    folder: Path,
+    gallery_embeddings: Embeddings | None = None,
+    gallery_feed: ImageFeed | None = None,
+    source: str = "test",
+    images: int = 12,
+    neighbors: int = 8,
+    prototypes: int = 12,
+    seed: int = 0,
+    device: torch.device | str = "cpu",
+) -> Exhibits:
+    """Collect the pictures of an evaluation and write them to ``folder``.
+
+    Shown are the worst queries and a random sample of them with their nearest images, the pooling
+    weights of both, the regions that feed the most used prototypes, and a map of the embedding. The
+    sample depends on the number of images and the seed alone, so that different models show the
+    same images.
+
+    Args:
+        model: The model, an ``Embedder``: it is asked for details, and its pooling for the plan
+            where it has one. It is left as it was.
+        feed: The query images.
+        embeddings: Their embeddings, with the index of each in the data set of the feed.
+        folder: Where the exhibits go, in place of those it may hold.
+        gallery_embeddings: Embeddings of what is searched; None searches the queries, each without
+            itself.
+        gallery_feed: The images of the gallery; None if they are in ``feed`` too.
+        source: Name of the evaluation, as the page says it.
+        images: Queries of each kind to show.
+        neighbors: Nearest images to show for each.
+        prototypes: Prototypes to show.
+        seed: Seed of what is drawn at random, and of the map.
+        device: Where neighbours are searched.
+
+    Returns:
+        What was written.
+    """
+    for name, value in (("images", images), ("neighbors", neighbors), ("prototypes", prototypes)):
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+    if gallery_embeddings is None and gallery_feed is not None:
+        raise ValueError("gallery_feed is of no use without gallery_embeddings")
+    if len(embeddings.vectors) < 2:
+        raise ValueError(f"embeddings must hold at least 2 images, got {len(embeddings.vectors)}")
+    query = searched = ShownImages(feed, embeddings, "image")
+    if gallery_embeddings is not None:
+        searched = ShownImages(gallery_feed or feed, gallery_embeddings, "gallery")
+    scores = score_shown(query, searched, device)
+    worst = worst_rows(scores, images, seed)
+    sample = _draw(len(query), images, seed).tolist()
+    rows = sorted({*worst, *sample})
+    shown = dict(
+        zip(rows, shown_queries(query, searched, rows, scores, neighbors, device), strict=True)
+    )
+    notes: list[str] = []
+    with torch.no_grad(), evaluating(model):
+        weights = _weights(model, query, rows, notes)
+        usage, fed = _prototypes(model, query, prototypes, seed, notes)
+    exhibits = Exhibits(
+        source=source,
+        queries=int((scores.matches > 0).sum()),
+        worst=tuple(shown[row] for row in worst),
+        sample=tuple(shown[row] for row in sample),
+        weights=weights,
+        usage=usage,
+        prototypes=fed,
+        embedding_map=_map(query, scores, seed, notes),
+        notes=tuple(notes),
+        images={**query.thumbnails.files, **searched.thumbnails.files},
+    )
+    write_exhibits(exhibits, folder)
+    return exhibits
+
+
+def _draw(count: int, most: int, seed: int) -> Tensor:
+    chosen = np.random.default_rng(seed).permutation(count)[:most]
+    return torch.from_numpy(np.sort(chosen))
+
+
+def _weights(
+    model: Any, query: ShownImages, rows: list[int], notes: list[str]
+) -> dict[str, NDArray[np.float32]]:
+    maps: list[NDArray[np.float32]] = []
+    for batch in query.batches(rows):
+        weights: Tensor | None = model(batch, details=True).weights
+        if weights is None:
+            notes.append("The pooling has no weights to lay over images.")
+            return {}
+        grid = grid_shape(tuple(weights.shape[1:]))
+        if grid is None:
+            count = weights.shape[1]
+            notes.append(f"The weights are not shown: their {count} positions form no square.")
+            return {}
+        weights = weights.float().reshape(len(weights), *grid)
+        maps += [*(weights * (grid[0] * grid[1])).cpu().numpy()]
+    names = [query.thumbnail(row) for row in rows]
+    return dict(zip(names, maps, strict=True))
+
+
+def _prototypes(
+    model: Any, query: ShownImages, count: int, seed: int, notes: list[str]
+) -> tuple[NDArray[np.float32] | None, tuple[Prototype, ...]]:
+    plan = getattr(model.pooling, "plan", None)
+    if plan is None:
+        notes.append("The pooling has no prototypes.")
+        return None, ()
+    rows = [int(row) for row in _draw(len(query), MOST_IMAGES, seed)]
+    fed = feeding(plan(model.feature_map(batch)) for batch in query.batches(rows))
+    if fed is None:
+        notes.append("The prototypes are not shown: the positions form no square.")
+        return None, ()
+    if getattr(model.pooling, "background", False):
+        notes.append("These prototypes describe the background: what they receive is left out.")
+    shown = []
+    for prototype in fed.usage.argsort(descending=True, stable=True)[:count].tolist():
+        regions = []
+        for rank, (place, cell, weight) in enumerate(fed.top(prototype, REGIONS)):
+            row = rows[place]
+            image, box = query.thumbnails.cut(
+                int(query.indices[row]),
+                divmod(cell, fed.grid[1]),
+                fed.grid,
+                f"prototype-{prototype:04d}-{rank}",
+            )
+            regions.append(Region(image=image, **query.named(row), weight=weight, box=box))
+        shown.append(Prototype(prototype, float(fed.usage[prototype]), tuple(regions)))
+    return fed.usage.float().numpy(), tuple(shown)
+
+
+def _map(
+    query: ShownImages, scores: QueryScores, seed: int, notes: list[str]
+) -> EmbeddingMap | None:
+    rows = _draw(len(query), MOST_POINTS, seed + 1)
+    if len(rows) < 3:
+        notes.append(f"There is no map of {len(rows)} points.")
+        return None
+    vectors = query.vectors[rows.to(query.vectors.device)].float().cpu().numpy()
+    points, method = flatten_to_plane(vectors, seed)
+    classes, labels = query.labels[rows].unique(return_inverse=True)
+    names = tuple(query.dataset.class_names[int(label)] for label in classes)
+    precision = scores.average_precision.nan_to_num(1.0)  # no match, no mistake
+    means = torch.stack([precision[query.labels == label].mean() for label in classes])
+    colored = tuple(means.argsort(stable=True)[:COLORED].tolist())
+    return EmbeddingMap(points, labels.numpy(), names, colored, method)

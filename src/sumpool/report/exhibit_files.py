@@ -1,0 +1,168 @@
+"""The exhibits of a run on disk.
+
+``exhibits.json`` says what there is, ``images/`` holds thumbnails as JPEG, ``arrays.npz`` the
+pooling weights, the use of the prototypes and the map of the embedding.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.report.exhibits import (
+    EmbeddingMap,
+    Exhibits,
+    Neighbor,
+    Prototype,
+    Query,
+    Region,
+)
+from sumpool.report.store import StoreError
+
+#: Raised by one when files of the form before could be misread.
+FORMAT = 1
+INDEX, ARRAYS, IMAGES = "exhibits.json", "arrays.npz", "images"
+
+
+def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
+    """Put the exhibits into ``folder``, in place of those it may hold.
+
+    They are written beside it first: an interrupt leaves the old ones or the new ones.
+
+    Returns:
+        ``folder``.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    (partial / IMAGES).mkdir(parents=True)
+    for name, data in exhibits.images.items():
+        (partial / IMAGES / _plain(name, partial)).write_bytes(data)
+    arrays: dict[str, NDArray[Any]] = {f"w:{k}": v for k, v in exhibits.weights.items()}
+    if exhibits.usage is not None:
+        arrays["usage"] = exhibits.usage
+    chart = exhibits.embedding_map
+    if chart is not None:
+        arrays["map_points"], arrays["map_labels"] = chart.points, chart.labels
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    (partial / ARRAYS).write_bytes(buffer.getvalue())
+    index = {
+        "format": FORMAT,
+        "source": exhibits.source,
+        "queries": exhibits.queries,
+        "worst": [asdict(query) for query in exhibits.worst],
+        "sample": [asdict(query) for query in exhibits.sample],
+        "prototypes": [asdict(prototype) for prototype in exhibits.prototypes],
+        "map": chart
+        and {
+            "class_names": chart.class_names,
+            "colored": chart.colored,
+            "method": chart.method,
+        },
+        "notes": exhibits.notes,
+    }
+    text = json.dumps(index, ensure_ascii=False, allow_nan=False, indent=1)
+    (partial / INDEX).write_text(text, encoding="utf-8")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(partial, folder)
+    return folder
+
+
+def read_exhibits(folder: Path) -> Exhibits | None:
+    """The exhibits in ``folder``; None if there are none.
+
+    Raises:
+        StoreError: If a file is missing or damaged; the message names it.
+    """
+    path = folder / INDEX
+    if not path.is_file():
+        return None
+    arrays = _read_arrays(folder / ARRAYS)
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+        if index["format"] != FORMAT:
+            raise ValueError(f"it has the format {index['format']}, and {FORMAT} is read")
+        worst = tuple(_query(it) for it in index["worst"])
+        sample = tuple(_query(it) for it in index["sample"])
+        prototypes = tuple(_prototype(it) for it in index["prototypes"])
+        names = dict.fromkeys(
+            [query.image for query in (*worst, *sample)]
+            + [neighbor.image for query in (*worst, *sample) for neighbor in query.neighbors]
+            + [region.image for prototype in prototypes for region in prototype.regions]
+        )
+        return Exhibits(
+            source=str(index["source"]),
+            queries=int(index["queries"]),
+            worst=worst,
+            sample=sample,
+            weights={k.removeprefix("w:"): v for k, v in arrays.items() if k.startswith("w:")},
+            usage=arrays.get("usage"),
+            prototypes=prototypes,
+            embedding_map=_map(index["map"], arrays),
+            notes=tuple(index["notes"]),
+            images={name: _read_image(folder, name) for name in names},
+        )
+    except (ValueError, TypeError, KeyError) as error:
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
+        raise StoreError(f"{path} is damaged: {reason}") from error
+
+
+def _query(data: Mapping[str, Any]) -> Query:
+    neighbors = tuple(Neighbor(**it) for it in data["neighbors"])
+    return Query(**{**data, "neighbors": neighbors})
+
+
+def _prototype(data: Mapping[str, Any]) -> Prototype:
+    regions = tuple(Region(**{**it, "box": tuple(it["box"])}) for it in data["regions"])
+    return Prototype(**{**data, "regions": regions})
+
+
+def _map(data: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> EmbeddingMap | None:
+    if data is None:
+        return None
+    return EmbeddingMap(
+        arrays["map_points"],
+        arrays["map_labels"],
+        tuple(data["class_names"]),
+        tuple(data["colored"]),
+        data["method"],
+    )
+
+
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        # From memory: of a damaged file NumPy would leave the handle open.
+        with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
+            return dict(stored)
+    except FileNotFoundError:
+        raise StoreError(f"{path} is missing") from None
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+
+
+def _read_image(folder: Path, name: str) -> bytes:
+    path = folder / IMAGES / _plain(name, folder)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror or error}") from error
+    if not (data.startswith(b"\xff\xd8") and data.endswith(b"\xff\xd9")):
+        raise StoreError(f"{path} is damaged: it is no whole JPEG file")
+    return data
+
+
+def _plain(name: str, folder: Path) -> str:
+    # Nothing outside of the folder is read into a page, whatever the file says.
+    if Path(name).name != name or name.startswith("."):
+        raise StoreError(f"{folder / INDEX} is damaged: {name!r} is no name of a thumbnail")
+    return name

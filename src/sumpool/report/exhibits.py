@@ -1,0 +1,137 @@
+"""What the page of a run shows in pictures.
+
+``sumpool.evaluation.exhibits`` collects it with the help of a model, ``exhibit_files`` keeps it on
+disk, and drawing it needs neither model nor data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Neighbor:
+    """One retrieved image.
+
+    Attributes:
+        image: Name of its thumbnail.
+        item: Name of the image in its data set.
+        class_name: Its class.
+        similarity: Its cosine similarity to the query.
+        right: Whether it is of the query's class.
+    """
+
+    image: str
+    item: str
+    class_name: str
+    similarity: float
+    right: bool
+
+
+@dataclass(frozen=True)
+class Query:
+    """One query and what was retrieved for it, nearest first.
+
+    Attributes:
+        image: Name of its thumbnail.
+        item: Name of the image in its data set.
+        class_name: Its class.
+        relevant: Images R of its class among those that are searched.
+        average_precision: Its average precision at R; None if R = 0.
+        neighbors: The nearest images, itself left out.
+    """
+
+    image: str
+    item: str
+    class_name: str
+    relevant: int
+    average_precision: float | None
+    neighbors: tuple[Neighbor, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """The part of an image that feeds a prototype.
+
+    Attributes:
+        image: Name of its thumbnail, the position with some of what is around it.
+        item: Name of the image in its data set.
+        class_name: Its class.
+        weight: What the position sends to the prototype, n π / μ: part of the position's pooling
+            weight, relative to an equal one.
+        box: The position in the thumbnail: left, top, right, bottom as fractions.
+    """
+
+    image: str
+    item: str
+    class_name: str
+    weight: float
+    box: tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Prototype:
+    """A prototype, shown by what feeds it.
+
+    Attributes:
+        index: Which one.
+        share: Mean of its attribute over images; those of all prototypes sum to 1.
+        regions: The positions that send it most, at most one an image.
+    """
+
+    index: int
+    share: float
+    regions: tuple[Region, ...]
+
+
+@dataclass(frozen=True)
+class EmbeddingMap:
+    """The embedding in two dimensions.
+
+    Attributes:
+        points: One point an image, (N, 2).
+        labels: The class of each, (N,), indexing ``class_names``.
+        class_names: Names of the classes.
+        colored: The classes to tell apart, worst retrieved first.
+        method: How it was made: "t-SNE" or "PCA".
+    """
+
+    points: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    colored: tuple[int, ...]
+    method: str
+
+
+@dataclass(frozen=True)
+class Exhibits:
+    """All that is shown of one evaluation.
+
+    Attributes:
+        source: Which images are shown: "validation" or "test".
+        queries: Queries with a match, which the worst are picked from.
+        worst: Queries of the lowest average precision, lowest first.
+        sample: Queries drawn at random, whatever the model.
+        weights: Pooling weights of queries relative to an equal one, n p, (h, w), by the name of
+            the thumbnail.
+        usage: Mean attribute of each prototype, (m,); None where there are none.
+        prototypes: Those used most, most used first.
+        embedding_map: The map; None where there is none.
+        notes: What is missing, and why.
+        images: The thumbnails, as JPEG, by name.
+    """
+
+    source: str
+    queries: int
+    worst: tuple[Query, ...]
+    sample: tuple[Query, ...]
+    weights: Mapping[str, NDArray[np.float32]] = field(default_factory=dict)
+    usage: NDArray[np.float32] | None = None
+    prototypes: tuple[Prototype, ...] = ()
+    embedding_map: EmbeddingMap | None = None
+    notes: tuple[str, ...] = ()
+    images: Mapping[str, bytes] = field(default_factory=dict)

@@ -1,0 +1,71 @@
+"""The figure of the embedding in two dimensions, and what its marks mean."""
+
+from __future__ import annotations
+
+import html
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from sumpool.report.exhibits import EmbeddingMap
+from sumpool.report.shell import Picture
+from sumpool.report.train_figures import MARKERS, plain_text, to_png
+
+#: Ten colours far from each other; markers tell classes apart as well.
+COLORS = (
+    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
+    "#56B4E9", "#7A5195", "#8C564B", "#B5BD00", "#111111",
+)  # fmt: skip
+REST = "#B8B8B8"
+#: The markers as letters, for a page's own fonts know more alphabets than those of figures.
+SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
+
+
+def map_picture(chart: EmbeddingMap, source: str) -> Picture:
+    """Every mark a query; the classes to tell apart in colour, the others grey."""
+    figure = Figure(figsize=(6.6, 5.0), layout="constrained")
+    axes = figure.subplots()
+    rest = ~np.isin(chart.labels, chart.colored)
+    axes.scatter(chart.points[rest, 0], chart.points[rest, 1], s=12, color=REST, lw=0)
+    for position, label in enumerate(chart.colored):
+        own = chart.labels == label
+        axes.scatter(
+            chart.points[own, 0],
+            chart.points[own, 1],
+            s=34,
+            color=_color(position),
+            marker=_marker(position),
+            edgecolor="white",
+            lw=0.3,
+            zorder=3,
+        )
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_color("0.8")
+    title = f"{chart.method} of the embeddings of {len(chart.points):,} {source} images"
+    axes.set_title(plain_text(title), fontsize=10.5)
+    alt = f"{title}, {len(chart.colored)} classes in colour."
+    return Picture(to_png(figure), alt)
+
+
+def legend_html(chart: EmbeddingMap) -> str:
+    """Which mark is which class."""
+    marks = [
+        (_color(position), SIGNS[_marker(position)], chart.class_names[label])
+        for position, label in enumerate(chart.colored)
+    ]
+    more = len(np.unique(chart.labels)) - len(chart.colored)
+    if more:
+        marks.append((REST, "●", f"{more} more {'classes' if more > 1 else 'class'}"))
+    listed = "\n".join(
+        f'<li><span style="color: {color}">{sign}</span> {html.escape(name)}</li>'
+        for color, sign, name in marks
+    )
+    return f'<ul class="legend">\n{listed}\n</ul>'
+
+
+def _color(position: int) -> str:
+    return COLORS[position % len(COLORS)]
+
+
+def _marker(position: int) -> str:
+    return MARKERS[position % len(MARKERS)]

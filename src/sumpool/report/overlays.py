@@ -1,0 +1,63 @@
+"""Pooling weights laid over images, all of a page on one scale."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+
+import matplotlib as mpl
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+MAP = mpl.colormaps["inferno"]
+#: Share of the heat in the blend; the rest is the image in grey.
+HEAT = 0.62
+
+
+def scale_top(maps: Iterable[NDArray[np.float32]]) -> float:
+    """The upper end of a scale that begins at 0 and holds 1, the equal weight, in its middle."""
+    return max([2.0, *(float(weights.max()) for weights in maps)])
+
+
+def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
+    """The image in grey under the heat of its weights, as JPEG.
+
+    Args:
+        jpeg: The image.
+        weights: Weight of each position relative to an equal one, (h, w); smoothed in between.
+        top: The weight that is drawn brightest.
+    """
+    image = Image.open(io.BytesIO(jpeg))
+    field = Image.fromarray(np.asarray(weights, np.float32))
+    smooth = np.asarray(field.resize(image.size, Image.Resampling.BILINEAR))
+    heat = MAP(np.clip(smooth / top, 0, 1))[..., :3]
+    grey = np.asarray(image.convert("L"))[..., None] / 255
+    blend = HEAT * heat + (1 - HEAT) * grey
+    buffer = io.BytesIO()
+    Image.fromarray((255 * blend + 0.5).astype(np.uint8)).save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()
+
+
+def scale_html(top: float) -> str:
+    """The scale as a bar with its ends and the equal weight named."""
+    stops = ", ".join(mpl.colors.to_hex(MAP(step / 8)) for step in range(9))
+    equal = 100 / top
+    return (
+        '<div class="scale"><div class="bar" role="img" '
+        f'aria-label="Colour scale of relative weights from 0, dark, to {top:.1f}, bright" '
+        f'style="background: linear-gradient(to right, {stops})"></div>'
+        f'<div class="ticks"><span style="left: 0%">0</span>'
+        f'<span style="left: {equal:.1f}%">1 = equal</span>'
+        f'<span style="left: 100%">{top:.1f}</span></div></div>'
+    )
+
+
+def effective_share(weights: NDArray[np.float32]) -> float:
+    """Positions that equal weights would be spread over, as a share of all: 1 / (n Σ p²).
+
+    Example:
+        >>> effective_share(np.ones((2, 2), np.float32))
+        1.0
+    """
+    return float(weights.mean() ** 2 / np.square(weights, dtype=np.float64).mean())

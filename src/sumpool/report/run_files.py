@@ -1,0 +1,180 @@
+"""The folder of a run, read for its page: nothing is written and nothing computed again."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from sumpool.report.exhibit_files import read_exhibits
+from sumpool.report.exhibits import Exhibits
+from sumpool.report.store import StoreError
+
+#: Columns of a CSV file by name, one value a line, NaN where a line leaves it out.
+Columns = Mapping[str, NDArray[np.float64]]
+
+#: What every metrics.json holds.
+METRICS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run as its folder tells it.
+
+    Attributes:
+        folder: The folder.
+        config: Its configuration, nested as in the file.
+        config_text: The same as it is written.
+        facts: When, where and with what it ran, how far it got and why it stopped.
+        log: Losses, learning rate and speed by step; empty before the first line.
+        validation: Metrics by step; empty before the first validation.
+        evaluations: Metrics of the best model by the name of the evaluation.
+        exhibits: What is shown in pictures; None if it was not collected.
+        notes: What was found damaged and left out.
+    """
+
+    folder: Path
+    config: Mapping[str, Any]
+    config_text: str
+    facts: Mapping[str, Any]
+    log: Columns
+    validation: Columns
+    evaluations: Mapping[str, Mapping[str, float]]
+    exhibits: Exhibits | None
+    notes: tuple[str, ...]
+
+    def option(self, name: str) -> Any:
+        """The value of an option by its dotted name; None if the configuration lacks it."""
+        value: Any = self.config
+        for part in name.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return value
+
+    @property
+    def best_step(self) -> int | None:
+        """The step whose model was kept; None before the first validation."""
+        recorded = self.facts.get("best_step")
+        if recorded:  # 0 before the first validation
+            return int(recorded)
+        line = self._best_line()
+        return None if line is None else int(self.validation["step"][line])
+
+    def scores(self, name: str) -> Mapping[str, float] | None:
+        """Metrics of one evaluation; those of the best validation where it was not made again."""
+        if name in self.evaluations or name != "validation":
+            return self.evaluations.get(name)
+        line = self._best_line()
+        if line is None:
+            return None
+        values = {column: float(values[line]) for column, values in self.validation.items()}
+        return {column: value for column, value in values.items() if np.isfinite(value)}
+
+    def _best_line(self) -> int | None:
+        scores = self.validation.get(str(self.option("stop.monitor")))
+        if scores is None:
+            scores = self.validation.get("mean_average_precision_at_r")
+        if scores is None or not np.isfinite(scores).any():
+            return None
+        step = self.facts.get("best_step")
+        lines = np.flatnonzero(self.validation["step"] == step)
+        return int(lines[-1]) if len(lines) else int(np.nanargmax(scores))
+
+
+def read_run(folder: Path) -> Run:
+    """Read a run, finished or not.
+
+    Raises:
+        StoreError: If the folder holds no run, or a file in it is damaged; the message names it.
+            A torn last line of a CSV file is what a killed run leaves: it is left out and noted.
+    """
+    if not folder.is_dir():
+        raise StoreError(f"{folder} is no folder")
+    missing = [name for name in ("run.json", "config.yaml") if not (folder / name).is_file()]
+    if missing:
+        raise StoreError(f"{folder} holds no run: {' and '.join(missing)} missing")
+    config_path = folder / "config.yaml"
+    try:
+        config_text = config_path.read_text(encoding="utf-8")
+        config = yaml.safe_load(config_text)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise StoreError(f"{config_path} is damaged: {error}") from error
+    if not isinstance(config, dict):
+        raise StoreError(f"{config_path} is damaged: it holds no options")
+    notes: list[str] = []
+    evaluations = {
+        path.parent.name: _read_metrics(path)
+        for path in sorted((folder / "evaluation").glob("*/metrics.json"))
+    }
+    return Run(
+        folder=folder,
+        config=config,
+        config_text=config_text,
+        facts=_read_json(folder / "run.json"),
+        log=_read_csv(folder / "log.csv", notes),
+        validation=_read_csv(folder / "validation.csv", notes),
+        evaluations=evaluations,
+        exhibits=read_exhibits(folder / "exhibits"),
+        notes=tuple(notes),
+    )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    if not isinstance(value, dict):
+        raise StoreError(f"{path} is damaged: it holds {type(value).__name__}, not an object")
+    return value
+
+
+def _read_metrics(path: Path) -> dict[str, float]:
+    stored = _read_json(path)
+    for name in METRICS:
+        if not isinstance(stored.get(name), int | float):
+            raise StoreError(f"{path} is damaged: {name} is {stored.get(name)!r}, not a number")
+    return {name: float(value) for name, value in stored.items() if isinstance(value, int | float)}
+
+
+def _read_csv(path: Path, notes: list[str]) -> Columns:
+    """The columns of the file, by step; a step that was done twice counts as it was done last."""
+    if not path.is_file():
+        return {}
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    lines = list(csv.reader(text.splitlines()))
+    if not lines:
+        return {}
+    header, *body = lines
+    if "step" not in header:
+        raise StoreError(f"{path} is damaged: its first line, {','.join(header)!r}, names no step")
+    rows: dict[float, list[float]] = {}
+    for number, line in enumerate(body, 2):
+        try:
+            values = [float(cell) if cell else np.nan for cell in line]
+            whole = len(values) == len(header) and np.isfinite(values[header.index("step")])
+        except ValueError:
+            whole = False
+        torn = number == len(lines) and not text.endswith("\n")
+        if torn:
+            notes.append(f"{path.name}: the last line is torn and left out.")
+        elif whole:
+            rows[values[header.index("step")]] = values
+        else:
+            raise StoreError(
+                f"line {number} of {path} is damaged: {','.join(line)!r} does not hold a number "
+                f"for each of {','.join(header)}"
+            )
+    table = np.array([rows[step] for step in sorted(rows)]).reshape(-1, len(header))
+    columns = dict(zip(header, table.T, strict=True))
+    kept = {name: column for name, column in columns.items() if not np.isnan(column).all()}
+    return kept if rows else {}

@@ -1,0 +1,69 @@
+"""Runs that differ in nothing but the seed belong together, and are named by what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sumpool.report.run_files import Run, read_run
+
+#: Options that do not make another experiment: where it runs, and the seed.
+NOT_TOLD_APART = frozenset(
+    {"out", "seed", "cache", "cache_dir", "checkpoint_seconds", "exhibits", "hardware.workers"}
+)
+#: Named before others, and by their value alone.
+FIRST = ("pool", "loss", "backbone")
+
+
+def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
+    """The folders by what sets their configurations apart, in the order given.
+
+    Runs are of one group if their configurations agree in all but the seed and where they ran. A
+    group is called by the fewest options that tell it from the others.
+    """
+    runs = [read_run(folder) for folder in folders]
+    options = [_flat(run.config) for run in runs]
+    names = list(dict.fromkeys(name for known in options for name in known))
+    apart = [
+        name
+        for name in [*FIRST, *(name for name in names if name not in FIRST)]
+        if name not in NOT_TOLD_APART and len({repr(known.get(name)) for known in options}) > 1
+    ]
+    kept: list[str] = []
+    for name in apart:  # only what splits groups further is needed to name them
+        if len(_parts(options, [*kept, name])) > len(_parts(options, kept)):
+            kept.append(name)
+    kept = kept or ["pool"]
+    groups: dict[str, list[Path]] = {}
+    for run, known in zip(runs, options, strict=True):
+        told = [name for name in kept if known.get(name) is not None] or kept
+        label = ", ".join(_word(name, known.get(name)) for name in told)
+        groups.setdefault(label, []).append(run.folder)
+    return groups
+
+
+def seed_of(run: Run) -> str:
+    """The seed of a run as text."""
+    seed = run.facts.get("seed", run.option("seed"))
+    return "–" if seed is None else str(seed)
+
+
+def _parts(options: Sequence[Mapping[str, Any]], names: Sequence[str]) -> set[str]:
+    return {repr([known.get(name) for name in names]) for known in options}
+
+
+def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _word(name: str, value: Any) -> str:
+    if name in ("pool", "loss") and value is not None:
+        return str(value).upper()
+    return str(value) if name in FIRST else f"{name} {value}"

@@ -1,0 +1,160 @@
+"""A run in words and in one table: how good, what was trained on what, and why it stopped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from sumpool.report.run_files import Run
+from sumpool.report.tables import Table
+
+#: Columns of the metric table by the name of the metric, all in percent.
+PERCENT = {
+    "mean_average_precision_at_r": "MAP@R [%]",
+    "precision_at_1": "P@1 [%]",
+    "recall_at_2": "R@2 [%]",
+    "recall_at_4": "R@4 [%]",
+    "recall_at_8": "R@8 [%]",
+    "r_precision": "R-precision [%]",
+}
+STOPS = {
+    "patience": "It stopped because validation got no better.",
+    "max_steps": "It stopped at its last step.",
+    "interrupted": "It was interrupted and can be resumed.",
+}
+UNFINISHED = "It has not finished: it is still training, or was killed and can be resumed."
+
+
+def score_names(run: Run) -> list[str]:
+    """The evaluations there are numbers of: validation, test, then others by name."""
+    first = [name for name in ("validation", "test") if run.scores(name) is not None]
+    return first + sorted(set(run.evaluations) - set(first))
+
+
+def main_score(run: Run) -> str | None:
+    """The evaluation that counts: test, else validation, else any; None if there is none."""
+    names = score_names(run)
+    preferred = [name for name in ("test", "validation") if name in names]
+    return next(iter([*preferred, *names]), None)
+
+
+def metric_table(run: Run) -> Table:
+    """The metrics of every evaluation."""
+    rows = []
+    for name in score_names(run):
+        scores = run.scores(name) or {}
+        label = name if name in run.evaluations else f"{name} (step {run.best_step:,})"
+        rows.append(
+            [
+                label,
+                *(_percent(scores.get(metric)) for metric in PERCENT),
+                _count(scores.get("queries")),
+                _count(scores.get("queries_without_match")),
+            ]
+        )
+    header = ("evaluation", *PERCENT.values(), "queries", "left out: no match")
+    return Table(header, rows, "Retrieval with the best model")
+
+
+def headline(run: Run) -> str:
+    """The scores that count, and what they were measured on."""
+    name = main_score(run)
+    if name is None:
+        return "Not evaluated yet."
+    scores = run.scores(name) or {}
+    alone = int(scores.get("queries_without_match", 0))
+    left = f"; {alone:,} more had no match and are left out" if alone else "; none was left out"
+    if "queries" not in scores:
+        return f"{_both(scores)} ({name})."
+    judged = int(scores["queries"])
+    return f"{_both(scores)} over {judged:,} {name} queries{left}."
+
+
+def summary(run: Run) -> str:
+    """What was trained on what, for how long, where, and why it stopped."""
+    pieces = [piece for piece in (_model(run), _data(run), _effort(run)) if piece]
+    stopped = run.facts.get("stopped")
+    ending = STOPS.get(str(stopped), f"It stopped: {stopped}.") if stopped else UNFINISHED
+    return f"{', '.join(pieces)}. {ending}" if pieces else ending
+
+
+def duration(seconds: float) -> str:
+    """Seconds in words.
+
+    Example:
+        >>> duration(8.24), duration(75), duration(3700)
+        ('8.2 s', '1 min 15 s', '1 h 1 min')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def seconds_of(run: Run) -> float | None:
+    """Time the run took so far, as its logs say; None before their first line."""
+    ends = [table["seconds"][-1] for table in (run.log, run.validation) if "seconds" in table]
+    return float(max(ends)) if ends else None
+
+
+def _model(run: Run) -> str:
+    backbone, pool = run.option("backbone"), run.option("pool")
+    parts = [str(backbone)] if backbone else []
+    if pool:
+        options = run.option("gsp") if "gsp" in str(pool) else None
+        symbols = {"prototypes": "m", "mu": "μ", "eps": "ε"}
+        given = options.items() if isinstance(options, Mapping) else ()
+        inside = ", ".join(f"{symbols.get(k, k)} = {_short(v)}" for k, v in given if v is not None)
+        parts.append(f"{str(pool).upper()} pooling" + (f" ({inside})" if inside else ""))
+    loss, weight = run.option("loss"), run.option("zero_shot.weight")
+    if loss:
+        mixed = f" + {_short(weight)} × zero-shot loss" if weight else ""
+        parts.append(f"loss {str(loss).upper()}{mixed}")
+    return ", ".join(parts)
+
+
+def _data(run: Run) -> str:
+    data = run.option("data")
+    name = run.facts.get("data_set") or (PurePath(str(data)).name if data else None)
+    classes, images = run.facts.get("classes"), run.facts.get("images")
+    counts = [
+        f"{counted['train']:,} {what}"
+        for what, counted in (("images", images), ("classes", classes))
+        if isinstance(counted, Mapping) and isinstance(counted.get("train"), int)
+    ]
+    if not name and not counts:
+        return ""
+    of = " of ".join(counts)
+    return f"trained on {name or 'data'}" + (f" ({of})" if of else "")
+
+
+def _effort(run: Run) -> str:
+    steps = run.facts.get("steps")
+    if steps is None and "step" in run.log:
+        steps = int(run.log["step"][-1])
+    parts = [] if steps is None else [f"{steps:,} steps"]
+    if run.best_step is not None:
+        parts.append(f"best at {run.best_step:,}")
+    parts += [f"{name} {run.facts[name]}" for name in ("seed", "device") if name in run.facts]
+    seconds = seconds_of(run)
+    return ", ".join(parts + ([duration(seconds)] if seconds is not None else []))
+
+
+def _both(scores: Mapping[str, float]) -> str:
+    names = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
+    return " and ".join(f"{label} {_percent(scores.get(name))} %" for name, label in names.items())
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
+
+
+def _count(value: float | None) -> str:
+    return "–" if value is None else f"{int(value):,}"
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)

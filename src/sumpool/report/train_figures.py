@@ -1,0 +1,216 @@
+"""Figures of training: losses, validation, learning rate and speed by step."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from sumpool.report.run_files import Columns, Run
+from sumpool.report.shell import Picture
+
+#: Colours that colour-blind readers tell apart, and styles and markers for those who see none.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LOSSES = {"loss": "loss", "base_loss": "base loss", "zero_shot_loss": "zero-shot loss"}
+SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
+SIZE = (4.6, 3.0)
+
+
+def run_pictures(run: Run) -> list[Picture]:
+    """The curves of a run that it has got to."""
+    pictures = []
+    components = {name: label for name, label in LOSSES.items() if name in run.log}
+    if len(components) == 2:  # one part alone is the loss itself
+        components.pop("base_loss", None)
+    if components:
+        figure, axes = _axes("Loss", "mean between log lines")
+        _curves(axes, run.log, components)
+        pictures.append(Picture(to_png(figure), f"{_list(components)} by training step."))
+    scores = {name: label for name, label in SCORES.items() if name in run.validation}
+    if scores:
+        pictures.append(_validation(run, scores))
+    if "learning_rate" in run.log:
+        figure, axes = _axes("Learning rate", "")
+        rate = run.log["learning_rate"]
+        axes.plot(run.log["step"], rate, color=COLORS[0], drawstyle="steps-post", **_dots(rate))
+        if (rate > 0).all() and rate.max() > 10 * rate.min():
+            axes.set_yscale("log")
+        else:
+            axes.set_ylim(0, 1.1 * float(rate.max()) or None)
+        pictures.append(Picture(to_png(figure), "The learning rate by training step."))
+    if "images_per_second" in run.log:
+        figure, axes = _axes("Speed", "images a second")
+        speed = run.log["images_per_second"]
+        axes.plot(run.log["step"], speed, color=COLORS[0], **_dots(speed))
+        axes.set_ylim(0, 1.1 * float(np.nanmax(speed)))
+        pictures.append(Picture(to_png(figure), "Images trained on a second, by training step."))
+    return pictures
+
+
+def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
+    """Curves of all runs by group: each run faint, their mean over the steps all have strong."""
+    panels = [(f"Validation {label}", "%", 100.0, name) for name, label in SCORES.items()]
+    panels.append(("Base loss", "mean between log lines", 1.0, "base_loss"))
+    pictures = []
+    for title, unit, scale, name in panels:
+        figure, axes = _axes(title, unit)
+        drawn = False
+        for position, (group, runs) in enumerate(groups.items()):
+            tables = [run.validation if name in SCORES else _losses(run) for run in runs]
+            tables = [columns for columns in tables if name in columns]
+            drawn |= bool(tables)
+            _group(axes, tables, name, scale, group, position)
+        if drawn:
+            axes.legend(fontsize=8.5, frameon=False)
+            alt = f"{title} by training step for {_list(groups)}: every run and the mean of each."
+            pictures.append(Picture(to_png(figure), alt))
+    return pictures
+
+
+def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]) -> Picture:
+    """One dot a run, a bar for the mean and a whisker for the standard deviation.
+
+    Args:
+        label: Name of the score.
+        source: What it was measured on.
+        groups: The score of each run by the name of their group.
+    """
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    _dress(axes, plain_text(f"{label}, {source}"), "%", "")
+    for position, values in enumerate(groups.values()):
+        if not values:
+            continue
+        points = 100 * np.asarray(values)
+        mean, several = points.mean(), len(points) > 1
+        color, marker = COLORS[position % len(COLORS)], MARKERS[position % len(MARKERS)]
+        spots = position + several * np.linspace(-0.12, 0.12, len(points))
+        axes.plot(spots, points, marker, color=color, alpha=0.75, markersize=6)
+        axes.hlines(mean, position - 0.3, position + 0.3, color=color, lw=2)
+        if several:
+            spread = points.std(ddof=1)
+            axes.errorbar(position + 0.3, mean, spread, color=color, capsize=4, lw=1.2)
+        axes.annotate(f"{mean:.1f}", (position - 0.34, mean), ha="right", va="center", size=9)
+    axes.set_xticks(range(len(groups)), [plain_text(group) for group in groups])
+    axes.set_xlim(-0.8, len(groups) - 0.5)
+    alt = f"{label} of every run of {_list(groups)}, with mean and standard deviation."
+    return Picture(to_png(figure), alt)
+
+
+def plain_text(text: str) -> str:
+    r"""``text`` for a figure as it stands, where matplotlib would read signs of its own in it.
+
+    Example:
+        >>> print(plain_text("5 $"))
+        5 \$
+    """
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text  # else a legend would leave it out
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as an image."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=140)
+    return buffer.getvalue()
+
+
+def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
+    figure, axes = _axes("Validation", "%")
+    percent = {name: 100 * column for name, column in run.validation.items()}
+    _curves(axes, {**percent, "step": run.validation["step"]}, scores, markers=True)
+    best = run.best_step
+    if best is not None:
+        axes.axvline(best, color="0.45", lw=1, ls=":")
+        axes.plot([], [], color="0.45", lw=1, ls=":", label=f"best: step {best:,}")
+        axes.legend(fontsize=8.5, frameon=False)
+    count = len(run.validation["step"])
+    if count == 1:
+        axes.set_title("Validation, made once so far", fontsize=10.5)
+    alt = f"{_list(scores)} on the validation classes by training step, the best step marked."
+    return Picture(to_png(figure), alt)
+
+
+def _axes(title: str, unit: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=SIZE, layout="constrained")
+    axes = figure.subplots()
+    _dress(axes, title, unit, "step")
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
+    return figure, axes
+
+
+def _dress(axes: Axes, title: str, unit: str, below: str) -> None:
+    axes.set_title(title, fontsize=10.5)
+    axes.set_ylabel(unit, fontsize=9)
+    axes.set_xlabel(below, fontsize=9)
+    axes.tick_params(labelsize=9)
+    axes.grid(True, axis="y", color="0.9", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _curves(
+    axes: Axes,
+    columns: Mapping[str, NDArray[np.float64]],
+    names: Mapping[str, str],
+    markers: bool = False,
+) -> None:
+    for position, (name, label) in enumerate(names.items()):
+        marks = {"marker": MARKERS[position], "markersize": 4} if markers else {}
+        axes.plot(
+            columns["step"],
+            columns[name],
+            STYLES[position % len(STYLES)],
+            color=COLORS[position],
+            label=label,
+            **(marks or _dots(columns[name])),
+        )
+    if len(names) > 1:
+        axes.legend(fontsize=8.5, frameon=False)
+
+
+def _losses(run: Run) -> Columns:
+    # A loss without parts is its base loss.
+    return {"base_loss": run.log["loss"], **run.log} if "loss" in run.log else run.log
+
+
+def _group(
+    axes: Axes,
+    tables: Sequence[Mapping[str, NDArray[np.float64]]],
+    name: str,
+    scale: float,
+    group: str,
+    position: int,
+) -> None:
+    color, style = COLORS[position % len(COLORS)], STYLES[position % len(STYLES)]
+    for columns in tables:
+        values = scale * columns[name]
+        axes.plot(columns["step"], values, style, color=color, alpha=0.3, lw=1, **_dots(values))
+    if not tables:
+        return
+    steps = tables[0]["step"]
+    for columns in tables[1:]:
+        steps = np.intersect1d(steps, columns["step"])
+    kept = [scale * columns[name][np.isin(columns["step"], steps)] for columns in tables]
+    mean = np.mean(kept, axis=0)
+    count = f" (mean of {len(tables)})" if len(tables) > 1 else ""
+    axes.plot(steps, mean, style, color=color, lw=2, label=plain_text(group + count), **_dots(mean))
+
+
+def _dots(values: NDArray[np.float64]) -> dict[str, Any]:
+    # A line of one point is invisible.
+    return {"marker": "o", "markersize": 4} if len(values) < 3 else {}
+
+
+def _list(names: Mapping[str, object]) -> str:
+    labels = [str(label) if isinstance(label, str) else name for name, label in names.items()]
+    return " and ".join([", ".join(labels[:-1]), labels[-1]]) if len(labels) > 1 else labels[0]

@@ -1,0 +1,108 @@
+"""The folder of a run: read whole or in part, with what is wrong named."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from report.fake_runs import make_run
+from sumpool.report.run_files import read_run
+from sumpool.report.store import StoreError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return make_run(tmp_path / "run")
+
+
+def test_a_run_is_read_as_it_is_written(folder: Path) -> None:
+    run = read_run(folder)
+    assert run.option("gsp.mu") == 0.3
+    assert run.option("gsp.nothing.there") is None
+    np.testing.assert_array_equal(run.log["step"], [10, 20, 30, 40])
+    assert "zero_shot_loss" not in run.log  # never given
+    assert sorted(run.evaluations) == ["test", "validation"]
+    assert run.best_step == 20
+    assert run.exhibits is not None
+    assert run.notes == ()
+
+
+def test_what_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere is no folder"):
+        read_run(tmp_path / "nowhere")
+    with pytest.raises(StoreError, match=r"holds no run: run\.json and config\.yaml missing"):
+        read_run(tmp_path)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(StoreError, match=r"holds no run: config\.yaml missing"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("run.json", "{", r"run\.json is damaged"),
+        ("run.json", "[]", r"run\.json is damaged: it holds list"),
+        ("config.yaml", "a: [", r"config\.yaml is damaged"),
+        ("config.yaml", "words", r"config\.yaml is damaged: it holds no options"),
+        ("log.csv", "step,loss\n1,0.5\n2,x\n3,0.1\n", r"line 3 of .*log\.csv is damaged: '2,x'"),
+        ("log.csv", "step,loss\n1,0.5\n2\n", r"line 3 of .*log\.csv is damaged"),
+        ("validation.csv", "what\n1\n", r"validation\.csv is damaged: .*names no step"),
+        ("evaluation/test/metrics.json", "{}", r"metrics\.json is damaged: precision_at_1 is None"),
+    ],
+)
+def test_a_damaged_file_is_named(folder: Path, name: str, text: str, said: str) -> None:
+    (folder / name).write_text(text)
+    with pytest.raises(StoreError, match=said):
+        read_run(folder)
+
+
+def test_bytes_that_are_no_text_are_named(folder: Path) -> None:
+    (folder / "log.csv").write_bytes(b"step,loss\n\xff\xfe,1\n")
+    with pytest.raises(StoreError, match=r"log\.csv is damaged"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("cut", [1, 2, 10, 25])
+def test_a_torn_last_line_is_left_out_and_noted(folder: Path, cut: int) -> None:
+    path = folder / "log.csv"
+    path.write_bytes(path.read_bytes()[:-cut])
+    run = read_run(folder)
+    np.testing.assert_array_equal(run.log["step"], [10, 20, 30])
+    assert run.notes == ("log.csv: the last line is torn and left out.",)
+
+
+def test_a_step_done_twice_counts_as_done_last(folder: Path) -> None:
+    (folder / "log.csv").write_text("step,loss\n10,3\n20,2\n30,1\n20,5\n30,4\n")
+    log = read_run(folder).log
+    np.testing.assert_array_equal(log["step"], [10, 20, 30])
+    np.testing.assert_array_equal(log["loss"], [3, 5, 4])
+
+
+@pytest.mark.parametrize("text", ["", "step,loss\n"])
+def test_a_log_without_lines_is_empty(folder: Path, text: str) -> None:
+    (folder / "log.csv").write_text(text)
+    assert read_run(folder).log == {}
+
+
+def test_without_evaluation_the_best_validation_counts(folder: Path) -> None:
+    shutil.rmtree(folder / "evaluation")
+    run = read_run(folder)
+    scores = run.scores("validation")
+    assert scores is not None
+    assert scores["mean_average_precision_at_r"] == 0.3
+    assert run.scores("test") is None
+
+
+def test_the_best_step_of_a_running_run_is_found_in_its_validations(folder: Path) -> None:
+    facts = json.loads((folder / "run.json").read_text())
+    del facts["best_step"]
+    (folder / "run.json").write_text(json.dumps(facts))
+    assert read_run(folder).best_step == 20
+    (folder / "validation.csv").unlink()
+    assert read_run(folder).best_step is None
+    shutil.rmtree(folder / "evaluation")
+    assert read_run(folder).scores("validation") is None
