@@ -1,0 +1,210 @@
+"""Two sets of vectors, ready to be compared: products that approximate distances, and exact ones.
+
+The score of a query and a gallery item is −½ ‖q − g‖² after a common scaling, so that larger is
+nearer. A matrix product gives all scores at once, up to a rounding error that is bounded here.
+Where that bound leaves an order open, the scores of single pairs are computed by a fixed formula in
+float64, which gives the same bits on every device and in blocks of every size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+#: Gallery columns are filled up to a multiple of this, so that they fall into equal strips.
+STRIP = 64
+#: The score of a column that only fills up; all real ones lie in [−2, 0].
+NOWHERE = -1e30
+
+#: Numbers that the exact formula works on at a time, by device.
+_PIECE = {"cpu": 2**19, "cuda": 2**26}
+
+
+class Factors(NamedTuple):
+    """Two matrices whose product holds the scores.
+
+    Attributes:
+        left: One row for each query, (Q, d + 2).
+        right: One column for each gallery item, (d + 2, G'), G' ≥ G; columns beyond G score
+            ``NOWHERE``.
+        error: No entry of the product, summed in any order, is farther than this from its score.
+            0 says that the products and sums are exact.
+    """
+
+    left: Tensor
+    right: Tensor
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Queries against a gallery.
+
+    Attributes:
+        query: Vectors of shape (Q, d), float32 or float64, finite.
+        gallery: Vectors of shape (G, d) on the same device.
+        own: Whether query i is item i of the gallery, which it does not retrieve.
+    """
+
+    query: Tensor
+    gallery: Tensor
+    own: bool
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether the gallery is the query set: scores are the same both ways."""
+        return self.gallery is self.query
+
+    @property
+    def available(self) -> int:
+        """How many gallery items a query can retrieve."""
+        return self.gallery.shape[0] - int(self.own)
+
+    @cached_property
+    def coarse(self) -> Factors:
+        """Factors in float32: fast, to find candidates."""
+        return self._factors(torch.float32)
+
+    @cached_property
+    def fine(self) -> Factors:
+        """Factors in float64, for orders that float32 cannot tell apart."""
+        return self._factors(torch.float64)
+
+    @cached_property
+    def centre(self) -> Tensor:
+        """The mean of the gallery, (d,), in float64.
+
+        Distances do not depend on it, rounding errors do: embeddings that have nearly collapsed
+        to a point are told apart once the point is subtracted.
+        """
+        total = sum(part.sum(0) for _, part in _parts(self.gallery))
+        assert isinstance(total, Tensor)
+        return total / self.gallery.shape[0]
+
+    @cached_property
+    def reach(self) -> float:
+        """The largest norm of a centred vector."""
+        largest = 0.0
+        for vectors in self._sets:
+            for _, part in _parts(vectors):
+                part -= self.centre
+                unit = float(part.abs().max())  # taken out, so that no square underflows
+                if unit > 0:
+                    norm = part.div_(unit).square_().sum(1).max().sqrt()
+                    largest = max(largest, unit * float(norm))
+        return largest
+
+    @cached_property
+    def scale(self) -> float:
+        """A power of two that brings centred vectors into the unit ball; multiplying is exact."""
+        return 2.0 ** -min(max(math.frexp(self.reach)[1], -1000), 1000)
+
+    def pair_scores(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """The scores of query ``rows[i]`` and gallery item ``columns[i]``, float64 of shape (n,).
+
+        Every sum runs over the same tree of additions, each rounded on its own: equal vectors get
+        equal scores, to the last bit.
+        """
+        out = torch.empty(len(rows), dtype=torch.float64, device=self.query.device)
+        step = max(1, _PIECE.get(out.device.type, 2**19) // self.query.shape[1])
+        for start in range(0, len(rows), step):
+            piece = slice(start, start + step)
+            x = self.query.index_select(0, rows[piece]).double()
+            x.sub_(self.gallery.index_select(0, columns[piece])).mul_(self.scale).square_()
+            width = x.shape[1]
+            while width > 1:
+                half = (width + 1) // 2
+                x[:, : width - half] += x[:, half:width]
+                width = half
+            out[piece] = x[:, 0]
+        return out.mul_(-0.5)
+
+    def row_scores(self, rows: Tensor) -> Tensor:
+        """The scores of some queries with the whole gallery as ``pair_scores`` has them, (n, G)."""
+        if self.fine.error == 0:
+            return self.fine.left[rows] @ self.fine.right[:, : len(self.gallery)]
+        # A collapsed network gives many equal vectors; each is compared once.
+        places, kinds = self._distinct
+        queries, kind = torch.unique(self.query[rows], dim=0, return_inverse=True)
+        first = torch.empty(len(queries), dtype=torch.int64, device=rows.device)
+        first[kind] = rows
+        scores = self.pair_scores(
+            first.repeat_interleave(len(places)), places.repeat(len(first))
+        ).view(len(first), len(places))
+        return scores[kind][:, kinds]
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        """One gallery index for each distinct vector, and the number of each item's vector."""
+        vectors, kinds = torch.unique(self.gallery, dim=0, return_inverse=True)
+        places = torch.empty(len(vectors), dtype=torch.int64, device=kinds.device)
+        places[kinds] = torch.arange(len(kinds), device=kinds.device)
+        return places, kinds
+
+    @property
+    def _sets(self) -> tuple[Tensor, ...]:
+        return (self.gallery,) if self.symmetric else (self.query, self.gallery)
+
+    def _factors(self, dtype: torch.dtype) -> Factors:
+        digits, unit = (24, 2.0**-24) if dtype == torch.float32 else (53, 2.0**-53)
+        d = self.gallery.shape[1]
+        whole = self._is_on_grid(digits)
+        centre = torch.zeros_like(self.centre) if whole else self.centre
+        right = self._augmented(self.gallery, centre, dtype)  # (G, d + 2)
+        left = right if self.symmetric else self._augmented(self.query, centre, dtype)
+        fill = -len(right) % STRIP
+        columns = torch.zeros(d + 2, len(right) + fill, dtype=dtype, device=right.device)
+        columns[:, : len(right)] = right.t()
+        # −½‖q‖² · 1 + 1 · (−½‖g‖²): the two last entries change places on the right.
+        columns[d, : len(right)] = 1
+        columns[d + 1, : len(right)] = right[:, d]
+        columns[d + 1, len(right) :] = NOWHERE
+        # With norms at most r: 2 (d + 2) u r² for d + 2 products and their sum, in any order; u r²
+        # for rounded norms; 4 u r² for centred vectors that are rounded themselves; the rest is
+        # slack for terms in u² and for the last bit that `ranking` borrows.
+        radius = self.reach * self.scale
+        error = 0.0 if whole or radius == 0 else (2 * d + 32) * unit * radius**2
+        return Factors(left, columns, error)
+
+    def _augmented(self, vectors: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
+        """Centred, scaled vectors followed by −½ their squared norm and by 1, (n, d + 2)."""
+        out = torch.empty(len(vectors), vectors.shape[1] + 2, dtype=dtype, device=vectors.device)
+        for rows, part in _parts(vectors):
+            x = ((part - centre) * self.scale).to(dtype)
+            out[rows, :-2] = x
+            out[rows, -2] = x.double().square().sum(1).mul(-0.5).to(dtype)
+        out[:, -1] = 1
+        return out
+
+    def _is_on_grid(self, digits: int) -> bool:
+        """Whether products and sums of these vectors are exact in ``digits`` binary digits.
+
+        They are if all numbers are multiples of one power of two g and d (max/g)² ≤ 2^(digits − 2):
+        every partial sum is then a multiple of g²/2 no larger than 2^digits of them. Binary codes
+        and embeddings of 8 bits are such vectors, and full of ties.
+        """
+        largest = max(float(part.abs().max()) for v in self._sets for _, part in _parts(v))
+        if largest == 0:
+            return True
+        bound = largest * math.sqrt(self.gallery.shape[1])
+        grid = 2.0 ** (math.ceil(math.log2(bound)) - (digits - 2) // 2)
+        # Scaled vectors must stay on a grid too, which multiplying by a power of two leaves them.
+        return all(
+            bool(((part / grid) == (part / grid).round()).all())
+            for v in self._sets
+            for _, part in _parts(v)
+        )
+
+
+def _parts(vectors: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """Rows of ``vectors``, some at a time, copied to float64."""
+    step = max(1, 2**22 // vectors.shape[1])
+    for start in range(0, len(vectors), step):
+        rows = slice(start, start + step)
+        yield rows, vectors[rows].to(torch.float64, copy=True)

@@ -1,0 +1,112 @@
+"""Embeddings and labels as users hand them over: checked, and brought into one form."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.evaluation.comparison import Comparison
+
+#: A torch tensor or a numpy array.
+ArrayLike: TypeAlias = Tensor | NDArray[Any]
+
+#: How neighbours are searched; "auto" is "torch".
+BACKENDS = ("auto", "torch", "faiss")
+#: Working memory in bytes, where nothing else is asked for.
+MAX_MEMORY = 2**29
+
+#: Squares of larger numbers would leave the range of float64.
+_LARGEST = 1e100
+
+
+def as_vectors(name: str, vectors: ArrayLike, device: torch.device | None = None) -> Tensor:
+    """``vectors`` as float32 or float64 of shape (n, d), n and d at least 1, all finite."""
+    out = _as_tensor(name, vectors, device)
+    if not out.is_floating_point():
+        raise TypeError(f"{name} must hold floating-point numbers, got {out.dtype}")
+    if out.ndim != 2 or 0 in out.shape:
+        raise ValueError(
+            f"{name} must have shape (items, dimensions), neither 0, got {tuple(out.shape)}"
+        )
+    if out.dtype != torch.float64:
+        out = out.float()  # half precision is exact in float32
+    sound = (out.isfinite() & (out.abs() < _LARGEST)).all(1)
+    if not bool(sound.all()):
+        item = int((~sound).nonzero()[0])
+        raise ValueError(f"{name} must be finite (and below 1e100), but item {item} is not")
+    return out.contiguous()
+
+
+def as_labels(name: str, labels: ArrayLike, items: int, device: torch.device) -> Tensor:
+    """``labels`` as int64 of shape (n,), one for each of ``items``."""
+    out = _as_tensor(name, labels, device)
+    if out.is_floating_point() or out.is_complex() or out.dtype == torch.bool:
+        raise TypeError(f"{name} must be integers, got {out.dtype}")
+    if out.shape != (items,):
+        raise ValueError(f"{name} must have shape ({items},), got {tuple(out.shape)}")
+    return out.to(torch.int64).contiguous()
+
+
+def as_comparison(query: ArrayLike, gallery: ArrayLike | None, own: bool) -> Comparison:
+    """Queries against a gallery; None is the query set."""
+    vectors = as_vectors("query", query)
+    if gallery is None or gallery is query:
+        return Comparison(vectors, vectors, own)
+    others = as_vectors("gallery", gallery, vectors.device)
+    if others.shape[1] != vectors.shape[1]:
+        raise ValueError(
+            f"gallery must have the {vectors.shape[1]} dimensions of query, got {others.shape[1]}"
+        )
+    if own and len(others) != len(vectors):
+        raise ValueError(
+            "exclude_self needs a gallery that is the query set, item by item: "
+            f"query has {len(vectors)} items, gallery {len(others)}"
+        )
+    return Comparison(vectors, others, own)
+
+
+def check_search(backend: str, max_memory: int) -> None:
+    """Raise unless ``backend`` is known and ``max_memory`` a positive number of bytes."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+    if isinstance(max_memory, bool) or not isinstance(max_memory, int | np.integer):
+        raise TypeError(f"max_memory must be a number of bytes, got {type(max_memory).__name__}")
+    if max_memory < 1:
+        raise ValueError(f"max_memory must be at least 1 byte, got {max_memory}")
+
+
+def check_ks(ks: Sequence[int], available: int) -> tuple[int, ...]:
+    """The numbers ``ks``, each between 1 and the items a query can retrieve."""
+    if not isinstance(ks, Iterable):
+        raise TypeError(f"ks must be a sequence of whole numbers, got {ks!r}")
+    values = tuple(ks)
+    for k in values:
+        check_k("ks", k, available)
+    return tuple(int(k) for k in values)
+
+
+def check_k(name: str, k: Any, available: int) -> None:
+    """Raise unless ``k`` is an integer between 1 and ``available``."""
+    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+        raise TypeError(f"{name} must be whole numbers, got {k!r}")
+    if not 1 <= k <= available:
+        raise ValueError(
+            f"{name} must lie between 1 and the {available} gallery items a query can retrieve, "
+            f"got {k}"
+        )
+
+
+def _as_tensor(name: str, values: ArrayLike, device: torch.device | None) -> Tensor:
+    if isinstance(values, np.ndarray):
+        values = torch.from_numpy(np.ascontiguousarray(values))
+    if not isinstance(values, Tensor):
+        raise TypeError(
+            f"{name} must be a torch.Tensor or a numpy array, got {type(values).__name__}"
+        )
+    values = values.detach()
+    return values if device is None else values.to(device)

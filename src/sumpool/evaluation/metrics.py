@@ -1,0 +1,241 @@
+"""Retrieval metrics: P@1, R@K, R-precision and MAP@R, exact and in bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from sumpool.evaluation.comparison import Comparison
+from sumpool.evaluation.inputs import (
+    MAX_MEMORY,
+    ArrayLike,
+    as_comparison,
+    as_labels,
+    check_ks,
+    check_search,
+)
+from sumpool.evaluation.neighbors import nearest
+from sumpool.evaluation.ranking import ranked_hits
+from sumpool.evaluation.search import batches, float32_products
+
+#: Up to this many ranks, neighbours are searched; for more, whole rows are sorted.
+_SEARCHED = 128
+
+
+class QueryScores(NamedTuple):
+    """How well each query was answered; a query without a match has NaN and rank 0.
+
+    Attributes:
+        matches: R, the number of other gallery items of the query's class, int64.
+        first_match: The rank of the first match, int64, as far as it was looked for: 0 if there is
+            none among the first max(R, K).
+        r_precision: The share of matches among the first R, float64.
+        average_precision: (1/R) Σ_{k ≤ R} [k is a match] P@k, float64.
+    """
+
+    matches: Tensor
+    first_match: Tensor
+    r_precision: Tensor
+    average_precision: Tensor
+
+
+@torch.no_grad()
+def retrieval_metrics(
+    query: ArrayLike,
+    query_labels: ArrayLike,
+    gallery: ArrayLike | None = None,
+    gallery_labels: ArrayLike | None = None,
+    *,
+    ks: Sequence[int] = (1, 2, 4, 8),
+    max_memory: int = MAX_MEMORY,
+    backend: str = "auto",
+    progress: bool = False,
+) -> dict[str, float]:
+    """How well items of a query's class are retrieved from a gallery [reality-check].
+
+    The gallery is ranked by Euclidean distance to the query, which for vectors of norm 1 is the
+    order of cosines; of items at equal distance the one with the lower index comes first (see
+    :func:`nearest_neighbors` for what equal means). R is the number of *other* gallery items of
+    the query's class. Without a gallery the queries are searched among themselves: a query never
+    retrieves itself, a copy of it at distance 0 it may. Queries with R = 0 are left out and
+    counted.
+
+    Args:
+        query: Embeddings of shape (Q, d), a torch tensor or numpy array. All is computed on their
+            device.
+        query_labels: Their classes, integers of shape (Q,); compared as int64.
+        gallery: Embeddings of shape (G, d) that none of the queries is one of; None searches the
+            query set.
+        gallery_labels: Their classes, (G,).
+        ks: The numbers K of R@K, each at most the number of items a query can retrieve.
+        max_memory: Bytes of working memory, on top of copies of the embeddings.
+        backend: How neighbours are searched, "torch" or "faiss"; "auto" is "torch". The ranking
+            for queries with more than 128 matches is torch's in any case. Results are the same.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        Means over the queries with a match: ``precision_at_1``; ``recall_at_{K}``, the share of
+        queries with a match among the first K; ``r_precision``, the share of matches among the
+        first R; ``mean_average_precision_at_r``, (1/R) Σ_{k ≤ R} [k is a match] P@k. And
+        ``queries``, how many these are, and ``queries_without_match``, how many were left out.
+
+    Raises:
+        ValueError: If no query has a match, or an argument is unusable.
+
+    Example:
+        >>> points = torch.tensor([[0.0], [1.0], [3.0], [3.5], [9.0]])
+        >>> metrics = retrieval_metrics(points, torch.tensor([7, 7, 7, 8, 5]), ks=(1, 2))
+        >>> for name, value in metrics.items():
+        ...     print(f"{name:28}{value:.4g}")
+        precision_at_1              0.6667
+        recall_at_1                 0.6667
+        recall_at_2                 1
+        r_precision                 0.8333
+        mean_average_precision_at_r 0.75
+        queries                     3
+        queries_without_match       2
+    """
+    comparison, labels, others = _inputs(query, query_labels, gallery, gallery_labels)
+    ks = check_ks(ks, comparison.available)
+    scores = _score(comparison, labels, others, max((1, *ks)), max_memory, backend, progress)
+    counted = scores.matches > 0
+    queries = int(counted.sum())
+    if not queries:
+        raise ValueError(
+            f"none of the {len(labels)} queries has a match: no other gallery item is of its "
+            "class, so no metric is defined"
+        )
+    first = scores.first_match[counted]
+    recall = {k: ((first > 0) & (first <= k)).double().mean().item() for k in {1, *ks}}
+    return {
+        "precision_at_1": recall[1],
+        **{f"recall_at_{k}": recall[k] for k in ks},
+        "r_precision": scores.r_precision[counted].mean().item(),
+        "mean_average_precision_at_r": scores.average_precision[counted].mean().item(),
+        "queries": queries,
+        "queries_without_match": len(labels) - queries,
+    }
+
+
+@torch.no_grad()
+def score_queries(
+    query: ArrayLike,
+    query_labels: ArrayLike,
+    gallery: ArrayLike | None = None,
+    gallery_labels: ArrayLike | None = None,
+    *,
+    depth: int = 1,
+    max_memory: int = MAX_MEMORY,
+    backend: str = "auto",
+    progress: bool = False,
+) -> QueryScores:
+    """The parts of :func:`retrieval_metrics` for each query, to find the best and the worst.
+
+    Args:
+        query: As in :func:`retrieval_metrics`.
+        query_labels: As there.
+        gallery: As there.
+        gallery_labels: As there.
+        depth: The least number of ranks in which the first match is looked for.
+        max_memory: As there.
+        backend: As there.
+        progress: As there.
+
+    Example:
+        >>> points = torch.tensor([[0.0], [1.0], [3.0], [3.5], [9.0]])
+        >>> score_queries(points, torch.tensor([7, 7, 7, 8, 5])).average_precision
+        tensor([1.0000, 1.0000, 0.2500, nan, nan], dtype=torch.float64)
+    """
+    comparison, labels, others = _inputs(query, query_labels, gallery, gallery_labels)
+    (depth,) = check_ks((depth,), comparison.available)
+    return _score(comparison, labels, others, depth, max_memory, backend, progress)
+
+
+def _inputs(
+    query: ArrayLike,
+    query_labels: ArrayLike,
+    gallery: ArrayLike | None,
+    gallery_labels: ArrayLike | None,
+) -> tuple[Comparison, Tensor, Tensor]:
+    if (gallery is None) != (gallery_labels is None):
+        given, missing = ("gallery", "gallery_labels")
+        if gallery is None:
+            given, missing = missing, given
+        raise ValueError(f"{missing} must be given with {given}, got None")
+    own = gallery is None
+    comparison = as_comparison(query, None if own else gallery, own)
+    device = comparison.query.device
+    labels = as_labels("query_labels", query_labels, len(comparison.query), device)
+    if gallery_labels is None:
+        return comparison, labels, labels
+    return (
+        comparison,
+        labels,
+        as_labels("gallery_labels", gallery_labels, len(comparison.gallery), device),
+    )
+
+
+def _score(
+    comparison: Comparison,
+    labels: Tensor,
+    others: Tensor,
+    depth: int,
+    max_memory: int,
+    backend: str,
+    progress: bool,
+) -> QueryScores:
+    check_search(backend, max_memory)
+    matches = count_matches(labels, others) - int(comparison.own)
+    need = matches.clamp(min=depth)
+    first = torch.zeros_like(matches)
+    r_precision = torch.full(matches.shape, torch.nan, dtype=torch.float64, device=labels.device)
+    average = r_precision.clone()
+
+    def judge(rows: Tensor, hits: Tensor) -> None:
+        first[rows], r_precision[rows], average[rows] = judge_hits(hits, matches[rows])
+
+    few = ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]
+    many = ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]
+    many = many[need[many].argsort(stable=True)]  # rows sorted together are cut at one depth
+    total = len(few) + len(many)
+    with (
+        float32_products(labels.device),
+        tqdm(total=total, desc="retrieval", unit="query", disable=not progress) as bar,
+    ):
+        if len(few):
+            k = int(need[few].max())
+            found = nearest(comparison, few, k, backend, max_memory, bar.update)
+            for batch in batches(torch.arange(len(few), device=few.device), 64 * k, max_memory):
+                rows = few[batch]
+                judge(rows, others[found[batch]] == labels[rows, None])
+        for rows in batches(many, 64 * len(others), max_memory):
+            hits = labels[rows, None] == others  # (b, G)
+            judge(rows, ranked_hits(comparison, rows, hits, int(need[rows].max())))
+            bar.update(len(rows))
+    return QueryScores(matches, first, r_precision, average)
+
+
+def count_matches(labels: Tensor, others: Tensor) -> Tensor:
+    """How many of ``others`` equal each of ``labels``, int64 of the shape of ``labels``."""
+    ordered = others.sort().values
+    upper = torch.searchsorted(ordered, labels, right=True)
+    return upper - torch.searchsorted(ordered, labels)
+
+
+def judge_hits(hits: Tensor, matches: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Rank of the first match (0: none), R-precision and average precision at R of each query.
+
+    Args:
+        hits: Whether the item at each rank is a match, (n, depth), depth ≥ R.
+        matches: R, at least 1, (n,).
+    """
+    rank = torch.arange(1, hits.shape[1] + 1, device=hits.device)
+    first = torch.where(hits.any(1), hits.int().argmax(1) + 1, 0)
+    hits = hits & (rank <= matches[:, None])
+    found = hits.cumsum(1)
+    precision = (found / rank.double()).mul_(hits).sum(1)
+    return first, found[:, -1] / matches.double(), precision / matches

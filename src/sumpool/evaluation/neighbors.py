@@ -1,0 +1,186 @@
+"""Exact nearest neighbours in bounded memory.
+
+A float32 product finds candidates, some more than are asked for. Its error is bounded, so it is
+known for which queries no other item can be among the nearest; candidates whose order the error
+leaves open are compared by the exact formula. What remains, rows full of ties, is computed exactly
+as a whole. The result does not depend on backend, device or memory.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm.auto import tqdm
+
+from sumpool.evaluation.comparison import Comparison
+from sumpool.evaluation.inputs import (
+    MAX_MEMORY,
+    ArrayLike,
+    as_comparison,
+    check_k,
+    check_search,
+)
+from sumpool.evaluation.scan import applies, scan
+from sumpool.evaluation.search import (
+    Advance,
+    batches,
+    direct,
+    float32_products,
+    through_faiss,
+)
+
+
+@torch.no_grad()
+def nearest_neighbors(
+    query: ArrayLike,
+    gallery: ArrayLike | None,
+    k: int,
+    *,
+    exclude_self: bool = False,
+    backend: str = "auto",
+    max_memory: int = MAX_MEMORY,
+    progress: bool = False,
+) -> tuple[Tensor, Tensor]:
+    """The k gallery items nearest to each query in Euclidean distance, nearest first.
+
+    The order is that of the squared distances in float64, each computed from its pair of vectors
+    alone and by the same formula; of items at equal distance the one with the lower index comes
+    first. It is the same for all backends, devices and sizes of memory.
+
+    Args:
+        query: Vectors of shape (Q, d), a torch tensor or numpy array. They are searched on their
+            device, without regard to gradients.
+        gallery: Vectors of shape (G, d); None is the query set itself.
+        k: How many, at most G (without the query, G − 1).
+        exclude_self: Whether item i of the gallery is query i and is left out of what it
+            retrieves. Copies of it are not.
+        backend: "torch", or "faiss" for the search of candidates on the CPU; "auto" is "torch".
+        max_memory: Bytes of working memory, on top of the result and copies of the vectors.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        Similarities 1 − ½ ‖q − g‖², float32, falling, which is the cosine where vectors have norm
+        1, and gallery indices, int64; both of shape (Q, k) and on the device of the query.
+
+    Example:
+        >>> points = torch.tensor([[0.0], [1.0], [3.0], [1.0]])
+        >>> similarities, indices = nearest_neighbors(points, None, 2, exclude_self=True)
+        >>> indices
+        tensor([[1, 3], [3, 0], [1, 3], [1, 0]])
+        >>> similarities[0]
+        tensor([0.5000, 0.5000])
+    """
+    check_search(backend, max_memory)
+    comparison = as_comparison(query, gallery, exclude_self)
+    check_k("k", k, comparison.available)
+    k = int(k)
+    rows = torch.arange(len(comparison.query), device=comparison.query.device)
+    with (
+        float32_products(rows.device),
+        tqdm(total=len(rows), desc="neighbours", unit="query", disable=not progress) as bar,
+    ):
+        found = nearest(comparison, rows, k, backend, max_memory, bar.update)
+    similarities = torch.empty(found.shape, device=found.device)
+    for batch in batches(rows, 64 * k, max_memory):
+        scores = comparison.pair_scores(batch.repeat_interleave(k), found[batch].view(-1))
+        similarities[batch] = (1 + scores / comparison.scale**2).float().view(-1, k)
+    return similarities, found
+
+
+def nearest(
+    comparison: Comparison,
+    rows: Tensor,
+    k: int,
+    backend: str,
+    max_memory: int,
+    advance: Advance,
+) -> Tensor:
+    """Gallery indices of the k nearest to the queries ``rows``, (n, k), in their order."""
+    found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
+    left = torch.arange(len(rows), device=rows.device)  # places in `rows` still to be filled
+    extra = 3 + k // 16
+    for spare in (extra, 16 * extra):
+        wide = min(k + spare, comparison.available)
+        scores, index = _candidates(comparison, rows[left], wide, backend, max_memory, advance)
+        # Nothing beyond the candidates lies above the last of them.
+        doubt = 2 * comparison.coarse.error
+        sure = scores[:, k - 1] - scores[:, -1] > doubt
+        if wide == comparison.available:
+            sure[:] = True
+        for part in batches(sure.nonzero()[:, 0], 64 * wide, max_memory):
+            place = left[part]
+            ordered = _settle(comparison, rows[place], scores[part], index[part], doubt)
+            found[place] = ordered[:, :k]
+        left = left[~sure]
+        if not len(left):
+            return found
+        advance = _silent
+    for part in batches(left, 64 * len(comparison.gallery), max_memory):
+        found[part] = _nearest_exactly(comparison, rows[part], k)
+    return found
+
+
+def _candidates(
+    comparison: Comparison, rows: Tensor, k: int, backend: str, max_memory: int, advance: Advance
+) -> tuple[Tensor, Tensor]:
+    if backend == "faiss":
+        return through_faiss(comparison, rows, k, max_memory, advance)
+    # The scan is for all queries at once; it pays for one half of them already.
+    if 2 * len(rows) > len(comparison.query) and applies(comparison, k, max_memory):
+        scores, index = scan(comparison, k, len(rows), advance)
+        return scores[rows], index[rows]
+    return direct(comparison, rows, k, max_memory, advance)
+
+
+def _settle(
+    comparison: Comparison, rows: Tensor, scores: Tensor, index: Tensor, doubt: float
+) -> Tensor:
+    """Candidates in their exact order.
+
+    Args:
+        comparison: What is compared.
+        rows: The queries, (n,).
+        scores: Approximate scores, falling, (n, k).
+        index: Their gallery items, (n, k).
+        doubt: Scores no farther apart than this may be in the wrong order.
+    """
+    near = scores[:, :-1] - scores[:, 1:] <= doubt
+    unsure = F.pad(near, (0, 1)) | F.pad(near, (1, 0))
+    row, place = unsure.nonzero(as_tuple=True)
+    if not len(row):
+        return index
+    exact = scores.double()
+    if doubt > 0:
+        exact[row, place] = comparison.pair_scores(rows[row], index[row, place])
+    touched = unsure.any(1).nonzero()[:, 0]
+    # By index first: the stable sort by score then leaves equal ones in that order.
+    by_index, at = index[touched].sort(dim=1)
+    order = exact[touched].gather(1, at).argsort(dim=1, descending=True, stable=True)
+    index = index.clone()
+    index[touched] = by_index.gather(1, order)
+    return index
+
+
+def _nearest_exactly(comparison: Comparison, rows: Tensor, k: int) -> Tensor:
+    """The k nearest from exact scores with the whole gallery, (n, k)."""
+    scores = exact_rows(comparison, rows)
+    bar = scores.topk(k, dim=1).values[:, -1:]
+    above, level = scores > bar, scores == bar
+    # Of those on the bar, the first ones fill what is left.
+    chosen = above | (level & (level.cumsum(1) <= k - above.sum(1, keepdim=True)))
+    place = chosen.nonzero()[:, 1].view(len(rows), k)
+    order = scores.gather(1, place).argsort(dim=1, descending=True, stable=True)
+    return place.gather(1, order)
+
+
+def exact_rows(comparison: Comparison, rows: Tensor) -> Tensor:
+    """Exact scores with the whole gallery, (n, G); −∞ for a query itself."""
+    scores = comparison.row_scores(rows)
+    if comparison.own:
+        scores[torch.arange(len(rows), device=rows.device), rows] = -torch.inf
+    return scores
+
+
+def _silent(_: int) -> None:
+    pass
