@@ -1,0 +1,221 @@
+"""The parts of a run, built from its configuration."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import nn
+
+from sumpool.data import (
+    ClassBatchSampler,
+    ImageDataset,
+    ImageFeed,
+    Preprocessing,
+    check_class_sizes,
+    contiguous_labels,
+    open_feed,
+)
+from sumpool.evaluation import embed_images, retrieval_metrics
+from sumpool.losses import Mixture, ZeroShotLoss, build_loss
+from sumpool.models import Embedder, EmbedderConfig, build_embedder
+from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.loop import Task, Validate
+
+
+def build_fabric(config: TrainConfig) -> Fabric:
+    """Devices, processes and precision of ``config``, not launched."""
+    hardware = config.hardware
+    several = hardware.devices * hardware.nodes > 1
+    return Fabric(
+        accelerator=hardware.accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.nodes,
+        strategy="ddp" if several else "auto",
+        precision=hardware.precision,
+    )
+
+
+def check_devices(config: TrainConfig, fabric: Fabric) -> None:
+    """Refuse options that the devices at hand cannot follow.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    on_cuda = fabric.device.type == "cuda"
+    if config.hardware.cuda_graph and (not on_cuda or fabric.world_size > 1):
+        raise ConfigError(
+            f"hardware.cuda_graph needs one CUDA device, got {fabric.world_size} of type "
+            f"{fabric.device.type}"
+        )
+    if config.hardware.cuda_graph and config.hardware.compile:
+        raise ConfigError("hardware.cuda_graph and hardware.compile exclude each other")
+    if config.cache == "gpu" and not on_cuda:
+        raise ConfigError(f"cache gpu needs a CUDA device, got {fabric.device.type}")
+    if config.batch_size % fabric.world_size:
+        raise ConfigError(
+            f"batch_size {config.batch_size} must be a multiple of the {fabric.world_size} "
+            "processes"
+        )
+
+
+def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
+    """Refuse batch normalisation that would see a part of the batch only.
+
+    Raises:
+        ConfigError: If there is some, and several processes.
+    """
+    live = any(
+        isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
+        for module in model.train().modules()
+    )
+    if live and fabric.world_size > 1:
+        raise ConfigError(
+            "freeze_batch_norm must be true, and the weights pretrained, with several devices: "
+            "statistics of a part of the batch are not those of the batch"
+        )
+
+
+def build_model(config: TrainConfig) -> Embedder:
+    """The embedder of a resolved ``config``.
+
+    Raises:
+        ConfigError: If its parts do not exist or do not fit.
+    """
+    assert config.weights is not None
+    gsp = config.gsp
+    options: dict[str, Any] = (
+        {"prototypes": gsp.prototypes, "mu": gsp.mu, "eps": gsp.eps, "seed": config.seed}
+        if config.pool == "gsp"
+        else {}
+    )
+    try:
+        described = EmbedderConfig(
+            backbone=config.backbone,
+            weights=config.weights,
+            embedding_size=config.embedding_size,
+            pooling=config.pool,
+            pooling_options=options,
+            freeze_batch_norm=config.freeze_batch_norm,
+            resize=config.resize,
+            crop=config.crop,
+        )
+        model = build_embedder(described, seed=config.seed)
+        view = model.preprocessing
+        model.preprocessing = replace(
+            view,
+            augment=view.augment if config.augment is None else config.augment,
+            flip=view.flip if config.flip is None else config.flip,
+        )
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+    return model
+
+
+def build_feed(
+    config: TrainConfig,
+    dataset: ImageDataset,
+    preprocessing: Preprocessing,
+    fabric: Fabric,
+    *,
+    progress: bool,
+) -> ImageFeed:
+    """The images of ``dataset`` as ``config`` wants them brought to the device."""
+    return open_feed(
+        dataset,
+        preprocessing,
+        cache=config.cache,
+        cache_dir=config.cache_dir,
+        device=fabric.device,
+        workers=config.hardware.workers,
+        seed=config.seed,
+        progress=progress,
+    )
+
+
+def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.Module:
+    """The loss of a resolved ``config``, with the zero-shot loss beside it where it has weight."""
+    try:
+        base = build_loss(
+            config.loss,
+            dataset=data_set,
+            num_classes=num_classes,
+            embedding_size=config.embedding_size,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            **config.loss_options,
+        )
+    except (ValueError, TypeError) as error:
+        raise ConfigError(f"loss {config.loss} cannot be built: {error}") from error
+    weight = config.zero_shot.weight
+    if not weight:
+        return base
+    zero_shot = ZeroShotLoss(
+        num_classes,
+        config.embedding_size,
+        ridge=config.zero_shot.ridge,
+        scale=config.zero_shot.scale,
+        seed=config.seed,
+    )
+    return Mixture(base, zero_shot, weight)
+
+
+def build_task(
+    config: TrainConfig,
+    model: Embedder,
+    feed: ImageFeed,
+    validate: Validate,
+    fabric: Fabric,
+    *,
+    data_set: str,
+) -> Task:
+    """Loss, batches and labels for training ``model`` on the images of ``feed``.
+
+    Args:
+        config: The resolved configuration.
+        model: The embedder.
+        feed: The training images.
+        validate: Judges a model.
+        fabric: Says which process this is.
+        data_set: The column of the loss catalogue.
+
+    Raises:
+        DataError: If a class has a single image and the loss compares images of a class.
+    """
+    assert config.images_per_class is not None
+    dataset = feed.dataset
+    if config.images_per_class > 1:
+        check_class_sizes(dataset, minimum=2)
+    _, classes = contiguous_labels(dataset.labels)
+    # Labels of other classes stay −1, which no loss accepts.
+    class_of = torch.full((int(classes.max()) + 1,), -1, dtype=torch.int64)
+    class_of[classes] = torch.arange(len(classes))
+    try:
+        sampler = ClassBatchSampler(
+            dataset.labels,
+            config.batch_size // config.images_per_class,
+            config.images_per_class,
+            seed=config.seed,
+            rank=fabric.global_rank,
+            world_size=fabric.world_size,
+            class_names=dataset.class_names,
+        )
+    except ValueError as error:
+        raise ConfigError(
+            f"batches of batch_size {config.batch_size} with images_per_class "
+            f"{config.images_per_class} cannot be drawn: {error}"
+        ) from error
+    criterion = build_criterion(config, len(classes), data_set)
+    return Task(model, criterion, feed, sampler, class_of, validate)
+
+
+def judge(feed: ImageFeed, fabric: Fabric) -> Validate:
+    """A function that embeds the images of ``feed`` and gives the retrieval metrics among them."""
+
+    def validate(model: nn.Module) -> dict[str, float]:
+        found = embed_images(model, feed)
+        return retrieval_metrics(found.vectors.to(fabric.device), found.labels.to(fabric.device))
+
+    return validate

@@ -1,0 +1,138 @@
+"""Checkpoints that are whole or not there: written aside, checked by digest, the last two kept."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import logging
+import os
+import pickle
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sumpool.training.errors import RunError
+
+logger = logging.getLogger(__name__)
+
+#: First line of a file: this, the digest of the rest and its length.
+MAGIC = "sumpool-checkpoint-1"
+KEPT = 2
+_NAME = re.compile(r"step-(\d+)\.ckpt")
+
+
+class Checkpoints:
+    """The checkpoints in one folder, the newest last.
+
+    A file is written under another name, forced to disk and then renamed, so a process that dies
+    while writing leaves the previous checkpoint untouched. A file that was damaged later is
+    noticed by its digest and the one before it is used. Nothing in a checkpoint is executed when it
+    is read: it holds tensors, numbers, strings and containers of these.
+
+    Args:
+        folder: Where they are; made when the first is written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def files(self) -> list[Path]:
+        """The files, from the oldest step to the newest."""
+        if not self.folder.is_dir():
+            return []
+        named = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
+        return sorted(named, key=_step)
+
+    def save(self, step: int, state: Mapping[str, Any]) -> Path:
+        """Write the checkpoint of ``step`` and drop all but the last two.
+
+        Raises:
+            RunError: If it cannot be written (a full disk, say). Earlier checkpoints stay.
+        """
+        buffer = io.BytesIO()
+        torch.save(dict(state), buffer)
+        payload = buffer.getbuffer()
+        head = f"{MAGIC} {hashlib.sha256(payload).hexdigest()} {len(payload)}\n".encode("ascii")
+        path = self.folder / f"step-{step:09d}.ckpt"
+        aside = path.with_suffix(".part")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with aside.open("wb") as file:
+                file.write(head)
+                file.write(payload)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(aside, path)
+            _sync_folder(self.folder)
+        except OSError as error:
+            aside.unlink(missing_ok=True)
+            before = self.files()
+            kept = (
+                f"the one of step {_step(before[-1])} is intact" if before else "there is none yet"
+            )
+            raise RunError(
+                f"the checkpoint {path} could not be written: {error.strerror or error}; {kept}"
+            ) from error
+        for old in self.files()[:-KEPT]:
+            old.unlink()
+        return path
+
+    def load(self) -> dict[str, Any] | None:
+        """The newest sound checkpoint; None if there never was one.
+
+        A damaged file is reported by a warning that names it, and the one before it is used.
+
+        Raises:
+            RunError: If there are files but none is sound.
+        """
+        files = self.files()
+        for path in reversed(files):
+            try:
+                return _read(path)
+            except RunError as error:
+                logger.warning("%s; the checkpoint before it is used", error)
+        if files:
+            raise RunError(f"no sound checkpoint in {self.folder}: begin the run anew")
+        return None
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise RunError(f"{path} cannot be read: {error.strerror or error}") from error
+    head, _, payload = content.partition(b"\n")
+    fields = head.decode("ascii", errors="replace").split(" ")
+    if len(fields) != 3 or fields[0] != MAGIC:
+        raise RunError(f"{path} is no checkpoint of this version, or its beginning is damaged")
+    if str(len(payload)) != fields[2]:
+        raise RunError(f"{path} is cut short: {len(payload)} of {fields[2]} bytes")
+    if hashlib.sha256(payload).hexdigest() != fields[1]:
+        raise RunError(f"{path} is damaged: its digest does not match")
+    try:
+        # weights_only: the restricted unpickler of torch, which runs no code from the file.
+        state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError) as error:
+        raise RunError(f"{path} holds something other than a checkpoint: {error}") from error
+    if not isinstance(state, dict):
+        raise RunError(f"{path} holds a {type(state).__name__}, not a checkpoint")
+    return state
+
+
+def _step(path: Path) -> int:
+    match = _NAME.fullmatch(path.name)
+    if match is None:
+        raise ValueError(f"{path} is not named like a checkpoint")
+    return int(match[1])
+
+
+def _sync_folder(folder: Path) -> None:
+    # A rename is on disk only once its folder is.
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,290 @@
+"""What a training run is told: one value, flat where users type it, grouped where they rarely do.
+
+This module imports neither torch nor the catalogues, so that ``sumpool train --help`` is quick.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+
+class ConfigError(Exception):
+    """A configuration cannot be used; the message names the option and what is accepted."""
+
+
+@dataclass(frozen=True)
+class GspConfig:
+    """Generalized sum pooling. Options left at null follow the data set and the loss.
+
+    Args:
+        prototypes: number m of prototypes (64; SOP and In-shop 128)
+        mu: share μ of each image that is pooled, in (0, 1]; 1 is average pooling (0.3)
+        eps: inverse smoothing ε; large selects sharply (5 with pair losses, 0.5 with proxy losses)
+    """
+
+    prototypes: int | None = None
+    mu: float | None = None
+    eps: float | None = None
+
+
+@dataclass(frozen=True)
+class ZeroShotConfig:
+    """The cross-batch zero-shot loss.
+
+    Args:
+        weight: λ of (1 − λ) L + λ L_ZS; 0 leaves it out (0.1 with gsp, 0 with poolings that have no
+            attributes)
+        scale: factor on its logits
+        ridge: ridge of its fit
+        lr_multiplier: learning rate of its class embeddings over that of the network
+    """
+
+    weight: float | None = None
+    scale: float = 9.5
+    ridge: float = 0.05
+    lr_multiplier: float = 1.0
+
+
+@dataclass(frozen=True)
+class OptimizerConfig:
+    """Adam and what changes its rates.
+
+    Args:
+        lr: learning rate (1e-5, or what the loss asks for on this data set)
+        weight_decay: L2 penalty
+        beta1: decay of the first moment
+        beta2: decay of the second moment
+        proxy_lr_multiplier: learning rate of proxies over that of the network (what the loss asks
+            for: 100 for proxy losses)
+        warmup_epochs: epochs at the start in which only the embedding layer and the proxies learn
+            (what the loss asks for: 1 for proxy losses)
+        plateau_patience: validations without gain after which the rates fall; null keeps them
+        plateau_factor: factor of that fall
+    """
+
+    lr: float | None = None
+    weight_decay: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.99
+    proxy_lr_multiplier: float | None = None
+    warmup_epochs: float | None = None
+    plateau_patience: int | None = None
+    plateau_factor: float = 0.5
+
+
+@dataclass(frozen=True)
+class StopConfig:
+    """When the model is judged, and when training ends.
+
+    Args:
+        validate_every: steps between validations (100; SOP and In-shop 1000)
+        patience: validations without gain after which training ends (15; SOP and In-shop 10)
+        max_steps: steps after which training ends in any case; null leaves it to patience
+        monitor: the validation metric that decides
+    """
+
+    validate_every: int | None = None
+    patience: int | None = None
+    max_steps: int | None = None
+    monitor: Literal["mean_average_precision_at_r", "precision_at_1", "r_precision"] = (
+        "mean_average_precision_at_r"
+    )
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """Where it runs.
+
+    Args:
+        accelerator: auto, cpu, cuda
+        devices: processes, one a device, on each node; the batch is shared between them
+        nodes: machines
+        precision: 32-true, or bf16-mixed on hardware that has it
+        channels_last: on CUDA, keep maps as NHWC, which its convolutions are faster with
+        compile: compile the network with torch.compile
+        cuda_graph: record forward and backward pass of the network as CUDA graphs, so that a small
+            network is not held up by kernel launches (one CUDA device)
+        workers: processes that decode images with cache none; null is one a core, at most 8
+    """
+
+    accelerator: Literal["auto", "cpu", "cuda"] = "auto"
+    devices: int = 1
+    nodes: int = 1
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    channels_last: bool = True
+    compile: bool = False
+    cuda_graph: bool = False
+    workers: int | None = None
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Train an embedding and judge it on classes it has not seen.
+
+    Args:
+        data: folder or CSV file with labelled images; none for glyphs, which are drawn
+        format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
+            mnist, fashion-mnist, glyphs
+        out: folder of the run; null makes one under runs/
+        fold: validate on this one (1, 2, …) of the class folds; null draws classes at random
+        folds: number of class folds
+        validation: share of the classes that is kept for validation when no fold is given
+        skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
+        cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
+            and resize in batches on the device
+        cache_dir: folder in which decoded images are kept and shared between runs
+        backbone: bn_inception, resnet20, resnetv2_20, small_cnn or any model of timm
+        weights: packaged (inside an installed package), none, timm (downloads), or a file (what
+            the backbone has: packaged, timm, none)
+        resize: shorter side of an image before it is cropped (the backbone's, most often 256)
+        crop: side of the square that the network sees (the backbone's, most often 227)
+        augment: view in training: crop, a random part, or none, the central one (the backbone's)
+        flip: mirror half of the views in training (the backbone's)
+        embedding_size: length of the embedding
+        pool: pooling: gap, gsp
+        gsp: options of generalized sum pooling
+        freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
+        loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
+            circle
+        loss_options: constants of the loss that replace those of the catalogue
+        zero_shot: the zero-shot loss beside it
+        batch_size: images a step, over all processes
+        images_per_class: images of a class in a batch (4, proxy losses 1)
+        optimizer: Adam and its rates
+        stop: validation and end of training
+        hardware: devices, precision, compilation
+        seed: seed of weights, batches and views
+        checkpoint_seconds: shortest time between two checkpoints, which are written after
+            validations
+        exhibits: at the end, store pictures for the report
+    """
+
+    data: str | None = None
+    format: str = "auto"
+    out: str | None = None
+    fold: int | None = None
+    folds: int = 4
+    validation: float = 0.25
+    skip_broken: bool = False
+    cache: Literal["none", "ram", "gpu"] = "none"
+    cache_dir: str | None = None
+    backbone: str = "tf_efficientnet_lite0"
+    weights: str | None = None
+    resize: int | None = None
+    crop: int | None = None
+    augment: Literal["crop", "none"] | None = None
+    flip: bool | None = None
+    embedding_size: int = 128
+    pool: str = "gsp"
+    gsp: GspConfig = field(default_factory=GspConfig)
+    freeze_batch_norm: bool = True
+    loss: str = "c2"
+    loss_options: dict[str, float | str] = field(default_factory=dict)
+    zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)
+    batch_size: int = 32
+    images_per_class: int | None = None
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    stop: StopConfig = field(default_factory=StopConfig)
+    hardware: HardwareConfig = field(default_factory=HardwareConfig)
+    seed: int = 0
+    checkpoint_seconds: float = 30.0
+    exhibits: bool = True
+
+
+_GROUPS = {
+    "gsp": GspConfig,
+    "zero_shot": ZeroShotConfig,
+    "optimizer": OptimizerConfig,
+    "stop": StopConfig,
+    "hardware": HardwareConfig,
+}
+
+#: Options under which a run may be continued though it was begun with others: they say where and
+#: how it runs, not what is computed.
+FREE_TO_CHANGE = frozenset(
+    {
+        "out",
+        "cache",
+        "cache_dir",
+        "checkpoint_seconds",
+        "exhibits",
+        "hardware.workers",
+        "stop.max_steps",
+    }
+)
+
+
+def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
+    """The configuration that :func:`dataclasses.asdict` turned into ``values``.
+
+    Raises:
+        ConfigError: If a key is not an option.
+    """
+    groups = {
+        name: _build(_GROUPS[name], value, f"{name}.")
+        for name, value in values.items()
+        if name in _GROUPS
+    }
+    config: TrainConfig = _build(TrainConfig, {**values, **groups}, "")
+    return config
+
+
+def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
+    known = {entry.name for entry in dataclasses.fields(kind)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        names = ", ".join(f"{prefix}{name}" for name in unknown)
+        raise ConfigError(f"unknown option: {names}")
+    return kind(**values)
+
+
+def write_config(config: TrainConfig, path: Path) -> None:
+    """Write ``config`` as YAML, in the order of its options."""
+    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read a configuration that :func:`write_config` wrote.
+
+    Raises:
+        ConfigError: If the file cannot be read as one.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds no configuration")
+    try:
+        return config_from_dict(values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def flat(config: TrainConfig) -> dict[str, Any]:
+    """Every option by its dotted name."""
+    out: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(config).items():
+        if name in _GROUPS:
+            out.update({f"{name}.{key}": inner for key, inner in value.items()})
+        else:
+            out[name] = value
+    return out
+
+
+def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """The options in which two configurations differ, with both values."""
+    left, right = flat(one), flat(other)
+    return {name: (left[name], right[name]) for name in left if left[name] != right[name]}
+
+
+def flat_switches() -> set[str]:
+    """The dotted names of the options that are true or false."""
+    return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}

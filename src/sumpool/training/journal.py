@@ -1,0 +1,158 @@
+"""What a run tells while it goes: the progress bar, the CSV files, TensorBoard."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from lightning.fabric import Fabric
+from tqdm import tqdm
+
+from sumpool.training.config import TrainConfig
+from sumpool.training.run_folder import LOG, VALIDATION, CsvLog, RunFolder
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+    from sumpool.training.loop import Progress
+
+LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss")
+#: Columns of ``validation.csv``.
+VALIDATION_COLUMNS = (
+    "step",
+    "seconds",
+    "precision_at_1",
+    "recall_at_1",
+    "recall_at_2",
+    "recall_at_4",
+    "recall_at_8",
+    "r_precision",
+    "mean_average_precision_at_r",
+    "queries",
+    "queries_without_match",
+    "is_best",
+)
+
+
+class Journal:
+    """Writes on the first process alone; the others keep silent.
+
+    Args:
+        fabric: Says which process this is.
+        config: The resolved configuration.
+        folder: Where the files go; None writes none.
+        bar: Whether to show a progress bar.
+    """
+
+    def __init__(
+        self, fabric: Fabric, config: TrainConfig, folder: RunFolder | None, *, bar: bool
+    ) -> None:
+        self._config = config
+        self._folder = folder if fabric.is_global_zero else None
+        self._shown = bar and fabric.is_global_zero
+        self._bar: Any = None
+        self._log: CsvLog | None = None
+        self._validation: CsvLog | None = None
+        self._board: SummaryWriter | None = None
+        self._said: dict[str, str] = {}
+        self._lap = time.monotonic()
+
+    def open(self, progress: Progress, *, resume: bool) -> None:
+        """Begin, or go on with, the files and the bar.
+
+        Args:
+            progress: How far the run is.
+            resume: Whether to keep what the files hold up to that step.
+        """
+        keep_until = progress.step if resume else None
+        if self._folder is not None:
+            # Imported here: TensorBoard takes a second to import.
+            from torch.utils.tensorboard import SummaryWriter
+
+            path = self._folder.path
+            log_columns = ("step", "seconds", *LOSS_COLUMNS, "learning_rate", "images_per_second")
+            self._log = CsvLog(path / LOG, log_columns, keep_until)
+            self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until)
+            self._board = SummaryWriter(str(path / "tensorboard"), purge_step=keep_until)
+        # Away from a terminal every update is a line of its own, so there are few.
+        every = 0.1 if sys.stderr.isatty() else 15.0
+        self._bar = tqdm(
+            total=self._first_end(progress),
+            initial=progress.step,
+            unit="step",
+            desc="training",
+            disable=not self._shown,
+            mininterval=every,
+            dynamic_ncols=True,
+        )
+        self._lap = time.monotonic()
+
+    def advance(self) -> None:
+        """One step was done."""
+        self._bar.update(1)
+
+    def log(self, progress: Progress, means: Mapping[str, float], rate: float, images: int) -> None:
+        """Losses averaged since the last line, over ``images`` images."""
+        speed = images / max(time.monotonic() - self._lap, 1e-9)
+        self._lap = time.monotonic()
+        row = {
+            "step": progress.step,
+            "seconds": round(progress.seconds, 3),
+            **means,
+            "learning_rate": rate,
+            "images_per_second": round(speed, 2),
+        }
+        if self._log is not None:
+            self._log.add(row)
+        self._to_board("train", progress.step, {**means, "learning_rate": rate, "speed": speed})
+        self._say(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
+
+    def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
+        """A validation was made."""
+        if self._validation is not None:
+            self._validation.add(
+                {
+                    "step": progress.step,
+                    "seconds": round(progress.seconds, 3),
+                    **{
+                        name: value for name, value in metrics.items() if name in VALIDATION_COLUMNS
+                    },
+                    "is_best": int(is_best),
+                }
+            )
+        self._to_board("validation", progress.step, metrics)
+        self._bar.total = self._first_end(progress)
+        self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")
+        self._lap = time.monotonic()
+
+    def close(self) -> None:
+        """Close bar and files."""
+        if self._bar is not None:
+            self._bar.close()
+        for file in (self._log, self._validation, self._board):
+            if file is not None:
+                file.close()
+
+    def _first_end(self, progress: Progress) -> int:
+        # The earliest step at which training can end, unless a validation gives more time.
+        stop = self._config.stop
+        assert stop.patience is not None
+        assert stop.validate_every is not None
+        best_step = progress.best_step or stop.validate_every
+        end = best_step + stop.patience * stop.validate_every
+        if stop.max_steps is not None:
+            end = min(end, stop.max_steps)
+        return max(end, progress.step)
+
+    def _say(self, **words: str) -> None:
+        self._said.update(words)
+        self._bar.set_postfix_str(
+            ", ".join(f"{name} {text}" for name, text in self._said.items()), refresh=False
+        )
+
+    def _to_board(self, group: str, step: int, values: Mapping[str, float]) -> None:
+        if self._board is not None:
+            for name, value in values.items():
+                self._board.add_scalar(f"{group}/{name}", value, step)

@@ -1,0 +1,379 @@
+"""The training loop: steps, validations, patience, checkpoints."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from sumpool.data import Batch, ClassBatchSampler, ImageFeed
+from sumpool.training.config import TrainConfig
+from sumpool.training.errors import RunError
+from sumpool.training.interrupts import Interrupts
+from sumpool.training.journal import Journal
+from sumpool.training.optimization import build_optimizer, build_plateau, parameter_groups
+from sumpool.training.run_folder import RunFolder
+from sumpool.training.step import TrainPass, gather, loss_terms, record
+
+logger = logging.getLogger(__name__)
+
+#: Steps between two lines of the log.
+LOG_EVERY = 50
+#: Steps between two questions to all processes whether one was asked to stop.
+ASK_EVERY = 10
+
+Validate = Callable[[nn.Module], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, on what, and how it is judged.
+
+    Attributes:
+        model: The embedder.
+        criterion: A loss of embeddings and labels, or a mixture that takes attributes too.
+        feed: Gives the training images.
+        sampler: Says which of them make up a batch.
+        class_of: The class 0..C−1 that the loss sees for each label of the feed.
+        validate: Judges a model; the metrics by name.
+    """
+
+    model: nn.Module
+    criterion: nn.Module
+    feed: ImageFeed
+    sampler: ClassBatchSampler
+    class_of: Tensor
+    validate: Validate
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: Steps done.
+        seconds: Time spent in them and in validations, over all parts of the run.
+        best_value: Best value of the metric that decides.
+        best_step: Step of that value; 0 before the first validation.
+        stale: Validations since then.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    best_value: float = -math.inf
+    best_step: int = 0
+    stale: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        stopped: "patience", "max_steps", or "interrupted" by ``signal``.
+        steps: Steps done.
+        best_step: Step of the model that is kept.
+        signal: The signal that interrupted it.
+    """
+
+    stopped: Literal["patience", "max_steps", "interrupted"]
+    steps: int
+    best_step: int
+    signal: str | None = None
+
+
+class Trainer:
+    """Runs a task until patience ends, with everything needed to go on where it stopped.
+
+    After :meth:`fit` the model holds the weights of its best validation.
+
+    Args:
+        fabric: Devices, processes and precision; launched.
+        task: What is trained.
+        config: The resolved configuration.
+        folder: Where checkpoints and logs go; None keeps nothing (for studies that store their own
+            results).
+        progress: Whether to show a progress bar.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        task: Task,
+        config: TrainConfig,
+        folder: RunFolder | None = None,
+        *,
+        progress: bool = True,
+    ) -> None:
+        if config.stop.validate_every is None or config.stop.patience is None:
+            raise ValueError("config must be resolved: stop.validate_every and patience are null")
+        self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
+        self.progress = Progress()
+        self._every, self._patience = config.stop.validate_every, config.stop.patience
+        self._limit = config.stop.max_steps
+        nhwc = config.hardware.channels_last and fabric.device.type == "cuda"
+        self.model = task.model.to(fabric.device)
+        if nhwc:
+            self.model = self.model.to(memory_format=torch.channels_last)
+        self.criterion = task.criterion.to(fabric.device)
+        self._groups = parameter_groups(self.model, self.criterion)
+        self._warmup = warmup_steps(config, len(task.feed.dataset))
+        self._class_of = task.class_of.to(fabric.device)
+        needs_attributes = hasattr(self.criterion, "zero_shot")
+        train_pass = TrainPass(self.model, needs_attributes, nhwc)
+        self._train_pass = train_pass
+        self._pass: nn.Module = fabric.setup_module(
+            torch.compile(train_pass) if config.hardware.compile else train_pass  # type: ignore[arg-type]
+        )
+        optimizer = build_optimizer(
+            self._groups,
+            config.optimizer,
+            config.zero_shot.lr_multiplier,
+            fused=fabric.device.type == "cuda",
+        )
+        self._plateau = build_plateau(optimizer, config.optimizer)
+        wrapped = fabric.setup_optimizers(optimizer)
+        assert not isinstance(wrapped, tuple)
+        self.optimizer = wrapped
+        self._best: dict[str, Tensor] | None = None
+        self._sums: dict[str, Tensor] = {}
+        self._since_log = 0
+        self._saved_at = time.monotonic()
+        self._journal = Journal(fabric, config, folder, bar=progress)
+
+    def fit(self, *, resume: bool = False) -> Outcome:
+        """Train to the end of patience, or of ``max_steps``, or to a signal.
+
+        Args:
+            resume: Go on from the newest checkpoint in the folder. Without one the run begins at
+                its beginning, as the one that was interrupted did.
+
+        Raises:
+            RunError: If the loss is no longer finite, or a checkpoint cannot be written or used.
+        """
+        if resume:
+            self._load()
+        self._journal.open(self.progress, resume=resume)
+        self.model.train()
+        self._prepare()
+        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
+        try:
+            with Interrupts() as interrupts:
+                outcome = self._run(batches, interrupts)
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+            self._journal.close()
+        if outcome.best_step and self._best is not None:
+            self.model.load_state_dict(self._best)
+        return outcome
+
+    def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
+        progress = self.progress
+        begun = time.monotonic() - progress.seconds
+        reason = self._end()
+        while reason is None:
+            self._add(self._step(next(batches)))
+            progress.step += 1
+            progress.seconds = time.monotonic() - begun
+            self._journal.advance()
+            validate = progress.step % self._every == 0 or progress.step == self._limit
+            if self._since_log == LOG_EVERY or validate:
+                self._log()
+            if validate:
+                self._validate()
+                progress.seconds = time.monotonic() - begun
+            reason = self._end()
+            if reason is None and self._asked(interrupts):
+                self._save()
+                return self._outcome("interrupted", interrupts.name)
+            if validate and reason is None and self._save_is_due():
+                self._save()
+        self._save()
+        return self._outcome(reason)
+
+    def _prepare(self) -> None:
+        # What has to happen before the first step, with its batch. The batch comes from an iterator
+        # of its own: nothing else may use the device while a graph is recorded, and an iterator may
+        # fetch ahead.
+        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
+        try:
+            batch = next(batches)
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+        self._initialize_pooling(batch)
+        if self.config.hardware.cuda_graph:
+            self._pass = record(self._train_pass, batch.images, self.fabric)
+
+    def _outcome(
+        self,
+        stopped: Literal["patience", "max_steps", "interrupted"],
+        signal: str | None = None,
+    ) -> Outcome:
+        return Outcome(stopped, self.progress.step, self.progress.best_step, signal)
+
+    def _end(self) -> Literal["patience", "max_steps"] | None:
+        if self.progress.stale >= self._patience:
+            return "patience"
+        if self._limit is not None and self.progress.step >= self._limit:
+            return "max_steps"
+        return None
+
+    def _step(self, batch: Batch) -> dict[str, Tensor]:
+        fabric = self.fabric
+        with fabric.autocast():
+            embeddings, *attributes = self._pass(batch.images)
+        embeddings = gather(fabric, embeddings, gradients=True)
+        labels = gather(fabric, self._class_of[batch.labels], gradients=False)
+        shared = gather(fabric, attributes[0], gradients=True) if attributes else None
+        terms = loss_terms(self.criterion, embeddings, labels, shared)
+        self.optimizer.zero_grad(set_to_none=True)
+        fabric.backward(terms["loss"])
+        self._average_loss_gradients()
+        if self.progress.step < self._warmup:
+            # Without a gradient Adam leaves a parameter and its moments alone.
+            for parameter in self._groups.backbone:
+                parameter.grad = None
+        self.optimizer.step()
+        return {name: value.detach() for name, value in terms.items()}
+
+    def _average_loss_gradients(self) -> None:
+        # Every process has computed the same gradient of the proxies, up to the rounding of its
+        # device; the average keeps them from drifting apart.
+        if self.fabric.world_size == 1:
+            return
+        for parameter in self.criterion.parameters():
+            if parameter.grad is not None:
+                shared = self.fabric.all_reduce(parameter.grad, reduce_op="mean")
+                assert isinstance(shared, Tensor)
+                parameter.grad.copy_(shared)
+
+    @torch.no_grad()
+    def _initialize_pooling(self, batch: Batch) -> None:
+        # All processes pick the prototypes from the features of the whole first batch, so that the
+        # run does not depend on how many there are; before the first step, and outside of what is
+        # compiled or recorded.
+        pooling = self.model.get_submodule("pooling")
+        if not hasattr(pooling, "initialize_prototypes") or bool(pooling.prototypes_ready):
+            return
+        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
+        features = feature_map(batch.images)
+        pooling.initialize_prototypes(  # type: ignore[operator]
+            gather(self.fabric, features.float(), gradients=False)
+        )
+
+    def _add(self, terms: dict[str, Tensor]) -> None:
+        # Kept on the device: reading a number would wait for it.
+        for name, value in terms.items():
+            self._sums[name] = self._sums[name] + value if name in self._sums else value
+        self._since_log += 1
+
+    def _log(self) -> None:
+        means = {name: float(total) / self._since_log for name, total in self._sums.items()}
+        if not math.isfinite(means["loss"]):
+            raise RunError(
+                f"the loss is {means['loss']} in the steps up to {self.progress.step}: lower "
+                "optimizer.lr, or look for damaged images"
+            )
+        images = self._since_log * self.config.batch_size
+        self._journal.log(self.progress, means, self._rate(), images)
+        self._sums, self._since_log = {}, 0
+
+    def _rate(self) -> float:
+        return float(self.optimizer.param_groups[0]["lr"])
+
+    def _validate(self) -> None:
+        with self.fabric.autocast():
+            metrics = self.fabric.broadcast(self.task.validate(self.model))
+        self.model.train()
+        value = metrics[self.config.stop.monitor]
+        if not math.isfinite(value):
+            raise RunError(
+                f"validation gives {self.config.stop.monitor} = {value} at step "
+                f"{self.progress.step}: the validation classes need at least two images each"
+            )
+        is_best = value > self.progress.best_value
+        if is_best:
+            self.progress.best_value, self.progress.best_step = value, self.progress.step
+            self.progress.stale = 0
+            self._best = {
+                name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()
+            }
+        else:
+            self.progress.stale += 1
+        if self._plateau is not None:
+            self._plateau.step(value)
+        self._journal.validated(self.progress, metrics, is_best)
+
+    def _asked(self, interrupts: Interrupts) -> bool:
+        if self.fabric.world_size == 1:
+            return interrupts.name is not None
+        if self.progress.step % ASK_EVERY:
+            return False
+        asked = torch.tensor(float(interrupts.name is not None), device=self.fabric.device)
+        return bool(self.fabric.all_reduce(asked, reduce_op="sum"))
+
+    def _save_is_due(self) -> bool:
+        due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
+        return bool(self.fabric.broadcast(due))
+
+    def _save(self) -> None:
+        if self.folder is None:
+            return
+        if self.fabric.is_global_zero:
+            self.folder.checkpoints.save(self.progress.step, self._state())
+        self.fabric.barrier()
+        self._saved_at = time.monotonic()
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "progress": asdict(self.progress),
+            "model": self.model.state_dict(),
+            "best": self._best,
+            "criterion": self.criterion.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "plateau": None if self._plateau is None else self._plateau.state_dict(),
+            "sums": self._sums,
+            "since_log": self._since_log,
+            "random": torch.get_rng_state(),
+            "random_cuda": (
+                torch.cuda.get_rng_state(self.fabric.device)
+                if self.fabric.device.type == "cuda"
+                else None
+            ),
+        }
+
+    def _load(self) -> None:
+        state = None if self.folder is None else self.folder.checkpoints.load()
+        if state is None:
+            logger.warning("there is no checkpoint yet: the run begins at its beginning")
+            return
+        device = self.fabric.device
+        self.progress = Progress(**state["progress"])
+        self.model.load_state_dict(state["model"])
+        self._best = (
+            None
+            if state["best"] is None
+            else {name: tensor.to(device) for name, tensor in state["best"].items()}
+        )
+        self.criterion.load_state_dict(state["criterion"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if self._plateau is not None:
+            self._plateau.load_state_dict(state["plateau"])
+        self._sums = {name: value.to(device) for name, value in state["sums"].items()}
+        self._since_log = state["since_log"]
+        torch.set_rng_state(state["random"])
+        if state["random_cuda"] is not None and device.type == "cuda":
+            torch.cuda.set_rng_state(state["random_cuda"], device)
+
+
+def warmup_steps(config: TrainConfig, images: int) -> int:
+    """Steps in which the backbone is spared: ``warmup_epochs`` passes over ``images`` images."""
+    epochs = config.optimizer.warmup_epochs or 0.0
+    return math.ceil(epochs * images / config.batch_size)

@@ -1,0 +1,96 @@
+"""Adam with one group a kind of parameter, the warm-up that spares the backbone, the plateau."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from sumpool.losses import Mixture
+from sumpool.training.config import OptimizerConfig
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The trainable parameters by what they do.
+
+    Attributes:
+        backbone: The pretrained part: spared in the warm-up.
+        embedding: The map to the embedding and the pooling.
+        proxies: Proxies of the loss.
+        class_embeddings: Class embeddings of the zero-shot loss.
+        rest: What else the loss learns.
+    """
+
+    backbone: list[nn.Parameter]
+    embedding: list[nn.Parameter]
+    proxies: list[nn.Parameter]
+    class_embeddings: list[nn.Parameter]
+    rest: list[nn.Parameter]
+
+
+def parameter_groups(model: nn.Module, criterion: nn.Module) -> Groups:
+    """Sort the trainable parameters of ``model`` and ``criterion``, each into one group."""
+    backbone = _trainable(model.get_submodule("backbone"))
+    proxies: list[nn.Parameter] = list(getattr(criterion, "proxy_parameters", list)())
+    zero_shot = _trainable(criterion.zero_shot) if isinstance(criterion, Mixture) else []
+    embedding = _without(_trainable(model), backbone)
+    rest = _without(_trainable(criterion), [*proxies, *zero_shot])
+    return Groups(backbone, embedding, proxies, zero_shot, rest)
+
+
+def build_optimizer(
+    groups: Groups, config: OptimizerConfig, zero_shot_lr_multiplier: float, *, fused: bool
+) -> torch.optim.Adam:
+    """Adam over ``groups``; learning rates of a resolved ``config``.
+
+    Args:
+        groups: The parameters.
+        config: Rates and decay; none of them null but ``plateau_patience``.
+        zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
+        fused: One kernel for all parameters (CUDA).
+    """
+    if config.lr is None or config.proxy_lr_multiplier is None:
+        raise ValueError("config must be resolved: lr and proxy_lr_multiplier are null")
+    listed = (
+        ("backbone", groups.backbone, 1.0),
+        ("embedding", groups.embedding, 1.0),
+        ("proxies", groups.proxies, config.proxy_lr_multiplier),
+        ("class_embeddings", groups.class_embeddings, zero_shot_lr_multiplier),
+        ("rest", groups.rest, 1.0),
+    )
+    return torch.optim.Adam(
+        [
+            {"params": parameters, "lr": config.lr * factor, "name": name}
+            for name, parameters, factor in listed
+            if parameters
+        ],
+        betas=(config.beta1, config.beta2),
+        weight_decay=config.weight_decay,
+        fused=fused,
+    )
+
+
+def build_plateau(
+    optimizer: torch.optim.Optimizer, config: OptimizerConfig
+) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
+    """The schedule that lowers all rates when validation stands still; None without one."""
+    if config.plateau_patience is None:
+        return None
+    return torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer,
+        mode="max",
+        factor=config.plateau_factor,
+        patience=config.plateau_patience,
+        threshold=0.0,
+    )
+
+
+def _trainable(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]
+
+
+def _without(parameters: list[nn.Parameter], taken: list[nn.Parameter]) -> list[nn.Parameter]:
+    ids = {id(parameter) for parameter in taken}
+    return [parameter for parameter in parameters if id(parameter) not in ids]

@@ -1,0 +1,173 @@
+"""The folder of a run: what it was told, where it ran, and what came out, in files to read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sumpool.training.checkpoint import Checkpoints
+from sumpool.training.config import TrainConfig, read_config, write_config
+from sumpool.training.errors import RunError
+
+CONFIG, RUN = "config.yaml", "run.json"
+LOG, VALIDATION = "log.csv", "validation.csv"
+MODEL, EVALUATION, EXHIBITS = "model", "evaluation", "exhibits"
+#: Distributions whose versions are recorded.
+RECORDED = (
+    "sumpool",
+    "torch",
+    "torchvision",
+    "timm",
+    "lightning",
+    "pytorch-metric-learning",
+    "numpy",
+)
+
+
+class RunFolder:
+    """Where a run keeps everything.
+
+    Args:
+        path: The folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = Checkpoints(path / "checkpoints")
+
+    @classmethod
+    def create(cls, path: Path, config: TrainConfig, facts: Mapping[str, Any]) -> RunFolder:
+        """Begin a run in ``path``, which must not hold one.
+
+        Raises:
+            RunError: If it holds one already, or cannot be written to.
+        """
+        if (path / RUN).exists():
+            raise RunError(
+                f"{path} holds a run already: continue it with --resume {shlex.quote(str(path))}, "
+                "or choose another --out"
+            )
+        folder = cls(path)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            write_config(config, path / CONFIG)
+        except OSError as error:
+            raise RunError(f"{path} cannot be written to: {error.strerror or error}") from error
+        folder.update(
+            started=_now(),
+            finished=None,
+            command=[Path(sys.argv[0]).name, *sys.argv[1:]],
+            versions=versions(),
+            machine=machine(),
+            **facts,
+        )
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> tuple[RunFolder, TrainConfig]:
+        """A run that was begun, and its configuration.
+
+        Raises:
+            RunError: If ``path`` holds no run.
+        """
+        if not (path / RUN).is_file() or not (path / CONFIG).is_file():
+            raise RunError(f"{path} holds no run: {RUN} and {CONFIG} are missing")
+        return cls(path), read_config(path / CONFIG)
+
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` holds."""
+        path = self.path / RUN
+        try:
+            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path} cannot be read: {error}") from error
+        return facts
+
+    def update(self, **facts: Any) -> None:
+        """Add ``facts`` to ``run.json``."""
+        path = self.path / RUN
+        before = self.facts() if path.exists() else {}
+        write_json(path, {**before, **facts})
+
+    def finish(self, **facts: Any) -> None:
+        """Note that the run came to its end."""
+        self.update(finished=_now(), **facts)
+
+
+class CsvLog:
+    """A CSV file that grows by one line at a time, each on disk when the next begins.
+
+    Args:
+        path: The file.
+        columns: Its columns; a line may leave values out, and may have no others.
+        keep_until: When a run is resumed, lines of later steps are dropped: they will come again.
+            None begins the file anew.
+    """
+
+    def __init__(self, path: Path, columns: Sequence[str], keep_until: int | None) -> None:
+        self._columns = tuple(columns)
+        kept: list[dict[str, str]] = []
+        if keep_until is not None and path.is_file():
+            with path.open(newline="", encoding="utf-8") as old:
+                for row in csv.DictReader(old):
+                    # A torn last line has no step, or too few fields.
+                    step = row.get("step") or ""
+                    if step.isdecimal() and int(step) <= keep_until and None not in row.values():
+                        kept.append(row)
+        aside = path.with_suffix(".part")
+        with aside.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, self._columns)
+            writer.writeheader()
+            writer.writerows(kept)
+        os.replace(aside, path)
+        self._file = path.open("a", newline="", encoding="utf-8")
+        self._writer = csv.DictWriter(self._file, self._columns)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a line."""
+        self._writer.writerow(row)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write ``value`` to ``path`` whole or not at all."""
+    aside = path.with_name(path.name + ".part")
+    try:
+        aside.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        os.replace(aside, path)
+    except OSError as error:
+        aside.unlink(missing_ok=True)
+        raise RunError(f"{path} could not be written: {error.strerror or error}") from error
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the packages in ``RECORDED``."""
+    return {
+        "python": platform.python_version(),
+        **{name: metadata.version(name) for name in RECORDED},
+    }
+
+
+def machine() -> dict[str, Any]:
+    """The machine in words and numbers."""
+    gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return {"system": platform.platform(), "cores": os.cpu_count(), "gpus": gpus}
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,0 +1,118 @@
+"""Which images a run learns from, which it is selected by, and which it is judged on."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+
+from sumpool.data import (
+    DATASETS,
+    ImageDataset,
+    class_fold,
+    dataset_splits,
+    detect_format,
+    open_dataset,
+    readable,
+    split_classes,
+)
+from sumpool.training.config import ConfigError, TrainConfig
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Images of classes that no choice was made by.
+
+    Attributes:
+        query: What is searched for.
+        gallery: Where it is searched; None searches among the queries themselves.
+    """
+
+    query: ImageDataset
+    gallery: ImageDataset | None = None
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The three parts of a data set; no class is in two of them.
+
+    Attributes:
+        name: Format of the data set.
+        train: Images to learn from.
+        validation: Images that decide which model is kept.
+        test: Images to judge it on; None where the data set has no such part.
+        broken: Images that were left out because they cannot be read.
+    """
+
+    name: str
+    train: ImageDataset
+    validation: ImageDataset
+    test: TestSet | None
+    broken: int = 0
+
+
+def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
+    """Open the data of ``config`` and split it by class.
+
+    The test part is the one the data set brings. Validation classes are taken from the rest: those
+    of a fold, or a share drawn with the seed.
+
+    Raises:
+        DataError: If the data cannot be used; names the file.
+        ConfigError: If the data has too few classes for the split.
+    """
+    if config.data is None and config.format != "glyphs":
+        raise ConfigError("data is missing: name a folder or CSV file with --data")
+    if config.format not in ("auto", *DATASETS):
+        raise ConfigError(f"format must be auto or one of {', '.join(DATASETS)}: {config.format!r}")
+    if config.data is not None and config.format == "glyphs":
+        raise ConfigError(f"data must be left out with format glyphs, got {config.data!r}")
+    name = config.format
+    if name == "auto":
+        assert config.data is not None
+        name = detect_format(config.data)
+    parts = dataset_splits(config.data, name)
+    broken = 0
+
+    def part(split: str) -> ImageDataset:
+        nonlocal broken
+        opened = open_dataset(config.data, name, split)
+        if config.skip_broken:
+            good, bad = readable(opened, progress=progress)
+            if bad:
+                listed = ", ".join(f"{item} ({reason})" for item, reason in bad[:3])
+                more = "" if len(bad) <= 3 else f" and {len(bad) - 3} more"
+                logger.warning("%d unreadable images are left out: %s%s", len(bad), listed, more)
+                broken += len(bad)
+                opened = opened.subset(good)
+        return opened
+
+    learned = part("train" if "train" in parts else "all")
+    own = [split for split in ("validation", "val") if split in parts]
+    if own:
+        train, validation = learned, part(own[0])
+    else:
+        train, validation = _split(config, learned)
+    test = None
+    if "query" in parts:
+        test = TestSet(part("query"), part("gallery"))
+    elif "test" in parts:
+        test = TestSet(part("test"))
+    return Splits(name, train, validation, test, broken)
+
+
+def _split(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, ImageDataset]:
+    classes = int(dataset.labels.unique().numel())
+    if config.fold is not None:
+        if classes < config.folds:
+            raise ConfigError(f"folds is {config.folds}, but there are only {classes} classes")
+        learn, keep = class_fold(dataset.labels, config.fold - 1, config.folds)
+    else:
+        if classes < 2:
+            raise ConfigError(
+                f"{config.data} has {classes} class: two are needed, one to learn from and one "
+                "to validate on"
+            )
+        learn, keep = split_classes(dataset.labels, config.validation, config.seed)
+    return dataset.subset(learn), dataset.subset(keep)

@@ -1,0 +1,94 @@
+"""The mathematics of a step: the pass through the network and the loss of the whole batch."""
+
+from __future__ import annotations
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from sumpool.losses import Mixture
+
+
+class TrainPass(nn.Module):
+    """The forward pass of training: images to embeddings and, where asked for, attributes.
+
+    Every process calls this one module, whatever it wraps its gradients with; it takes and gives
+    tensors alone, so that it can be compiled and recorded.
+
+    Args:
+        model: The embedder.
+        attributes: Whether the loss needs pseudo-attributes.
+        channels_last: Whether images go into the network as NHWC.
+    """
+
+    def __init__(self, model: nn.Module, attributes: bool, channels_last: bool = False) -> None:
+        super().__init__()
+        self.model = model
+        self.attributes = attributes
+        self.layout = torch.channels_last if channels_last else torch.contiguous_format
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        """Embeddings (b, D), and attributes (b, m) where they are asked for."""
+        images = images.contiguous(memory_format=self.layout)
+        if not self.attributes:
+            return (self.model(images),)
+        pooled = self.model(images, details=True)
+        return pooled.embedding, pooled.attributes
+
+
+def loss_terms(
+    criterion: nn.Module, embeddings: Tensor, labels: Tensor, attributes: Tensor | None
+) -> dict[str, Tensor]:
+    """The loss under the name "loss" and, for a mixture, its parts beside it."""
+    embeddings = embeddings.float()
+    if isinstance(criterion, Mixture):
+        if attributes is None:
+            raise ValueError("the zero-shot loss needs attributes, and the pooling gave none")
+        parts: dict[str, Tensor] = criterion.components(embeddings, labels, attributes.float())
+        return parts
+    return {"loss": criterion(embeddings, labels)}
+
+
+def gather(fabric: Fabric, values: Tensor, *, gradients: bool) -> Tensor:
+    """The rows of all processes, those of the first process first; (W · b, ...).
+
+    With gradients, each process computes the loss of the whole batch. Its gradient with respect to
+    a row is summed over the processes on the way back, and averaged over them by the wrapper of the
+    network: together that is the gradient of one process with the whole batch.
+    """
+    if fabric.world_size == 1:
+        return values
+    gathered = fabric.all_gather(values, sync_grads=gradients)
+    assert isinstance(gathered, Tensor)
+    return gathered.flatten(0, 1)
+
+
+def record(train_pass: TrainPass, images: Tensor, fabric: Fabric) -> nn.Module:
+    """``train_pass`` with its forward and backward pass recorded as CUDA graphs.
+
+    Buffers, such as running statistics, are left as they were before the recording.
+
+    Args:
+        train_pass: On the device, in training mode, its prototypes initialised.
+        images: A batch with the shape of all that follow.
+        fabric: Gives the precision.
+    """
+    before = {name: buffer.clone() for name, buffer in train_pass.named_buffers()}
+    # Casts of weights must be part of the recording, not kept from before it.
+    with fabric.autocast(), _no_cast_cache():
+        recorded = torch.cuda.make_graphed_callables(
+            train_pass, (images.clone(),), allow_unused_input=True
+        )
+    for name, buffer in train_pass.named_buffers():
+        buffer.copy_(before[name])
+    assert isinstance(recorded, nn.Module)
+    return recorded
+
+
+class _no_cast_cache:  # noqa: N801  reads as a statement
+    def __enter__(self) -> None:
+        self._before = torch.is_autocast_cache_enabled()
+        torch.set_autocast_cache_enabled(False)
+
+    def __exit__(self, *_: object) -> None:
+        torch.set_autocast_cache_enabled(self._before)

@@ -1,0 +1,198 @@
+"""The loop: what it keeps, when it stops, and that it goes on as if nothing had happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from sumpool.training import OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from training.tiny import CONFIG, Scripted, constant, trainer
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.clone() for name, tensor in model.state_dict().items()}
+
+
+def assert_equal(one: dict[str, Tensor], other: dict[str, Tensor]) -> None:
+    assert one.keys() == other.keys()
+    for name in one:
+        assert torch.equal(one[name], other[name]), name
+
+
+def stop(**values: Any) -> StopConfig:
+    return replace(CONFIG.stop, **values)
+
+
+def test_training_lowers_the_loss(tmp_path: Path) -> None:
+    runner = trainer(folder=tmp_path, stop=stop(max_steps=100, validate_every=50))
+    runner.fit()
+    lines = (tmp_path / "log.csv").read_text().splitlines()
+    column = lines[0].split(",").index("loss")
+    losses = [float(line.split(",")[column]) for line in lines[1:]]
+    assert losses[-1] < losses[0]
+
+
+def test_the_best_weights_are_restored() -> None:
+    seen: list[dict[str, Tensor]] = []
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            seen.append(weights(model))
+            return super().__call__(model)
+
+    runner = trainer(validate=Watch([0.1, 0.9, 0.3]))
+    outcome = runner.fit()
+    assert (outcome.steps, outcome.best_step, outcome.stopped) == (12, 8, "max_steps")
+    assert_equal(weights(runner.model), seen[1])
+
+
+def test_patience_counts_validations_without_gain() -> None:
+    script = Scripted([0.1, 0.3, 0.3, 0.2, 0.25, 0.9])
+    outcome = trainer(validate=script, stop=stop(patience=3, max_steps=None)).fit()
+    assert (outcome.stopped, outcome.steps, outcome.best_step) == ("patience", 20, 8)
+    assert script.calls == 5
+
+
+def test_the_metric_that_decides_can_be_chosen() -> None:
+    script = Scripted([0.1, 0.3, 0.2])  # P@1 is one less these
+    outcome = trainer(validate=script, stop=stop(monitor="precision_at_1")).fit()
+    assert outcome.best_step == 4
+
+
+def test_the_last_step_is_validated_wherever_it_falls() -> None:
+    script = Scripted([0.1, 0.2, 0.3])
+    outcome = trainer(validate=script, stop=stop(max_steps=10)).fit()
+    assert (outcome.steps, outcome.best_step) == (10, 10)
+
+
+def test_rates_fall_on_a_plateau() -> None:
+    optimizer = replace(CONFIG.optimizer, plateau_patience=1, plateau_factor=0.5)
+    runner = trainer(optimizer=optimizer, stop=stop(max_steps=24))
+    runner.fit()
+    # The first of 6 validations is the best; after two more without gain the rates fall, and again.
+    rates = [group["lr"] for group in runner.optimizer.param_groups]
+    assert rates == pytest.approx([0.01 / 4] * len(rates))
+
+
+def test_warm_up_spares_the_backbone_and_nothing_else() -> None:
+    optimizer = replace(CONFIG.optimizer, warmup_epochs=1.0)  # 48 images: 6 steps
+    runner = trainer(optimizer=optimizer, stop=stop(max_steps=6, validate_every=6), loss="pnca")
+    before = weights(runner.model)
+    runner.fit()
+    after = weights(runner.model)
+    same = {name for name in before if torch.equal(before[name], after[name])}
+    assert {name for name in before if name.startswith("backbone")} == same
+    runner = trainer(optimizer=optimizer, stop=stop(max_steps=7, validate_every=7), loss="pnca")
+    runner.fit()
+    assert not torch.equal(
+        before["backbone.0.weight"], runner.model.state_dict()["backbone.0.weight"]
+    )
+
+
+def test_proxies_learn_at_their_own_rate() -> None:
+    runner = trainer(loss="pnca", images_per_class=1, batch_size=4)
+    rates = {group["name"]: group["lr"] for group in runner.optimizer.param_groups}
+    assert rates == pytest.approx(
+        {"backbone": 0.01, "embedding": 0.01, "proxies": 1.0, "class_embeddings": 0.01}
+    )
+
+
+def test_every_trainable_parameter_is_in_one_group() -> None:
+    runner = trainer(loss="softtriple", images_per_class=1, batch_size=4)
+    listed = [id(p) for group in runner.optimizer.param_groups for p in group["params"]]
+    wanted = [*runner.model.parameters(), *runner.criterion.parameters()]
+    assert sorted(listed) == sorted(id(p) for p in wanted if p.requires_grad)
+
+
+CASES = {
+    "c2 and zero-shot": {},
+    "c2 alone": {"zero_shot": ZeroShotConfig(weight=0.0)},
+    "proxies": {"loss": "panchor", "images_per_class": 1, "batch_size": 4},
+    "memory": {"loss": "xbm-c2", "loss_options": {"start_step": 3, "memory_batches": 2}},
+    "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("at", [4, 7])
+def test_a_resumed_run_ends_as_the_uninterrupted_one(
+    tmp_path: Path, case: str, at: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = [0.1, 0.3, 0.2]
+    whole = trainer(
+        validate=Scripted(script), folder=tmp_path / "whole", dropout=0.3, **CASES[case]
+    )
+    torch.manual_seed(0)
+    whole.fit()
+    parts = tmp_path / "parts"
+    first = trainer(validate=Scripted(script), folder=parts, dropout=0.3, **CASES[case])
+    step = first._step
+
+    def interrupted(batch: Any) -> dict[str, Tensor]:
+        terms = step(batch)
+        if first.progress.step == at - 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return terms
+
+    monkeypatch.setattr(first, "_step", interrupted)
+    torch.manual_seed(0)
+    outcome = first.fit()
+    assert (outcome.stopped, outcome.signal, outcome.steps) == ("interrupted", "SIGTERM", at)
+    torch.manual_seed(77)  # a new process begins with another state
+    second = trainer(validate=Scripted(script[at // 4 :]), folder=parts, dropout=0.3, **CASES[case])
+    outcome = second.fit(resume=True)
+    assert (outcome.stopped, outcome.steps, outcome.best_step) == ("max_steps", 12, 8)
+    assert_equal(weights(whole.model), weights(second.model))
+    assert_equal(weights(whole.criterion), weights(second.criterion))
+    for name in ("log.csv", "validation.csv"):
+        assert timeless(tmp_path / "whole" / name) == timeless(parts / name)
+
+
+def timeless(path: Path) -> list[list[str]]:
+    """The lines of a CSV file without times and speeds."""
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    dropped = {
+        lines[0].index(name) for name in ("seconds", "images_per_second") if name in lines[0]
+    }
+    return [[cell for place, cell in enumerate(line) if place not in dropped] for line in lines]
+
+
+def test_resuming_without_a_checkpoint_begins_at_the_beginning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcome = trainer(folder=tmp_path).fit(resume=True)
+    assert outcome.steps == 12
+    assert "no checkpoint yet" in caplog.text
+
+
+def test_a_finished_run_resumes_to_its_end(tmp_path: Path) -> None:
+    first = trainer(validate=Scripted([0.1, 0.3, 0.2]), folder=tmp_path)
+    first.fit()
+    second = trainer(folder=tmp_path)
+    outcome = second.fit(resume=True)
+    assert (outcome.steps, outcome.best_step) == (12, 8)
+    assert_equal(weights(first.model), weights(second.model))
+
+
+def test_a_run_without_a_folder_keeps_nothing(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    trainer(validate=constant).fit()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loss_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
+    optimizer = replace(CONFIG.optimizer, lr=1e30)
+    with pytest.raises(RunError, match=r"the loss is nan in the steps up to"):
+        trainer(folder=tmp_path, optimizer=optimizer, stop=stop(max_steps=40)).fit()
+
+
+def test_a_metric_that_is_not_finite_is_an_error() -> None:
+    with pytest.raises(RunError, match="at least two images each"):
+        trainer(validate=Scripted([float("nan")])).fit()

@@ -1,0 +1,107 @@
+"""What a user leaves open is filled in from the published settings; contradictions are refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sumpool.training import (
+    ConfigError,
+    GspConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ZeroShotConfig,
+    resolve,
+)
+from sumpool.training.config import FREE_TO_CHANGE, flat
+from sumpool.training.run import merge
+
+
+def test_the_fair_settings_of_cub() -> None:
+    config = resolve(TrainConfig(data="x"), "cub")
+    assert (config.gsp.prototypes, config.gsp.mu, config.gsp.eps) == (64, 0.3, 5.0)
+    assert config.zero_shot.weight == 0.1
+    assert (config.optimizer.lr, config.optimizer.weight_decay) == (1e-5, 1e-4)
+    assert (config.optimizer.beta1, config.optimizer.beta2) == (0.9, 0.99)
+    assert (config.batch_size, config.images_per_class) == (32, 4)
+    assert (config.stop.validate_every, config.stop.patience) == (100, 15)
+    assert config.weights == "packaged"
+
+
+def test_the_fair_settings_of_sop_with_proxies() -> None:
+    config = resolve(TrainConfig(data="x", loss="panchor"), "sop")
+    assert (config.gsp.prototypes, config.gsp.mu, config.gsp.eps) == (128, 0.3, 0.5)
+    assert config.optimizer.lr == 5e-6
+    assert (config.optimizer.proxy_lr_multiplier, config.optimizer.warmup_epochs) == (100, 1)
+    assert config.images_per_class == 1
+    assert (config.stop.validate_every, config.stop.patience) == (1000, 10)
+
+
+def test_what_is_given_stays() -> None:
+    given = TrainConfig(
+        data="x",
+        gsp=GspConfig(8, 1.0, 20.0),
+        zero_shot=ZeroShotConfig(weight=0.0),
+        optimizer=OptimizerConfig(lr=1.0, warmup_epochs=0.0),
+        stop=StopConfig(7, 2),
+        weights="none",
+        images_per_class=8,
+    )
+    resolved = resolve(given, "sop")
+    before, after = flat(given), flat(resolved)
+    changed = {name for name in before if before[name] != after[name]}
+    assert changed == {"optimizer.proxy_lr_multiplier"}
+
+
+def test_nothing_is_left_open_but_what_means_something() -> None:
+    open_still = {
+        name for name, value in flat(resolve(TrainConfig("x"), "cub")).items() if value is None
+    }
+    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "flip"}
+    assert open_still == meaningful | {
+        "optimizer.plateau_patience",
+        "stop.max_steps",
+        "hardware.workers",
+    }
+
+
+def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
+    assert resolve(TrainConfig(data="x", pool="gap"), "cub").zero_shot.weight == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"loss": "c3"}, "loss must be one of c1, c2"),
+        ({"pool": "max"}, "pool must be one of gap, gsp"),
+        ({"pool": "gap", "zero_shot": ZeroShotConfig(weight=0.1)}, "gap has no attributes"),
+        ({"fold": 5}, r"fold must lie in 1\.\.4"),
+        ({"fold": 0}, r"fold must lie in 1\.\.4"),
+        ({"validation": 1.0}, "validation must lie in"),
+        ({"batch_size": 30}, "multiple of images_per_class 4"),
+        ({"images_per_class": 1}, "images_per_class must be at least 2 with loss c2"),
+        ({"batch_size": 4}, "at least two classes a batch"),
+        ({"batch_size": 0}, "batch_size must be positive"),
+        ({"optimizer": OptimizerConfig(lr=-1.0)}, "lr must be positive"),
+        ({"zero_shot": ZeroShotConfig(weight=2.0)}, r"zero_shot.weight must lie in \[0, 1\]"),
+        ({"stop": StopConfig(max_steps=0)}, "stop.max_steps must be positive"),
+    ],
+)
+def test_what_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        resolve(TrainConfig(data="x", **changes), "cub")
+
+
+def test_a_resumed_run_keeps_its_options() -> None:
+    stored = resolve(TrainConfig(data="x", seed=3, out="runs/a"), "cub")
+    assert merge(TrainConfig(), stored) == stored
+    assert merge(TrainConfig(data="x", seed=3), stored) == stored
+    with pytest.raises(ConfigError, match=r"seed is 4, but the run was begun with 3"):
+        merge(TrainConfig(seed=4), stored)
+    with pytest.raises(ConfigError, match=r"gsp.mu is 0.5, but the run was begun with 0.3"):
+        merge(TrainConfig(gsp=GspConfig(mu=0.5)), stored)
+    longer = merge(TrainConfig(stop=StopConfig(max_steps=9), cache="ram"), stored)
+    assert (longer.stop.max_steps, longer.cache, longer.seed) == (9, "ram", 3)
+    assert "stop.max_steps" in FREE_TO_CHANGE

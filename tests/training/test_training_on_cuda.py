@@ -1,0 +1,71 @@
+"""On a GPU: recorded, compiled and mixed-precision steps are those of the plain loop."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor, nn
+
+from sumpool.training import HardwareConfig, StopConfig
+from training.tiny import CONFIG, trainer
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # torch's remarks on streams while it records, and on its own tensor cores.
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream:UserWarning"),
+    # What torch 2.11 and its libraries say of themselves when the compiler is first used.
+    pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning"),
+]
+
+
+class Rising:
+    """Judges each model better than the one before, over all runs."""
+
+    value = 0.0
+
+    def __call__(self, model: nn.Module) -> dict[str, float]:
+        Rising.value += 0.001
+        return {"mean_average_precision_at_r": Rising.value, "precision_at_1": 0.0}
+
+
+def trained(steps: int = 12, folder: Path | None = None, **hardware: Any) -> dict[str, Tensor]:
+    precision = hardware.get("precision", "32-true")
+    fabric = Fabric(accelerator="cuda", devices=1, precision=precision)
+    config = replace(
+        CONFIG,
+        hardware=HardwareConfig(**hardware),
+        stop=StopConfig(validate_every=steps, patience=100, max_steps=steps),
+    )
+    runner = trainer(config, Rising(), folder=folder, on=fabric)
+    runner.fit(resume=folder is not None)
+    return {name: tensor.float() for name, tensor in runner.model.state_dict().items()}
+
+
+@pytest.mark.parametrize(
+    ("hardware", "tolerance"),
+    [
+        ({"cuda_graph": True}, 1e-5),
+        ({"channels_last": False}, 1e-3),
+        ({"compile": True}, 1e-4),
+        ({"precision": "bf16-mixed"}, 5e-2),
+        ({"precision": "bf16-mixed", "cuda_graph": True}, 5e-2),
+    ],
+)
+def test_faster_steps_are_the_same_steps(hardware: dict[str, Any], tolerance: float) -> None:
+    plain, fast = trained(), trained(**hardware)
+    for name in plain:
+        torch.testing.assert_close(plain[name], fast[name], rtol=tolerance, atol=tolerance)
+
+
+def test_a_recorded_run_is_resumed(tmp_path: Path) -> None:
+    whole = trained(cuda_graph=True)
+    trained(steps=5, folder=tmp_path, cuda_graph=True)
+    resumed = trained(folder=tmp_path, cuda_graph=True)
+    for name in whole:
+        torch.testing.assert_close(whole[name], resumed[name], rtol=1e-4, atol=1e-5)
