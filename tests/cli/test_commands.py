@@ -42,14 +42,25 @@ def test_study_runs_from_end_to_end(
 def test_demo_compares_and_writes_one_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["demo", "--quick", "--seeds", "2", "--out", "there"]) == 0
+    assert main(["demo", "--quick", "--out", "there"]) == 0
     printed = capsys.readouterr().out
-    assert "Toy map, mean ± standard deviation over 2 seeds" in printed
-    assert "Learned tokens, mean ± standard deviation over 2 seeds" in printed
+    assert "Letters that were never seen, one seed" in printed
+    assert "GAP" in printed
+    assert "GSP" in printed
     assert printed.rstrip().endswith("page: there/report.html")
     page = (tmp_path / "there" / "report.html").read_text()
-    assert page.count("<section>") == 2
-    assert len(read_rows(tmp_path / "there" / "tokens")) == 4
+    assert "Weights of the pooling" in page
+    rows = read_rows(tmp_path / "there")
+    weights = {row.cell["method"]: row.metrics["letter_weight"] for row in rows}
+    assert weights["GAP"] == pytest.approx(0.25, abs=1e-6)
+    # Nothing is computed again, and a run whose row was lost is not trained again.
+    (tmp_path / "there" / "rows.jsonl").write_text("")
+    assert main(["demo", "--quick", "--out", "there"]) == 0
+    assert capsys.readouterr().out == printed
+    assert [row.metrics for row in read_rows(tmp_path / "there")] == [row.metrics for row in rows]
+    # The page of the study is drawn from the same results.
+    assert main(["study", "glyphs", "--quick", "--out", "there"]) == 0
+    assert "A letter among digits" in (tmp_path / "there" / "report.html").read_text()
 
 
 def test_interrupt_says_what_is_kept(
@@ -79,7 +90,7 @@ def test_interrupt_before_the_first_cell_says_so(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(toy, "pooling_weights", interrupted)
-    assert main(["demo", "--quick"]) == 130
+    assert main(["study", "toy", "--quick"]) == 130
     assert "no cell was finished" in capsys.readouterr().err
 
 
@@ -96,13 +107,13 @@ def test_results_of_another_configuration_are_refused_until_forced(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["study", "cub"], "choose from 'toy', 'tokens', 'margins'"),
+        (["study", "cub"], "choose from 'glyphs', 'toy', 'tokens', 'margins'"),
         (["study", "toy", "--fast"], "unrecognized arguments: --fast"),
         (["study", "toy", "--seeds", "0"], "must be a whole number of at least 1, got '0'"),
         (["study", "toy", "--seeds", "two"], "must be a whole number of at least 1, got 'two'"),
         (["study"], "required"),
         (["fly"], "fly"),
-        ([], "demo,study"),
+        ([], "demo,train,evaluate,embed,report,study"),
     ],
 )
 def test_what_is_not_understood_is_an_error(
@@ -114,15 +125,15 @@ def test_what_is_not_understood_is_an_error(
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["study", "--help"], ["demo", "--help"]])
-def test_help_teaches(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("verb", ["", "study", "demo", "evaluate", "embed", "report"])
+def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        main(arguments)
+        main([*verb.split(), "--help"])
     assert end.value.code == 0
     text = capsys.readouterr().out
     assert "sumpool study NAME" in text or "examples:\n  sumpool" in text
     assert "null" not in text
-    if arguments[0] == "study":
+    if verb == "study":
         assert all(study.summary in text and study.cost in text for study in STUDIES.values())
 
 
@@ -138,7 +149,7 @@ def test_help_needs_neither_torch_nor_matplotlib() -> None:
         "import sys\n"
         "for name in ('torch', 'numpy', 'matplotlib'): sys.modules[name] = None\n"
         "from sumpool.cli import main\n"
-        "main(['study', '--help'])\n"
+        "main(['train', '--help'])\n"
     )
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)

@@ -6,23 +6,34 @@ import logging
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import demo, study
-from sumpool.cli.options import HelpFormatter
+from sumpool.cli import demo, embed, evaluate, report, study, train
+from sumpool.cli.options import HelpFormatter, spelled
+from sumpool.training.config import flat_switches
 
 DESCRIPTION = """\
 Deep metric learning with generalized sum pooling.
 
-  sumpool demo           a first look: two small studies and a page with their figures
-  sumpool study NAME     run one study; its results are kept and resumed
+  sumpool demo                        a first look: average and generalized sum pooling compared
+  sumpool train --data FOLDER         learn from a folder with one folder of images a class
+  sumpool evaluate MODEL --data …     retrieval metrics of a model on any labelled images
+  sumpool embed MODEL --data … --out  one vector an image, for search elsewhere
+  sumpool report RUN …                the page of a run, or one that compares several
+  sumpool study NAME                  run one study; its results are kept and resumed
 
 `sumpool VERB --help` says what a verb does, what it costs and shows an example.
 """
 
-VERBS = {"demo": demo, "study": study}
+VERBS = {
+    "demo": demo,
+    "train": train,
+    "evaluate": evaluate,
+    "embed": embed,
+    "report": report,
+    "study": study,
+}
 
 
 def build_parser() -> ArgumentParser:
@@ -46,31 +57,32 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 if all went well, 1 if results could not be used as asked, 130 after an
         interrupt. Arguments that cannot be parsed end the process with status 2.
     """
-    arguments = build_parser().parse_args(argv)
+    typed = sys.argv[1:] if argv is None else argv
+    arguments = build_parser().parse_args(spelled(typed, flat_switches()))
     logging.basicConfig(level=logging.WARNING, format="sumpool: %(message)s")
+    logging.getLogger("sumpool").setLevel(logging.INFO)
     options: Namespace = arguments[arguments.verb]
-    out: Path = VERBS[arguments.verb].folder(options)
+    verb = VERBS[arguments.verb]
     try:
-        VERBS[arguments.verb].run(options)
+        status: int = verb.run(options)
+        return status
     except KeyboardInterrupt:
-        print(f"\nsumpool: interrupted; {_kept(out)}", file=sys.stderr)
+        kept = verb.kept(options) if hasattr(verb, "kept") else "nothing was begun that is lost"
+        print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return 130
     except Exception as error:
-        # Imported here: the store needs numpy, which `--help` does not.
-        from sumpool.report.store import StoreError
-
-        if not isinstance(error, StoreError):
+        if not isinstance(error, _expected()):
             raise
         print(f"sumpool: error: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
-def _kept(out: Path) -> str:
-    from sumpool.report.store import ROWS, read_rows
+def _expected() -> tuple[type[Exception], ...]:
+    """The errors whose message is all that a user needs."""
+    # Imported here: they live beside code that needs torch, which `--help` does not.
+    from sumpool.data import DataError
+    from sumpool.models import ModelError
+    from sumpool.report.store import StoreError
+    from sumpool.training import ConfigError, RunError
 
-    cells = sum(len(read_rows(path.parent)) for path in out.rglob(ROWS))
-    if not cells:
-        return f"no cell was finished, nothing is kept in {out}"
-    noun = "cell is" if cells == 1 else "cells are"
-    return f"{cells} finished {noun} kept in {out}; the same command goes on from there"
+    return (ConfigError, DataError, ModelError, RunError, StoreError)

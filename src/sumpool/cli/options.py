@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from argparse import Action, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, Action, ArgumentTypeError, RawDescriptionHelpFormatter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
@@ -11,14 +12,64 @@ from jsonargparse import ArgumentParser, DefaultHelpFormatter
 class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
     """Keeps the line breaks of descriptions, and shows help texts as they are written.
 
-    The texts name their defaults in words, where the parser would print types and "null".
+    A default is shown where it is a value; where it is not, the text names it in words.
     """
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100, max_help_position=16)  # type: ignore[no-untyped-call]
 
     def _get_help_string(self, action: Action) -> str:
-        return action.help or ""
+        text, default = action.help or "", action.default
+        if isinstance(default, bool):
+            default = str(default).lower()
+        # Texts that say in words what holds if an option is left out need no value beside them.
+        if isinstance(default, str | int | float) and default != SUPPRESS and "(" not in text:
+            return f"{text} (default: {default})".replace("%", "%%")
+        return text
+
+    def add_arguments(self, actions: Iterable[Action]) -> None:
+        """Leave out what would read a whole group of options from a file of its own."""
+        super().add_arguments(
+            action for action in actions if action.help != "Path to a configuration file."
+        )
+
+    def _format_action_invocation(self, action: Action) -> str:
+        if not action.option_strings:
+            return super()._format_action_invocation(action)
+        names = ", ".join(name.replace("_", "-") for name in action.option_strings)
+        if action.nargs == 0:
+            return names
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        # An option inside a group is named in full already: WEIGHT, not ZERO_SHOT.WEIGHT.
+        return f"{names} {value if ' ' in value else value.rpartition('.')[2]}"
+
+
+def spelled(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
+    """Command-line arguments in the one spelling that the parser knows.
+
+    ``--skip-broken`` stands for ``--skip_broken``, and a switch without a value for one with
+    ``true``.
+
+    Args:
+        arguments: As typed.
+        switches: Names of the options that are true or false.
+
+    >>> spelled(["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"})
+    ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
+    """
+    known = {f"--{name}" for name in switches}
+    out: list[str] = []
+    for place, argument in enumerate(arguments):
+        if not argument.startswith("--"):
+            out.append(argument)
+            continue
+        name, equals, value = argument.partition("=")
+        name = name.replace("-", "_").replace("__", "--", 1)
+        out.append(f"{name}{equals}{value}")
+        following = arguments[place + 1] if place + 1 < len(arguments) else "--"
+        if name in known and not equals and following.lower() not in ("true", "false"):
+            out.append("true")
+    return out
 
 
 def count(value: str | int) -> int:
@@ -51,3 +102,49 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
     parser.add_argument(
         "--force", action="store_true", help="first discard the results that DIR holds already"
     )
+
+
+def add_image_options(parser: ArgumentParser) -> None:
+    """Add what the verbs share that show images to a model."""
+    parser.add_argument(
+        "model", type=Path, metavar="MODEL", help="folder of a run, or of a saved model"
+    )
+    parser.add_argument(
+        "--data", required=True, metavar="PATH", help="folder or CSV file with labelled images"
+    )
+    parser.add_argument(
+        "--format",
+        default="auto",
+        metavar="NAME",
+        help="layout of the data, as in `sumpool train` (default: found out)",
+    )
+    parser.add_argument(
+        "--split", default="all", metavar="NAME", help="part of the data (default: all of it)"
+    )
+    parser.add_argument(
+        "--batch_size", type=count, default=64, metavar="N", help="images a pass (default: 64)"
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that decode images (default: one a core, at most 8)",
+    )
+
+
+def finished_cells(out: Path) -> str:
+    """How many cells of a study are kept in ``out``, in words."""
+    # Imported here: the store needs numpy, which `--help` does not.
+    from sumpool.report.store import ROWS, read_rows
+
+    cells = sum(len(read_rows(path.parent)) for path in out.rglob(ROWS))
+    if not cells:
+        return f"no cell was finished, nothing is kept in {out}"
+    noun = "cell is" if cells == 1 else "cells are"
+    return f"{cells} finished {noun} kept in {out}; the same command goes on from there"

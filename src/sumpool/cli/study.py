@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_common_options
+from sumpool.cli.options import HelpFormatter, add_common_options, finished_cells
 from sumpool.studies import STUDIES, get_study
 
 SUMMARY = "run one study; finished cells are kept and not computed again"
@@ -43,7 +43,7 @@ def build_parser() -> ArgumentParser:
     add_common_options(
         parser,
         out="runs/NAME, with --quick runs/NAME-quick",
-        seeds="5, margins 3, with --quick 1",
+        seeds="5, glyphs and margins 3, with --quick 1",
     )
     return parser
 
@@ -55,7 +55,7 @@ def folder(options: Namespace) -> Path:
     return Path("runs") / (f"{options.name}-quick" if options.quick else options.name)
 
 
-def run(options: Namespace) -> None:
+def run(options: Namespace) -> int:
     """Run the study, print its table and say where its page is."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.report.page import write_page
@@ -67,3 +67,9 @@ def run(options: Namespace) -> None:
     print(table(out).text())
     page = write_page([out], out / "report.html", f"sumpool: study {options.name}")
     print(f"\npage: {page}")
+    return 0
+
+
+def kept(options: Namespace) -> str:
+    """What an interrupt left, in words."""
+    return finished_cells(folder(options))

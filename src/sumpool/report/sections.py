@@ -13,6 +13,7 @@ from sumpool.report import token_figure, toy_figure
 from sumpool.report.shell import Picture
 from sumpool.report.store import Row, StoreError, read_rows
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.report.train_figures import score_picture
 
 
 @dataclass(frozen=True)
@@ -186,14 +187,73 @@ def _tokens(folder: Path, rows: list[Row]) -> Section:
     )
 
 
+def _glyph_methods(rows: list[Row]) -> dict[str, list[Row]]:
+    methods: dict[str, list[Row]] = {}
+    for row in rows:
+        methods.setdefault(str(row.cell["method"]), []).append(row)
+    return methods
+
+
+def _glyph_table(rows: list[Row]) -> Table:
+    lines = [
+        [
+            method,
+            _over_seeds(own, "map_at_r", 1, 100),
+            _over_seeds(own, "precision_at_1", 1, 100),
+            _over_seeds(own, "letter_weight", 1, 100),
+            _over_seeds(own, "best_step", 0),
+        ]
+        for method, own in _glyph_methods(rows).items()
+    ]
+    header = ("pooling", "MAP@R [%]", "P@1 [%]", "weight on the letter [%]", "best step")
+    return Table(header, lines, f"Letters that were never seen, {_seeds(rows)}")
+
+
+def _glyphs(folder: Path, rows: list[Row]) -> Section:
+    config = rows[0].settings["config"]
+    return Section(
+        title="A letter among digits",
+        question=(
+            "A collage shows one letter and three digits in four tiles. The class is the letter, "
+            "the digits are background that all classes share. Does an embedding learned through "
+            "each pooling tell letters apart that it has never seen?"
+        ),
+        table=_glyph_table(rows),
+        pictures=[
+            score_picture(
+                label,
+                "test",
+                {
+                    method: [float(row.metrics[name]) for row in own]
+                    for method, own in _glyph_methods(rows).items()
+                },
+            )
+            for name, label in (("map_at_r", "MAP@R"), ("precision_at_1", "P@1"))
+        ],
+        notes=[
+            f"The methods differ in the pooling alone: {config['backbone']}, "
+            f"{config['embedding_size']} dimensions, loss {str(config['loss']).upper()}, learning "
+            f"rate {config['lr']:g}, {rows[0].settings['steps']} steps of {config['batch_size']} "
+            "images, the model of the best validation MAP@R. GSP: "
+            f"m = {config['prototypes']}, μ = {config['mu']:g}, ε = {config['eps']:g}.",
+            "Weight on the letter: the share of the pooling weight that falls on the letter's "
+            f"tile, a quarter of the image. {rows[0].metrics['queries']:.0f} queries. Every run "
+            "has a page of its own under runs/.",
+        ],
+        provenance=_provenance(rows),
+    )
+
+
 #: The sections by the name of their study.
 SECTIONS: Mapping[str, Callable[[Path, list[Row]], Section]] = {
+    "glyphs": _glyphs,
     "toy": _toy,
     "tokens": _tokens,
     "margins": _tokens,
 }
 #: The tables by the name of their study.
 TABLES: Mapping[str, Callable[[list[Row]], Table]] = {
+    "glyphs": _glyph_table,
     "toy": _toy_table,
     "tokens": _token_table,
     "margins": _token_table,

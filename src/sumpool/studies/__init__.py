@@ -60,6 +60,11 @@ class Study:
 
 #: The studies by name.
 STUDIES: Mapping[str, Study] = {
+    "glyphs": Study(
+        "train GAP and GSP on letters among digits: retrieval of letters never seen",
+        "about 4 minutes on two cores",
+        "sumpool.studies.glyphs",
+    ),
     "toy": Study(
         "pooling weights on a 10×10 map of red and blue on green (hard, smooth, average)",
         "a second",

@@ -1,0 +1,55 @@
+"""``sumpool embed``: vectors of images, for search elsewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import HelpFormatter, add_image_options
+
+SUMMARY = "embed images with a model, to a Parquet or NumPy file"
+
+DESCRIPTION = """\
+Embed images with a trained model and write one vector an image.
+
+A .parquet file has the columns name, label, class and embedding. A .npy file has the vectors alone,
+and a .csv file of the same name beside it the other columns, line by line.
+
+examples:
+  sumpool embed runs/photos --data photos/ --out photos.parquet
+  sumpool embed runs/cub --data CUB_200_2011 --split test --out cub-test.npy
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = ArgumentParser(
+        usage="sumpool embed MODEL --data FOLDER --out FILE [options]",
+        description=DESCRIPTION,
+        formatter_class=HelpFormatter,
+    )
+    add_image_options(parser)
+    parser.add_argument(
+        "--out", type=Path, required=True, metavar="FILE", help="file to write: .parquet or .npy"
+    )
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Embed and write."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.opening import open_images, open_model
+    from sumpool.evaluation import embed_images, write_vectors
+    from sumpool.evaluation.judged import VECTOR_FILES
+    from sumpool.training import ConfigError
+
+    if options.out.suffix not in VECTOR_FILES:
+        raise ConfigError(f"out must end in {' or '.join(VECTOR_FILES)}, got {options.out}")
+    model, device = open_model(options)
+    feed = open_images(options, model, device, options.split)
+    found = embed_images(model, feed, batch_size=options.batch_size, progress=True)
+    write_vectors(options.out, found, feed.dataset)
+    count, size = found.vectors.shape
+    print(f"{count} vectors of {size} numbers: {options.out}")
+    return 0

@@ -1,0 +1,79 @@
+"""``sumpool evaluate``: retrieval metrics of a model on any labelled images."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import HelpFormatter, add_image_options, count
+
+SUMMARY = "retrieval metrics of a model on labelled images"
+
+DESCRIPTION = """\
+Embed labelled images with a trained model and measure how well images find others of their class.
+
+P@1 is the share of queries whose nearest image is of their class, R@K of those with one among the K
+nearest. MAP@R weighs the first R places, R being the number of other images of the class. Queries
+whose class has no other image cannot be judged: they are left out and counted.
+
+examples:
+  sumpool evaluate runs/photos --data more-photos/
+  sumpool evaluate runs/cub --data CUB_200_2011 --split test --out results/cub
+  sumpool evaluate runs/shop --data In-shop --split query --gallery gallery
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = ArgumentParser(
+        usage="sumpool evaluate MODEL --data FOLDER [options]",
+        description=DESCRIPTION,
+        formatter_class=HelpFormatter,
+    )
+    add_image_options(parser)
+    parser.add_argument(
+        "--gallery", metavar="SPLIT", help="split that is searched (default: the queries' own)"
+    )
+    parser.add_argument(
+        "--ks",
+        type=count,
+        nargs="+",
+        default=[1, 2, 4, 8],
+        metavar="K",
+        help="the K of R@K (default: 1 2 4 8)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="also write metrics and embeddings to DIR"
+    )
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Embed, measure and print."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.opening import open_images, open_model
+    from sumpool.cli.printing import metrics_table
+    from sumpool.evaluation import judge_images, write_judged
+
+    model, device = open_model(options)
+    queries = open_images(options, model, device, options.split)
+    gallery = None
+    if options.gallery is not None:
+        gallery = open_images(options, model, device, options.gallery)
+    judged = judge_images(
+        model,
+        queries,
+        gallery,
+        ks=options.ks,
+        batch_size=options.batch_size,
+        device=device,
+        progress=True,
+    )
+    print(metrics_table({options.split: judged.metrics}).text())
+    if options.out is not None:
+        write_judged(
+            options.out, judged, queries.dataset, None if gallery is None else gallery.dataset
+        )
+        print(f"\nresults: {options.out}")
+    return 0

@@ -1,0 +1,40 @@
+"""Metrics as a table on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from sumpool.report.tables import Table
+
+#: Columns of the table by the name of their metric; R@K are found by name.
+_NAMES = {
+    "precision_at_1": "P@1 [%]",
+    "r_precision": "R-precision [%]",
+    "mean_average_precision_at_r": "MAP@R [%]",
+}
+
+
+def metrics_table(evaluations: Mapping[str, Mapping[str, float]]) -> Table:
+    """One line an evaluation; shares in per cent, counts as they are."""
+    ks = sorted(
+        {
+            int(name.removeprefix("recall_at_"))
+            for metrics in evaluations.values()
+            for name in metrics
+            if name.startswith("recall_at_")
+        }
+        - {1}
+    )
+    columns = ["precision_at_1", *(f"recall_at_{k}" for k in ks)]
+    columns += ["r_precision", "mean_average_precision_at_r"]
+    header = [_NAMES.get(name, f"R@{name.removeprefix('recall_at_')} [%]") for name in columns]
+    lines = [
+        [
+            name,
+            *(f"{100 * metrics[column]:.2f}" for column in columns),
+            f"{metrics['queries']:.0f}",
+            f"{metrics['queries_without_match']:.0f}",
+        ]
+        for name, metrics in evaluations.items()
+    ]
+    return Table(("images", *header, "queries", "without match"), lines, "Retrieval")

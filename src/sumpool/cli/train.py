@@ -1,0 +1,84 @@
+"""``sumpool train``: from labelled images to a model, its metrics and a page."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import HelpFormatter
+from sumpool.training.config import TrainConfig
+
+SUMMARY = "train an embedding, judge it on classes it has not seen, write a page"
+
+DESCRIPTION = """\
+Train a network that embeds images so that distance means dissimilarity.
+
+  sumpool train --data FOLDER
+
+is enough: FOLDER holds one folder of images a class. A quarter of the classes is kept for
+validation, an ImageNet network that comes with the package is fine-tuned with generalized sum
+pooling and the zero-shot loss, and training ends when validation has stood still. The run folder
+then holds the model, metrics, curves and a page to look at, report.html.
+
+Ctrl-C, or a TERM signal, ends training between two steps and keeps a checkpoint; `--resume RUN`
+goes on as if nothing had happened.
+
+Options can also come from a YAML file (--config), options on the command line replace its values;
+--print_config shows what results, and an unknown option is an error. Options that are null follow
+the data set and the loss, as the texts below say in brackets; the run folder's config.yaml has the
+values that were used.
+
+examples:
+  sumpool train --data photos/
+  sumpool train --data photos.csv --loss pnca --out runs/proxies
+  sumpool train --data CUB_200_2011 --fold 1 --cache gpu --seed 3
+  sumpool train --data CUB_200_2011 --pool gap --loss ms --stop.max-steps 3000
+  sumpool train --config run.yaml --hardware.devices 4
+  sumpool train --resume runs/proxies
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = ArgumentParser(
+        usage="sumpool train --data FOLDER [options]",
+        description=DESCRIPTION,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
+    parser.add_argument(
+        "--resume", type=Path, metavar="RUN", help="go on with the run in this folder"
+    )
+    parser.add_class_arguments(TrainConfig, as_group=False)
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Train, print the metrics and say where the page is."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.printing import metrics_table
+    from sumpool.training import run_training
+
+    values = options.as_dict()
+    for name in ("config", "resume", "__path__"):
+        values.pop(name, None)
+    from sumpool.training.config import config_from_dict
+
+    result = run_training(config_from_dict(values), resume=options.resume)
+    outcome = result.outcome
+    if outcome.signal is not None or outcome.stopped == "interrupted":
+        print(
+            f"sumpool: stopped by {outcome.signal or 'a signal'} after step {outcome.steps}; the "
+            f"checkpoint is kept, go on with: sumpool train --resume {result.folder}"
+        )
+        return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
+    if result.page is not None:  # the first process speaks for all
+        why = "patience" if outcome.stopped == "patience" else "max_steps"
+        print(
+            f"{outcome.steps} steps, ended by {why}; the model of step {outcome.best_step} is kept"
+        )
+        print(metrics_table(result.metrics).text())
+        print(f"\nrun:  {result.folder}\npage: {result.page}")
+    return 0

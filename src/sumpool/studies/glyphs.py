@@ -1,0 +1,212 @@
+"""Average and generalized sum pooling on glyph collages: training from nothing on a CPU.
+
+    sumpool study glyphs          (about 4 minutes on two cores)
+    sumpool study glyphs --quick  (seconds)
+
+Letters of three alphabets stand on one tile of four, digits on the others. A small network is
+trained with each pooling, the same in all else, and judged on letters it has not seen. Every cell
+is a run of its own with a folder under ``runs/`` in the study's folder; cells run side by side, one
+a core.
+Expected, MAP@R over 3 seeds: see docs/results/glyphs.
+"""
+
+from __future__ import annotations
+
+import csv
+import multiprocessing
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from sumpool.data import GlyphCollages, open_feed
+from sumpool.models import Embedder, load_embedder
+from sumpool.report.store import ResultStore, Row
+from sumpool.studies.seeds import seed_range
+from sumpool.training import (
+    GspConfig,
+    HardwareConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ZeroShotConfig,
+    run_training,
+)
+
+#: The poolings that are compared, by the name of their method.
+METHODS = {"GAP": "gap", "GSP": "gsp"}
+SEEDS = 3
+
+#: What all cells share.
+CONFIG = TrainConfig(
+    format="glyphs",
+    backbone="small_cnn",
+    cache="ram",
+    embedding_size=64,
+    loss="c2",
+    gsp=GspConfig(prototypes=64, mu=0.2, eps=10.0),
+    zero_shot=ZeroShotConfig(weight=0.0),
+    optimizer=OptimizerConfig(lr=1e-3),
+    stop=StopConfig(validate_every=100, patience=1000, max_steps=600),
+    hardware=HardwareConfig(accelerator="cpu"),
+)
+#: Steps of the quick mode.
+QUICK_STEPS = 4
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+    jobs: int | None = None,
+) -> list[Row]:
+    """Train what is missing of methods × seeds; see :class:`sumpool.studies.RunStudy`.
+
+    Args:
+        out_dir: Folder of the results.
+        seeds: How many seeds; None is 3.
+        quick: A few steps only.
+        progress: Show one bar for all steps of all cells.
+        force: Discard stored results first.
+        jobs: Cells that run side by side; None is one a core.
+    """
+    config = CONFIG
+    if quick:
+        stop = StopConfig(validate_every=QUICK_STEPS, patience=1, max_steps=QUICK_STEPS)
+        config = replace(config, stop=stop)
+    settings = {"steps": config.stop.max_steps, "config": _shared(config)}
+    store = ResultStore(out_dir, "glyphs", settings, force=force)
+    if force and (out_dir / "runs").exists():
+        shutil.rmtree(out_dir / "runs")
+    cells = [
+        {"method": method, "seed": seed}
+        for seed in seed_range(seeds, quick, SEEDS)
+        for method in METHODS
+    ]
+    missing = [cell for cell in cells if store.find(cell) is None]
+    if missing:
+        _fill(store, config, missing, jobs=jobs, progress=progress)
+    rows = [store.find(cell) for cell in cells]
+    return [row for row in rows if row is not None]
+
+
+def cell_folder(out_dir: Path, method: str, seed: int) -> Path:
+    """The run folder of a cell."""
+    return out_dir / "runs" / f"{METHODS[method]}-{seed}"
+
+
+def weight_on_letters(model: Embedder, dataset: GlyphCollages) -> float:
+    """Mean share of the pooling weight that falls on the tile of the letter.
+
+    Average pooling has 25 %.
+    """
+    feed = open_feed(dataset, model.preprocessing, cache="ram", progress=False)
+    shares = []
+    with torch.inference_mode():
+        for batch in feed.test_batches():
+            weights = model.eval()(batch.images, details=True).weights  # (b, h, w)
+            shares.append(tile_shares(weights).gather(1, dataset.letter_tile[batch.indices, None]))
+    return float(torch.cat(shares).mean())
+
+
+def tile_shares(weights: Tensor) -> Tensor:
+    """The share of weights (b, h, w) on each tile of a 2×2 collage, (b, 4), for even h and w."""
+    batch, height, width = weights.shape
+    if height % 2 or width % 2:
+        raise ValueError(f"weights must have an even height and width, got {tuple(weights.shape)}")
+    tiles = weights.reshape(batch, 2, height // 2, 2, width // 2).sum((2, 4))
+    return tiles.flatten(1) / tiles.sum((1, 2))[:, None]
+
+
+def _shared(config: TrainConfig) -> dict[str, Any]:
+    gsp, stop = config.gsp, config.stop
+    return {
+        "backbone": config.backbone,
+        "embedding_size": config.embedding_size,
+        "loss": config.loss,
+        "lr": config.optimizer.lr,
+        "batch_size": config.batch_size,
+        "validate_every": stop.validate_every,
+        "prototypes": gsp.prototypes,
+        "mu": gsp.mu,
+        "eps": gsp.eps,
+    }
+
+
+def _fill(
+    store: ResultStore,
+    config: TrainConfig,
+    cells: Sequence[dict[str, Any]],
+    *,
+    jobs: int | None,
+    progress: bool,
+) -> None:
+    cores = os.cpu_count() or 1
+    jobs = min(jobs or cores, len(cells))
+    steps = config.stop.max_steps
+    assert steps is not None
+    folders = [cell_folder(store.folder, cell["method"], cell["seed"]) for cell in cells]
+    context = multiprocessing.get_context("spawn")
+    bar = tqdm(
+        total=steps * len(cells), desc="training", unit="step", disable=not progress, smoothing=0.02
+    )
+    with bar, ProcessPoolExecutor(jobs, context) as pool:
+        waiting: dict[Future[tuple[dict[str, float], float] | None], dict[str, Any]] = {
+            pool.submit(_train_cell, config, cell, folder, max(1, cores // jobs)): cell
+            for cell, folder in zip(cells, folders, strict=True)
+        }
+        while waiting:
+            done, _ = wait_for(waiting, timeout=0.5)
+            bar.update(sum(_steps_done(folder) for folder in folders) - bar.n)
+            for future in done:
+                cell = waiting.pop(future)
+                outcome = future.result()
+                if outcome is None:
+                    raise KeyboardInterrupt
+                store.add(cell, *outcome)
+                bar.set_postfix_str(f"{len(cells) - len(waiting)} of {len(cells)} runs finished")
+
+
+def _train_cell(
+    config: TrainConfig, cell: dict[str, Any], folder: Path, threads: int
+) -> tuple[dict[str, float], float] | None:
+    """In a process of its own: metrics and seconds of a cell; None if it was interrupted."""
+    torch.set_num_threads(threads)
+    begun = time.perf_counter()
+    config = replace(config, pool=METHODS[cell["method"]], seed=cell["seed"], out=str(folder))
+    # A folder that is there was left by an interrupted study; the run refuses other settings.
+    resume = folder if folder.exists() else None
+    result = run_training(config, resume=resume, progress=False)
+    if result.outcome.stopped == "interrupted":
+        return None
+    model = load_embedder(folder / "model")
+    metrics = {
+        "map_at_r": result.metrics["test"]["mean_average_precision_at_r"],
+        "precision_at_1": result.metrics["test"]["precision_at_1"],
+        "validation_map_at_r": result.metrics["validation"]["mean_average_precision_at_r"],
+        "queries": result.metrics["test"]["queries"],
+        "best_step": result.outcome.best_step,
+        "letter_weight": weight_on_letters(model, GlyphCollages(split="test")),
+    }
+    return metrics, time.perf_counter() - begun
+
+
+def _steps_done(folder: Path) -> int:
+    try:
+        with (folder / "log.csv").open(newline="", encoding="utf-8") as file:
+            steps = [row["step"] for row in csv.DictReader(file)]
+    except FileNotFoundError:
+        return 0
+    return int(steps[-1]) if steps and steps[-1].isdecimal() else 0
