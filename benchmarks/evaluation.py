@@ -1,0 +1,296 @@
+"""Times retrieval metrics: ours, pytorch-metric-learning's and open-metric-learning's.
+
+    python benchmarks/evaluation.py --out runs/bench-evaluation          # about 20 minutes, 2 cores
+    python benchmarks/evaluation.py --out runs/bench-evaluation --quick  # seconds; means nothing
+    python benchmarks/evaluation.py --device cuda --dimensions 512 --sets sop --contenders sumpool
+
+All are asked for P@1, R-precision and MAP@R of the same embeddings, query set = gallery:
+
+  cub   5,924 × 128, 100 classes of 41 to 60
+  sop   60,502 × 128, 11,316 classes of 2 to 12
+  six   120,000 × 128, 6 classes of 20,000
+
+Contenders: sumpool, sumpool-faiss (candidates from faiss), pytorch-metric-learning (its
+AccuracyCalculator with its search, faiss, and k = "max_bin_count"), open-metric-learning (its
+functions on the whole matrix) and open-metric-learning-rows (the same functions on 500 rows at a
+time, which the library does not do by itself). The last two give P@1 directly, the others follow
+from what they give for each query, see ``_contenders.py``.
+
+Every contender runs in a process of its own with the same number of threads, in rounds, in turning
+order; the first call in a process is not timed. Stored are all seconds, the share of the search for
+neighbours in them, and the peak of resident memory. What cannot run here (not installed, too large)
+is a row that says so. Writes results.json and table.md to --out, anew after every run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from _contenders import CONTENDERS, NAMES
+from _machine import flags, machine
+from _retrieval_sets import SETS
+from tqdm import tqdm
+
+Row = dict[str, Any]
+
+OURS = "sumpool"
+#: Rounds, and timed calls in each.
+TURNS = {"cub": (3, 5), "sop": (2, 1), "six": (1, 1), "tiny": (1, 2), "tiny-six": (1, 1)}
+#: With 20,000 matches each, all but ours fill the memory or take an hour.
+ALONE = ("six", "tiny-six")
+
+
+def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
+    """Run all contenders on all sets, writing what there is after each."""
+    begun = time.perf_counter()
+    results: dict[str, Any] = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": command,
+        "machine": machine(torch.device(args.device)),
+        "flags": flags(),
+        "dimensions": args.dimensions,
+        "load_average": {"before": os.getloadavg(), "after": None},
+        "seconds": None,
+        "complete": False,
+        "targets": [],
+        "rows": [],
+    }
+    plan = [
+        (name, round_, contender)
+        for name in args.sets
+        for round_ in range(args.rounds or TURNS[name][0])
+        for contender in in_turn(contenders_of(name, args.contenders), round_)
+    ]
+    args.out.mkdir(parents=True, exist_ok=True)
+    rows: dict[tuple[str, str], Row] = {}
+    quiet = 0.5 if sys.stderr.isatty() else 10.0
+    with tqdm(plan, unit="run", mininterval=quiet) as bar:
+        for name, _, contender in bar:
+            bar.set_description(f"{name}, {contender}")
+            row = rows.setdefault((name, contender), empty_row(name, contender, args.dimensions))
+            if not row["skipped"]:
+                add(row, measured(name, contender, args))
+            results["rows"] = list(rows.values())
+            results["seconds"] = time.perf_counter() - begun
+            finish(results, args.device)
+            write(results, args.out)
+    results["load_average"]["after"] = os.getloadavg()
+    results["complete"] = True
+    write(results, args.out)
+    return results
+
+
+def contenders_of(name: str, asked: list[str] | None) -> list[str]:
+    if asked is not None:
+        return asked
+    return [OURS] if name in ALONE else list(CONTENDERS)
+
+
+def in_turn(names: list[str], round_: int) -> list[str]:
+    """Every other round in reverse, so that what drifts meets all alike."""
+    return names[::-1] if round_ % 2 else names
+
+
+def measured(name: str, contender: str, args: argparse.Namespace) -> Row:
+    """One process: what it told, or why there is nothing."""
+    order = {
+        "contender": contender,
+        "set": name,
+        "dimensions": args.dimensions,
+        "threads": args.threads,
+        "repeats": TURNS[name][1],
+        "device": args.device,
+    }
+    counts = {f"{library}_NUM_THREADS": str(args.threads) for library in ("OMP", "OPENBLAS", "MKL")}
+    done = subprocess.run(
+        [sys.executable, str(Path(__file__).with_name("_contenders.py")), json.dumps(order)],
+        capture_output=True,
+        text=True,
+        env=os.environ | counts,
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {"skipped": f"failed with status {done.returncode}: {last[:200]}"}
+    told: Row = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def empty_row(name: str, contender: str, dimensions: int) -> Row:
+    """The row of a contender, with all its fields, before anything is measured."""
+    return {
+        "set": name,
+        "items": SETS[name].items,
+        "classes": SETS[name].classes,
+        "dimensions": dimensions,
+        "contender": contender,
+        "seconds": [],
+        "search_seconds": [],
+        "median_seconds": None,
+        "metric_seconds": None,
+        "times_ours": None,
+        "resident_before": None,
+        "peak_resident": None,
+        "peak_device": None,
+        "answer": None,
+        "difference": None,
+        "skipped": None,
+    }
+
+
+def add(row: Row, told: Row) -> None:
+    """Put what a process told into its row; memory is the most that any of them took."""
+    for name, value in told.items():
+        if name in ("seconds", "search_seconds"):
+            row[name] += value
+        elif name in ("peak_resident", "peak_device", "resident_before") and value and row[name]:
+            row[name] = max(row[name], value)
+        else:
+            row[name] = value
+
+
+def finish(results: dict[str, Any], device: str) -> None:
+    """Medians, ratios and differences of all rows, and the targets."""
+    rows: list[Row] = results["rows"]
+    for row in rows:
+        if row["seconds"]:
+            row["median_seconds"] = statistics.median(row["seconds"])
+            rests = [
+                total - search
+                for total, search in zip(row["seconds"], row["search_seconds"], strict=True)
+                if search is not None
+            ]
+            row["metric_seconds"] = statistics.median(rests) if rests else None
+    for row in rows:
+        ours = find(rows, row["set"], OURS)
+        if row["median_seconds"] and ours and ours["median_seconds"]:
+            row["times_ours"] = row["median_seconds"] / ours["median_seconds"]
+            row["difference"] = max(abs(row["answer"][n] - ours["answer"][n]) for n in NAMES)
+    results["targets"] = targets(rows, device)
+
+
+def find(rows: list[Row], name: str, contender: str) -> Row | None:
+    """The row of a contender on a set."""
+    return next((r for r in rows if (r["set"], r["contender"]) == (name, contender)), None)
+
+
+def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
+    """What was aimed at beside what was measured, for the sets there are."""
+    found: list[dict[str, Any]] = []
+
+    def hold(what: str, value: float | None, sense: str, limit: float) -> None:
+        if value is not None:
+            met = value <= limit if sense == "≤" else value >= limit
+            found.append({"what": what, "value": value, "sense": sense, "limit": limit, "met": met})
+
+    for name, least in (("sop", 4.0), ("cub", 1.0)):
+        others = [r for r in rows if r["set"] == name and not r["contender"].startswith(OURS)]
+        ratios = [r["times_ours"] for r in others if r["times_ours"]]
+        hold(f"{name}: the fastest other over ours", min(ratios) if ratios else None, "≥", least)
+    gigabyte = 1e9
+    for name, most in (("sop", 1.5), ("six", 2.0)):
+        ours = find(rows, name, OURS)
+        if ours and ours["peak_resident"] and device == "cpu":
+            hold(f"{name}: peak memory, GB", ours["peak_resident"] / gigabyte, "≤", most)
+    ours = find(rows, "sop", OURS)
+    if ours:
+        hold("sop: all but the search, s", ours["metric_seconds"], "≤", 1.0)
+        if device == "cuda":
+            hold("sop: on the device, s", ours["median_seconds"], "≤", 2.0)
+    differences = [r["difference"] for r in rows if r["difference"] is not None]
+    hold("largest difference between answers", max(differences, default=None), "≤", 1e-6)
+    return found
+
+
+def write(results: dict[str, Any], out: Path) -> None:
+    """Store results and table; each file is replaced whole."""
+    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
+    for name, content in (("results.json", text), ("table.md", markdown(results))):
+        new = out / f"{name}.new"
+        new.write_text(content, encoding="utf-8")
+        new.replace(out / name)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The results as tables."""
+    told = results["machine"]
+    parts = [
+        f"Measured on {told['device_name']}, torch {told['torch']}, {results['date'][:10]}: "
+        f"{results['dimensions']} dimensions, medians over all calls.",
+        "### Targets",
+        "| target | asked | measured | met |\n|---|---:|---:|---|\n"
+        + "\n".join(
+            f"| {t['what']} | {t['sense']} {t['limit']:g} | {t['value']:.3g} | "
+            f"{'yes' if t['met'] else 'no'} |"
+            for t in results["targets"]
+        ),
+    ]
+    for name in dict.fromkeys(row["set"] for row in results["rows"]):
+        rows = [row for row in results["rows"] if row["set"] == name]
+        size = f"{rows[0]['items']:,} items, {rows[0]['classes']:,} classes"
+        lines = [
+            "| | seconds | times ours | search, s | rest, s | peak memory, MB | MAP@R | off by |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|",
+        ]
+        lines += [line(row) for row in rows]
+        parts += [f"### {name}: {size}", "\n".join(lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def line(row: Row) -> str:
+    """A row of the table."""
+    if row["skipped"] or not row["seconds"]:
+        return f"| {row['contender']} | {row['skipped'] or '–'} | | | | | | |"
+    searches = [s for s in row["search_seconds"] if s is not None]
+    cells = (
+        f"{row['median_seconds']:.3g}",
+        f"{row['times_ours']:.2f}" if row["times_ours"] else "–",
+        f"{statistics.median(searches):.3g}" if searches else "–",
+        f"{row['metric_seconds']:.2g}" if row["metric_seconds"] is not None else "–",
+        f"{row['peak_resident'] / 1e6:.0f}",
+        f"{row['answer']['mean_average_precision_at_r']:.6f}",
+        f"{row['difference']:.1g}" if row["difference"] is not None else "–",
+    )
+    return f"| {row['contender']} | " + " | ".join(cells) + " |"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_ = parser.add_argument
+    add_("--out", type=Path, default=Path("runs/bench-evaluation"), help="folder of the results")
+    add_("--sets", nargs="+", choices=sorted(SETS), help="default cub, sop and six")
+    add_("--contenders", nargs="+", choices=sorted(CONTENDERS), help="default all that can run")
+    add_("--threads", type=int, default=os.cpu_count(), help="CPU threads; default all cores")
+    add_("--dimensions", type=int, default=128)
+    add_("--device", choices=("cpu", "cuda"), default="cpu", help="where sumpool computes")
+    add_("--rounds", type=int, help="rounds, in place of 3 for cub, 2 for sop and 1 for six")
+    add_("--quick", action="store_true", help="tiny sets, to see that all runs (seconds)")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    if args.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda: torch sees no CUDA device here")
+    if args.sets is None:
+        args.sets = ["tiny", "tiny-six"] if args.quick else ["cub", "sop", "six"]
+    elif args.quick:
+        parser.error("--quick has sets of its own: leave out --sets")
+    given = sys.argv[1:] if arguments is None else arguments
+    results = run(args, shlex.join(["python", "benchmarks/evaluation.py", *given]))
+    print(markdown(results))
+    print(f"{results['seconds']:.0f} s; every number is in {args.out / 'results.json'}")
+
+
+if __name__ == "__main__":
+    main()
