@@ -148,8 +148,8 @@ CONTENDERS: dict[str, Callable[[int], Measure]] = {
 def check_room(contender: str, items: int, matches: int) -> None:
     """Raise :class:`NoRoomError` where a contender would fill the memory of the machine."""
     needed = {
-        # Distances, one spare copy while they are made, two masks.
-        "open-metric-learning": items**2 * (4 + 4 + 1 + 1),
+        # Distances and two masks.
+        "open-metric-learning": items**2 * (4 + 1 + 1),
         # Neighbours: distances, indices, labels, and what follows from them, about 8 numbers each.
         "pytorch-metric-learning": items * matches * 8 * 8,
     }.get(contender, 0)

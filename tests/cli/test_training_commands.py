@@ -108,16 +108,19 @@ def test_a_killed_run_is_resumed_to_the_same_bits(photos: Path) -> None:
         "--checkpoint-seconds=0",
         "--exhibits=false",
     ]
-    assert main(["train", "--data", str(photos), *options, "--out", "whole"]) == 0
+    # Processes of their own, so that all begin with the same state.
     start = "import sys; from sumpool.cli import main; sys.exit(main())"
-    command = [sys.executable, "-c", start, "train", "--data", str(photos), *options]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen([*command, "--out", "killed"], env=environment) as process:
+    command = [sys.executable, "-c", start, "train"]
+    whole = subprocess.Popen([*command, "--data", str(photos), *options, "--out", "whole"])
+    with subprocess.Popen(
+        [*command, "--data", str(photos), *options, "--out", "killed"]
+    ) as process:
         wait_for_checkpoint(Path("killed/checkpoints"), process)
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert json.loads(Path("killed/run.json").read_text())["finished"] is None
-    assert main(["train", "--resume", "killed"]) == 0
+    subprocess.run([*command, "--resume", "killed"], check=True)
+    assert whole.wait() == 0
     for name in ("model/model.safetensors", "evaluation/validation/embeddings.npy"):
         assert (Path("whole") / name).read_bytes() == (Path("killed") / name).read_bytes(), name
     assert main(["train", "--resume", "killed", "--seed", "3"]) == 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from evaluation.ranking_oracle import CASES, WAYS, Case, ranked, solved, way
-from sumpool.evaluation import nearest_neighbors
+from sumpool.evaluation import nearest_neighbors, neighbors
 from sumpool.evaluation.comparison import STRIP
 from sumpool.evaluation.search import batches, largest, mirrored
 
@@ -88,6 +88,19 @@ def test_two_views_of_the_same_items_may_differ() -> None:
         with way(how) as options:
             _, indices = nearest_neighbors(first, second, 5, exclude_self=True, **options)
         assert torch.equal(indices, order[:, :5]), how
+
+
+@pytest.mark.slow
+def test_a_scan_of_many_points_finds_what_rows_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Sorted along a line, in clusters, with copies: whatever might upset the thresholds.
+    draw = torch.Generator().manual_seed(0)
+    centres = torch.linspace(-30, 30, 170)[:, None] * torch.ones(12)
+    points = centres.repeat_interleave(100, 0) + torch.randn(17_000, 12, generator=draw)
+    points[5000:5100] = points[:100]
+    scanned = nearest_neighbors(points, None, 20, exclude_self=True)
+    monkeypatch.setattr(neighbors, "applies", lambda *_: False)
+    direct = nearest_neighbors(points, None, 20, exclude_self=True)
+    assert all(torch.equal(a, b) for a, b in zip(scanned, direct, strict=True))
 
 
 def test_order_of_the_gallery_decides_ties_only() -> None:

@@ -25,18 +25,11 @@ def test_the_layout_is_what_comes_out(case: str) -> None:
     assert out.shape[kind.index("C")] == channels
 
 
-@pytest.mark.parametrize("name", sorted(set(BACKBONES) - {"small_cnn"}))
+@pytest.mark.parametrize("name", sorted(BACKBONES))
 def test_our_backbones_give_maps(name: str) -> None:
     backbone = build_backbone(name)
     assert backbone.layout.format == "NCHW"
     assert backbone.layout.channels == backbone.network.num_features
-
-
-def test_the_small_network_of_the_glyphs_gives_maps() -> None:
-    pytest.importorskip("sumpool.models.small_cnn")
-    backbone = build_backbone("small_cnn")
-    assert backbone.layout.format == "NCHW"
-    assert backbone.preprocessing.crop == 64
 
 
 @pytest.mark.parametrize(

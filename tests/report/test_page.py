@@ -123,7 +123,7 @@ def test_section_names_its_command_and_settings(stored: Path) -> None:
 def test_unknown_and_unfinished_results_are_told(stored: Path, tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "other", "other", {})
     store.add({"seed": 0}, {}, 0.0)
-    with pytest.raises(StoreError, match="'other'; a report knows toy, tokens, margins"):
+    with pytest.raises(StoreError, match="'other'; a report knows glyphs, toy, tokens, margins"):
         section(tmp_path / "other")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "rows.jsonl").touch()

@@ -122,5 +122,7 @@ def test_a_study_refuses_no_seeds(name: str, tmp_path: Path) -> None:
 
 
 def test_an_unknown_study_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match="study must be one of toy, tokens, margins, got 'cub'"):
+    with pytest.raises(
+        ValueError, match="study must be one of glyphs, toy, tokens, margins, got 'cub'"
+    ):
         get_study("cub")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from sumpool.evaluation.comparison import Comparison
 from sumpool.evaluation.inputs import (

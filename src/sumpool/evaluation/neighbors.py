@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from sumpool.evaluation.comparison import Comparison
 from sumpool.evaluation.inputs import (
@@ -84,7 +84,7 @@ def nearest_neighbors(
     similarities = torch.empty(found.shape, device=found.device)
     for batch in batches(rows, 64 * k, max_memory):
         scores = comparison.pair_scores(batch.repeat_interleave(k), found[batch].view(-1))
-        similarities[batch] = (1 + scores / comparison.scale**2).float().view(-1, k)
+        similarities[batch] = (1 + scores / comparison.scale / comparison.scale).float().view(-1, k)
     return similarities, found
 
 

@@ -87,7 +87,7 @@ def products(
 
 
 def mirrored(left: Tensor, right: Tensor) -> Tensor:
-    """A symmetric product of which one half is computed, (n, n'); columns beyond n are kept."""
+    """A symmetric product of which one half is computed, (n, n'), n' ≥ n."""
     n, step = len(left), 1024
     out = torch.empty(n, right.shape[1])
     for a in range(0, n, step):
@@ -137,7 +137,7 @@ def through_faiss(
         part = slice(done, done + len(batch))
         done += len(batch)
         answer = index.search(left[batch.to(left.device), :d].cpu().numpy(), more)
-        squared, found = (torch.from_numpy(part) for part in answer)
+        squared, found = (torch.from_numpy(array) for array in answer)
         if comparison.own:
             squared, found = without(squared, found, batch)
         scores[part], places[part] = squared.mul(-0.5), found

@@ -79,7 +79,7 @@ BACKBONES: Mapping[str, BackboneRecipe] = {
     ),
     "small_cnn": BackboneRecipe(
         "sumpool.models.small_cnn:SmallConvNet",
-        _small_images(64, (0.5,) * 3, (0.5,) * 3, flip=False),
+        _small_images(48, (0.29,) * 3, (0.27,) * 3, flip=False),
     ),
 }
 

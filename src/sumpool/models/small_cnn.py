@@ -10,9 +10,9 @@ class SmallConvNet(nn.Module):
     """Four 3×3 convolutions with batch-norm: the network of the glyph collages.
 
     The first one has stride 2, a 2×2 maximum follows the second and the third, so that a local
-    feature stands for 8×8 pixels and sees 37×37. With 16, 32, 64 and 128 channels it has 97 thousand
-    parameters and costs 8 million multiplications for an image of 48×48 pixels. It runs in the
-    layout NHWC, in which convolutions of so few channels are fastest on CPUs; what it takes and
+    feature stands for 8×8 pixels and sees 37×37. With 16, 32, 64 and 128 channels it has 98
+    thousand parameters and costs 8 million multiplications for an image of 48×48 pixels. It runs in
+    the layout NHWC, in which convolutions of so few channels are fastest on CPUs; what it takes and
     gives has the shape NCHW in any case.
 
     Its last layer ends in a ReLU on purpose. All features then lie in one orthant and all
