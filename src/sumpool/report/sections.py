@@ -188,8 +188,9 @@ def _tokens(folder: Path, rows: list[Row]) -> Section:
 
 
 def _glyph_methods(rows: list[Row]) -> dict[str, list[Row]]:
+    # Sorted: cells that run side by side are stored in the order they finish.
     methods: dict[str, list[Row]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: (row.cell["method"], row.cell["seed"])):
         methods.setdefault(str(row.cell["method"]), []).append(row)
     return methods
 
