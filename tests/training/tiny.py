@@ -26,7 +26,7 @@ from sumpool.training import (
     ZeroShotConfig,
 )
 from sumpool.training.assemble import build_task
-from sumpool.training.loop import Validate
+from sumpool.training.task import Validate
 
 SIDE = 8
 CLASSES, PER_CLASS = 6, 8

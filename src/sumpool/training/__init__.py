@@ -16,10 +16,11 @@ from sumpool.training.errors import RunError
 
 if TYPE_CHECKING:
     from sumpool.training.checkpoint import Checkpoints
-    from sumpool.training.loop import Outcome, Task, Trainer
+    from sumpool.training.loop import Trainer
     from sumpool.training.run import RunResult, run_training
     from sumpool.training.run_folder import RunFolder
     from sumpool.training.settings import resolve
+    from sumpool.training.task import Outcome, Task
 
 __all__ = [
     "Checkpoints",
@@ -43,10 +44,10 @@ __all__ = [
 # Where the names are that need torch: `sumpool train --help` does without it.
 _HOMES = {
     "Checkpoints": "checkpoint",
-    "Outcome": "loop",
+    "Outcome": "task",
     "RunFolder": "run_folder",
     "RunResult": "run",
-    "Task": "loop",
+    "Task": "task",
     "Trainer": "loop",
     "resolve": "settings",
     "run_training": "run",

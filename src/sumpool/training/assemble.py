@@ -22,7 +22,7 @@ from sumpool.evaluation import embed_images, retrieval_metrics
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.training.config import ConfigError, TrainConfig
-from sumpool.training.loop import Task, Validate
+from sumpool.training.task import Task, Validate
 
 
 def build_fabric(config: TrainConfig) -> Fabric:

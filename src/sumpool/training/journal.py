@@ -16,7 +16,7 @@ from sumpool.training.run_folder import LOG, VALIDATION, CsvLog, RunFolder
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
-    from sumpool.training.loop import Progress
+    from sumpool.training.task import Progress
 
 LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss")
 #: Columns of ``validation.csv``.

@@ -6,14 +6,14 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Literal
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from sumpool.data import Batch, ClassBatchSampler, ImageFeed
+from sumpool.data import Batch
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
@@ -21,6 +21,7 @@ from sumpool.training.journal import Journal
 from sumpool.training.optimization import build_optimizer, build_plateau, parameter_groups
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record
+from sumpool.training.task import Outcome, Progress, Task
 
 logger = logging.getLogger(__name__)
 
@@ -28,65 +29,6 @@ logger = logging.getLogger(__name__)
 LOG_EVERY = 50
 #: Steps between two questions to all processes whether one was asked to stop.
 ASK_EVERY = 10
-
-Validate = Callable[[nn.Module], dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Task:
-    """What is trained, on what, and how it is judged.
-
-    Attributes:
-        model: The embedder.
-        criterion: A loss of embeddings and labels, or a mixture that takes attributes too.
-        feed: Gives the training images.
-        sampler: Says which of them make up a batch.
-        class_of: The class 0..C−1 that the loss sees for each label of the feed.
-        validate: Judges a model; the metrics by name.
-    """
-
-    model: nn.Module
-    criterion: nn.Module
-    feed: ImageFeed
-    sampler: ClassBatchSampler
-    class_of: Tensor
-    validate: Validate
-
-
-@dataclass
-class Progress:
-    """How far a run is.
-
-    Attributes:
-        step: Steps done.
-        seconds: Time spent in them and in validations, over all parts of the run.
-        best_value: Best value of the metric that decides.
-        best_step: Step of that value; 0 before the first validation.
-        stale: Validations since then.
-    """
-
-    step: int = 0
-    seconds: float = 0.0
-    best_value: float = -math.inf
-    best_step: int = 0
-    stale: int = 0
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        stopped: "patience", "max_steps", or "interrupted" by ``signal``.
-        steps: Steps done.
-        best_step: Step of the model that is kept.
-        signal: The signal that interrupted it.
-    """
-
-    stopped: Literal["patience", "max_steps", "interrupted"]
-    steps: int
-    best_step: int
-    signal: str | None = None
 
 
 class Trainer:

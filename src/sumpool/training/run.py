@@ -24,10 +24,11 @@ from sumpool.training.assemble import (
     judge,
 )
 from sumpool.training.config import FREE_TO_CHANGE, ConfigError, TrainConfig, differences, flat
-from sumpool.training.loop import Outcome, Trainer
+from sumpool.training.loop import Trainer
 from sumpool.training.run_folder import EVALUATION, EXHIBITS, MODEL, RunFolder
 from sumpool.training.settings import resolve
 from sumpool.training.splits import Splits, open_splits
+from sumpool.training.task import Outcome
 
 logger = logging.getLogger(__name__)
 

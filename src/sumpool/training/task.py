@@ -1,0 +1,72 @@
+"""What a run is given, how far it is, and how it ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, nn
+
+from sumpool.data import ClassBatchSampler, ImageFeed
+
+#: Judges a model: the metrics by name.
+Validate = Callable[[nn.Module], dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is trained, on what, and how it is judged.
+
+    Attributes:
+        model: The embedder.
+        criterion: A loss of embeddings and labels, or a mixture that takes attributes too.
+        feed: Gives the training images.
+        sampler: Says which of them make up a batch.
+        class_of: The class 0..C−1 that the loss sees for each label of the feed.
+        validate: Judges a model; the metrics by name.
+    """
+
+    model: nn.Module
+    criterion: nn.Module
+    feed: ImageFeed
+    sampler: ClassBatchSampler
+    class_of: Tensor
+    validate: Validate
+
+
+@dataclass
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        step: Steps done.
+        seconds: Time spent in them and in validations, over all parts of the run.
+        best_value: Best value of the metric that decides.
+        best_step: Step of that value; 0 before the first validation.
+        stale: Validations since then.
+    """
+
+    step: int = 0
+    seconds: float = 0.0
+    best_value: float = -math.inf
+    best_step: int = 0
+    stale: int = 0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a run ended.
+
+    Attributes:
+        stopped: "patience", "max_steps", or "interrupted" by ``signal``.
+        steps: Steps done.
+        best_step: Step of the model that is kept.
+        signal: The signal that interrupted it.
+    """
+
+    stopped: Literal["patience", "max_steps", "interrupted"]
+    steps: int
+    best_step: int
+    signal: str | None = None
