@@ -1,4 +1,4 @@
-"""From images to embeddings: backbone, 1×1 map, pooling, normalisation."""
+"""From images to embeddings: backbone, linear map, pooling, normalisation."""
 
 from __future__ import annotations
 
@@ -14,13 +14,23 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sumpool.data.views import Preprocessing
 from sumpool.models.backbones import Backbone, build_backbone
 from sumpool.models.config import EmbedderConfig
-from sumpool.pooling import GlobalPool, Pooled, build_pooling, pooling_options
+from sumpool.models.layout import FeatureLayout
+from sumpool.pooling import (
+    GlobalPool,
+    Pooled,
+    build_pooling,
+    pooling_class,
+    pooling_options,
+)
 from sumpool.transport import lipschitz_normalize
 from sumpool.transport.checks import solve_dtype
 
 
 class Embedder(nn.Module):
-    r"""Backbone → 1×1 map without bias → pooling → normalisation [gsp, sec. 5].
+    r"""Backbone → linear map without bias and pooling → normalisation [gsp, sec. 5].
+
+    The map stands where the pooling wants it: on every local feature (average and generalized sum
+    pooling), or on the pooled vector.
 
     Made by :func:`build_embedder` or :func:`load_embedder`. Where batch normalisation is frozen,
     its layers stay in evaluation mode whatever mode the model is in: they normalise by the
@@ -35,7 +45,8 @@ class Embedder(nn.Module):
         seed: Seed it was built from.
         layout: How local features lie in the backbone's output.
         backbone: Images (B, 3, H, W) to local features.
-        map: Linear map of each local feature to the embedding size.
+        map: Linear map to the embedding size, before or after the pooling; the identity where the
+            pooling has a map of its own.
         pooling: Local features to one vector.
         batch_norm_frozen: Whether statistics of batch normalisation are kept.
 
@@ -56,12 +67,8 @@ class Embedder(nn.Module):
         self.seed = seed
         self.layout = layout = backbone.layout
         self.backbone = backbone.network
-        self.map = (
-            nn.Conv2d(layout.channels, config.embedding_size, 1, bias=False)
-            if layout.format == "NCHW"
-            else nn.Linear(layout.channels, config.embedding_size, bias=False)
-        )
-        self.pooling: GlobalPool = _build_head(config, backbone, seed)
+        self.pooling: GlobalPool = _build_pooling(config, layout, seed)
+        self.map = _build_map(config, layout, self.pooling)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
         self.train(self.training)
 
@@ -78,18 +85,22 @@ class Embedder(nn.Module):
         features = self.feature_map(images)
         with torch.autocast(features.device.type, enabled=False):
             if not details:
-                return self._normalize(self.pooling(features))
+                return self._embedding(self.pooling(features))
             out = self.pooling.pool(features)
-            return Pooled(self._normalize(out.embedding), out.weights, out.attributes)
+            return Pooled(self._embedding(out.embedding), out.weights, out.attributes)
 
     def feature_map(self, images: Tensor) -> Tensor:
-        """What the pooling receives: the mapped local features in the layout of the backbone.
+        """What the pooling receives: local features in the layout of the backbone.
 
         A tensor (B, D, h, w) for "NCHW", (B, h, w, D) for "NHWC" and (B, L, D) for "NLC", where L
-        counts prefix tokens too; in the dtype of the parameters, under autocast as well.
+        counts prefix tokens too; in the dtype of the parameters, under autocast as well. D is the
+        embedding size where the map comes before the pooling, and otherwise the channels of the
+        backbone.
         """
-        features: Tensor = self.map(self.backbone(images))
-        return features.to(self.map.weight.dtype)
+        features: Tensor = self.backbone(images)
+        if self.pooling.linear_map == "before":
+            features = self.map(features)
+        return features.to(next(self.parameters()).dtype)
 
     @property
     def frozen_batch_norms(self) -> int:
@@ -124,7 +135,7 @@ class Embedder(nn.Module):
             raise ValueError(f"images must be a non-empty list of PIL images, got {images!r}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        view, device = self.preprocessing.test_view(), self.map.weight.device
+        view, device = self.preprocessing.test_view(), next(self.parameters()).device
         training = self.training
         self.eval()
         try:
@@ -140,7 +151,8 @@ class Embedder(nn.Module):
         """What the layers below do not say, for ``print``."""
         return f"normalize={self.config.normalize!r}, frozen_batch_norms={self.frozen_batch_norms}"
 
-    def _normalize(self, v: Tensor) -> Tensor:
+    def _embedding(self, pooled: Tensor) -> Tensor:
+        v = self.map(pooled) if self.pooling.linear_map == "after" else pooled
         v = v.to(solve_dtype(v))
         return F.normalize(v, dim=-1) if self.config.normalize == "l2" else lipschitz_normalize(v)
 
@@ -185,12 +197,30 @@ def _assemble(config: EmbedderConfig, weights: str, seed: int) -> Embedder:
         return Embedder(config, backbone, seed=seed)
 
 
-def _build_head(config: EmbedderConfig, backbone: Backbone, seed: int) -> GlobalPool:
-    layout = backbone.layout
+def _build_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int) -> GlobalPool:
     sequence = layout.format == "NLC"
     options: dict[str, Any] = {**config.pooling_options, "input_fmt": layout.format}
     if sequence:
         options["num_prefix_tokens"] = layout.num_prefix_tokens
     if "seed" in pooling_options(config.pooling, sequence=sequence):
         options.setdefault("seed", seed)
-    return build_pooling(config.pooling, config.embedding_size, sequence=sequence, **options)
+    place = pooling_class(config.pooling, sequence=sequence).linear_map
+    size = config.embedding_size
+    return build_pooling(
+        config.pooling,
+        size if place == "before" else layout.channels,
+        embedding_size=size if place == "inside" else None,
+        sequence=sequence,
+        **options,
+    )
+
+
+def _build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool) -> nn.Module:
+    size = config.embedding_size
+    if pooling.linear_map == "inside":
+        return nn.Identity()
+    if pooling.linear_map == "after":
+        return nn.Linear(pooling.out_channels(layout.channels), size, bias=False)
+    if layout.format == "NCHW":
+        return nn.Conv2d(layout.channels, size, 1, bias=False)
+    return nn.Linear(layout.channels, size, bias=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -12,6 +12,8 @@ from sumpool.transport.checks import solve_dtype
 
 class _GlobalAveragePool(GlobalPool):
     pool_type: ClassVar[str] = "gap"
+    # Before or after is the same vector; before, the mapped local features can be looked at.
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "before"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The mean of ``features`` (B, n, C) over the valid ones, each with the same weight."""

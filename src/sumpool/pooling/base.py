@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
@@ -44,6 +44,12 @@ class GlobalPool(nn.Module, ABC):
 
     #: Name in the manner of timm's ``SelectAdaptivePool2d.pool_type``.
     pool_type: ClassVar[str]
+    #: Where the linear map to the embedding size belongs: "before" the pooling, on every local
+    #: feature; "after" it, on the pooled vector; or "inside", where the pooling has its own and
+    #: takes the embedding size as an argument.
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    #: Whether :meth:`pool` gives pseudo-attributes.
+    has_attributes: ClassVar[bool] = False
     _formats: ClassVar[tuple[str, ...]]
 
     def __init__(
@@ -81,21 +87,22 @@ class GlobalPool(nn.Module, ABC):
         Returns:
             A :class:`Pooled`, its embedding always (B, C).
         """
-        features, positions = self.to_tokens(x)
-        out = self.pool_tokens(features, flat_mask(mask, x.shape[0], positions))
-        weights = None if out.weights is None else out.weights.unflatten(-1, positions)
-        return Pooled(out.embedding, weights, out.attributes)
+        return self._pool(x, mask, details=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """The embedding of ``x``, (B, C), or with the pooled dimensions kept as 1."""
-        features, positions = self.to_tokens(x)
-        mask = flat_mask(mask, x.shape[0], positions)
-        embedding = self.pool_tokens(features, mask, details=False).embedding
+        embedding = self._pool(x, mask, details=False).embedding
         if self.flatten:
             return embedding
         shape = [x.shape[0]] + [1] * (x.ndim - 1)
         shape[self.input_fmt.index("C")] = embedding.shape[-1]
         return embedding.reshape(shape)
+
+    def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
+        features, positions = self.to_tokens(x)
+        out = self.pool_tokens(features, flat_mask(mask, x.shape[0], positions), details)
+        weights = None if out.weights is None else out.weights.unflatten(-1, positions)
+        return Pooled(out.embedding, weights, out.attributes)
 
     def to_tokens(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
         """``x`` as (B, n, C), a view where possible, and the shape of its positions."""
@@ -123,6 +130,10 @@ class GlobalPool(nn.Module, ABC):
             raise ValueError(f"x must have at least one position, got shape {tuple(x.shape)}")
         return features, positions
 
+    def out_channels(self, channels: int) -> int:
+        """Length of the pooled vector of features with so many channels."""
+        return channels
+
     def feat_mult(self) -> int:
         """How many times the input channels the embedding has, as timm asks of its poolings."""
         return 1
@@ -130,6 +141,31 @@ class GlobalPool(nn.Module, ABC):
     def is_identity(self) -> bool:
         """False: a pooling always pools (timm asks this of its pooling layers)."""
         return False
+
+
+class MapPool(GlobalPool):
+    """Base of the poolings that look at neighbouring positions: maps only, all of them valid.
+
+    A subclass defines :meth:`pool_map` on maps of shape (B, C, H, W).
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+
+    @abstractmethod
+    def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
+        """Pool maps ``x`` (B, C, H, W), with weights of shape (B, H, W)."""
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """Refused: local features without their places are not enough."""
+        raise TypeError(f"the pooling {self.pool_type!r} needs maps, not a set of local features")
+
+    def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
+        self.to_tokens(x)  # checks the shape
+        if mask is not None:
+            raise ValueError(
+                f"mask must be None for the pooling {self.pool_type!r}, which looks at neighbours"
+            )
+        return self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
 
 
 def flat_mask(mask: Tensor | None, batch: int, positions: tuple[int, ...]) -> Tensor | None:

@@ -10,8 +10,8 @@ from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling.base import GlobalPool
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
 
-#: Name → (class for maps, class for token sequences).
-POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool]]] = {
+#: Name → (class for maps, class for token sequences or None where it needs neighbours).
+POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gap": (GlobalAveragePool2d, GlobalAveragePool1d),
     "gsp": (GeneralizedSumPool2d, GeneralizedSumPool1d),
 }
@@ -24,18 +24,25 @@ def pooling_options(name: str, *, sequence: bool = False) -> tuple[str, ...]:
         >>> pooling_options("gap")
         ('flatten', 'input_fmt', 'num_prefix_tokens')
     """
-    names = inspect.signature(_pooling_class(name, sequence)).parameters
-    return tuple(option for option in names if option != "channels")
+    names = inspect.signature(pooling_class(name, sequence=sequence)).parameters
+    return tuple(option for option in names if option not in ("channels", "embedding_size"))
 
 
 def build_pooling(
-    name: str, channels: int, *, sequence: bool = False, **options: Any
+    name: str,
+    channels: int,
+    *,
+    embedding_size: int | None = None,
+    sequence: bool = False,
+    **options: Any,
 ) -> GlobalPool:
     """Build the pooling called ``name``.
 
     Args:
         name: One of :data:`POOLINGS`.
         channels: Channels of the features; poolings that do not depend on it do not look at it.
+        embedding_size: Length of the embedding, for poolings that have their linear map inside
+            (``linear_map``), and for those alone; None takes their default.
         sequence: Whether the features are token sequences rather than maps.
         **options: Arguments of the pooling's class.
 
@@ -48,7 +55,7 @@ def build_pooling(
         >>> build_pooling("gap", 8, sequence=True, num_prefix_tokens=1).input_fmt
         'NLC'
     """
-    cls = _pooling_class(name, sequence)
+    cls = pooling_class(name, sequence=sequence)
     accepted = pooling_options(name, sequence=sequence)
     unknown = [option for option in options if option not in accepted]
     if unknown:
@@ -57,10 +64,31 @@ def build_pooling(
         )
     if "channels" in inspect.signature(cls).parameters:
         options["channels"] = channels
+    if embedding_size is not None:
+        if cls.linear_map != "inside":
+            raise ValueError(
+                f"embedding_size must be None for the pooling {name!r}, which has no linear map"
+            )
+        options["embedding_size"] = embedding_size
     return cls(**options)
 
 
-def _pooling_class(name: str, sequence: bool) -> type[GlobalPool]:
+def pooling_class(name: str, *, sequence: bool = False) -> type[GlobalPool]:
+    """The class of the pooling called ``name``, for maps or for token sequences.
+
+    Raises:
+        ValueError: If there is none; the message lists the choices.
+
+    Example:
+        >>> pooling_class("gap").linear_map
+        'before'
+    """
     if name not in POOLINGS:
         raise ValueError(f"pooling must be one of {sorted(POOLINGS)}, got {name!r}")
-    return POOLINGS[name][sequence]
+    cls = POOLINGS[name][sequence]
+    if cls is None:
+        able = sorted(key for key, (_, on_tokens) in POOLINGS.items() if on_tokens is not None)
+        raise ValueError(
+            f"pooling {name!r} needs maps; on token sequences it must be one of {able}"
+        )
+    return cls

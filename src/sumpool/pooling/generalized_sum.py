@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.distributed as dist
@@ -29,6 +29,8 @@ class _GeneralizedSumPool(GlobalPool):
     """Parameters, their initialisation and the one call; the twins below name the layouts."""
 
     pool_type: ClassVar[str] = "gsp"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "before"
+    has_attributes: ClassVar[bool] = True
 
     #: Most local features that the prototypes are picked from.
     max_init_features: ClassVar[int] = 16384

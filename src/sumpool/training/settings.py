@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from sumpool.losses import LOSSES, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
-from sumpool.pooling import POOLINGS
+from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.training.config import ConfigError, TrainConfig
 
 
@@ -40,8 +40,6 @@ SETTINGS = {"cub": DataSettings(), "cars196": DataSettings(), "sop": _LARGE, "in
 DEFAULT = DataSettings()
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
-#: Poolings that give pseudo-attributes, which the zero-shot loss needs.
-WITH_ATTRIBUTES = ("gsp",)
 
 
 def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
@@ -53,7 +51,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     recipe = _check(config)
     found = SETTINGS.get(data_set, DEFAULT)
     gsp, zero_shot, optimizer, stop = config.gsp, config.zero_shot, config.optimizer, config.stop
-    has_attributes = config.pool in WITH_ATTRIBUTES
+    has_attributes = pooling_class(config.pool).has_attributes
     resolved = replace(
         config,
         gsp=replace(
@@ -101,7 +99,7 @@ def _check(config: TrainConfig) -> LossRecipe:
         raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {config.loss!r}")
     if config.pool not in POOLINGS:
         raise ConfigError(f"pool must be one of {', '.join(POOLINGS)}, got {config.pool!r}")
-    if config.zero_shot.weight and config.pool not in WITH_ATTRIBUTES:
+    if config.zero_shot.weight and not pooling_class(config.pool).has_attributes:
         raise ConfigError(
             f"zero_shot.weight is {config.zero_shot.weight:g}, but pool {config.pool} has no "
             "attributes for the zero-shot loss; average pooling with attributes is --pool gsp "
