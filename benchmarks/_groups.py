@@ -10,7 +10,6 @@ from _variants import (
     GAP,
     GAP_AGAIN,
     Size,
-    Step,
     build_head,
     build_pool,
     maybe_compiled,
@@ -18,6 +17,8 @@ from _variants import (
     variants,
 )
 from torch import nn
+
+from sumpool.studies.step_timing import Step
 
 SECTIONS = ("layer", "resnet", "alone", "growth")
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16}

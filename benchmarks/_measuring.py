@@ -9,8 +9,10 @@ from typing import Any
 
 from _groups import Group
 from _timing import Clock, capture, peak_bytes, saved_bytes, summary, time_in_rounds
-from _variants import GAP, Step, iterations_of
+from _variants import GAP, iterations_of
 from tqdm import tqdm
+
+from sumpool.studies.step_timing import Step
 
 Row = dict[str, Any]
 

@@ -1,9 +1,7 @@
-"""What is timed: the poolings by name, and one training step of a module."""
+"""What is timed: the poolings by name."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
 
@@ -152,61 +150,3 @@ def random_maps(
         x = torch.randn(shape, device=device).to(dtype=dtype, memory_format=layout)
         maps.append(x.requires_grad_())
     return maps
-
-
-class Step:
-    """Forward and backward of a module, and the optimiser's step where there is one.
-
-    The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
-    to the map and to the prototypes. Inputs take turns.
-
-    Args:
-        module: What is timed.
-        inputs: Input sets.
-        autocast: Dtype of autocast, or None for none.
-        optimizer: Makes an optimiser of the parameters.
-    """
-
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: list[Tensor],
-        autocast: torch.dtype | None = None,
-        optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
-    ) -> None:
-        self.module, self.inputs, self.autocast = module, inputs, autocast
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self.optimizer = None if optimizer is None else optimizer(self.parameters)
-        self.turn = 0
-        self._functional: Tensor | None = None
-
-    def __call__(self) -> None:
-        """One step on the next input set."""
-        x = self.inputs[self.turn % len(self.inputs)]
-        self.turn += 1
-        self.clear_gradients(x)
-        self.backward(self.forward(x))
-        if self.optimizer is not None:
-            self.optimizer.step()
-
-    def clear_gradients(self, *inputs: Tensor) -> None:
-        """Forget the gradients, so that the next pass writes them instead of adding to them."""
-        for leaf in (*self.parameters, *inputs):
-            leaf.grad = None
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The embedding of ``x``."""
-        if self.autocast is None:
-            out: Tensor = self.module(x)
-            return out
-        with torch.autocast(x.device.type, dtype=self.autocast):
-            out = self.module(x)
-        return out
-
-    def backward(self, embedding: Tensor) -> None:
-        """Backward from ⟨g, embedding⟩."""
-        if self._functional is None:
-            generator = torch.Generator().manual_seed(0)
-            g = torch.randn(embedding.shape, generator=generator) / math.sqrt(embedding.numel())
-            self._functional = g.to(embedding.device, embedding.dtype)
-        embedding.backward(self._functional)

@@ -7,10 +7,11 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sumpool.cli import main
+from sumpool.cli import main, study
 from sumpool.report.store import read_rows
 from sumpool.studies import STUDIES, tokens, toy
 
@@ -103,16 +104,105 @@ def test_results_of_another_configuration_are_refused_until_forced(
     assert main(["study", "tokens", "--quick", "--out", "a", "--force"]) == 0
 
 
+@pytest.fixture
+def _cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two studies in place of all."""
+    cheap = {name: STUDIES[name] for name in ("toy", "tokens")}
+    monkeypatch.setattr(study, "STUDIES", cheap)
+
+
+@pytest.mark.usefixtures("_cheap")
+def test_all_runs_every_study_into_one_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", "all", "--quick"]) == 0
+    out = tmp_path / "runs" / "all-quick"
+    assert {row.study for row in read_rows(out / "toy")} == {"toy"}
+    assert {row.study for row in read_rows(out / "tokens")} == {"tokens"}
+    page = (out / "report.html").read_text()
+    assert page.index("Which pixels are pooled") < page.index("Learning tokens through a pooling")
+    printed = capsys.readouterr().out
+    assert "Toy map" in printed
+    assert "Learned tokens" in printed
+    assert printed.rstrip().endswith("page: runs/all-quick/report.html")
+
+
+@pytest.mark.usefixtures("_cheap")
+def test_a_study_that_fails_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> object:
+        raise ArithmeticError("no weights today")
+
+    monkeypatch.setattr(toy, "pooling_weights", broken)
+    assert main(["study", "all", "--quick", "--out", "a"]) == 1
+    told = capsys.readouterr()
+    assert "error: study toy: ArithmeticError: no weights today" in told.err
+    assert "in broken" in told.err  # the traceback, since nobody expected it
+    assert "1 of 2 studies failed: toy" in told.err
+    page = (tmp_path / "a" / "report.html").read_text()
+    assert "Learning tokens through a pooling" in page
+    assert "Which pixels are pooled" not in page
+
+
+@pytest.mark.usefixtures("_cheap")
+def test_an_interrupt_ends_all_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object, **__: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokens, "run", interrupted)
+    assert main(["study", "all", "--quick", "--out", "a"]) == 130
+    assert "finished cells are kept in a" in capsys.readouterr().err
+    assert not (tmp_path / "a" / "report.html").exists()
+
+
+def test_data_and_jobs_go_to_the_studies_that_take_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, seen = toy.run, []
+
+    def with_options(
+        out_dir: Path, *, data: Path | None = None, jobs: int | None = None, **options: Any
+    ) -> object:
+        seen.append((data, jobs))
+        return run(out_dir, **options)
+
+    monkeypatch.setattr(toy, "run", with_options)
+    monkeypatch.setattr(study, "STUDIES", {name: STUDIES[name] for name in ("toy", "tokens")})
+    assert main(["study", "toy", "--quick", "--data", "d", "--jobs", "2", "--out", "a"]) == 0
+    assert main(["study", "toy", "--quick", "--out", "a"]) == 0
+    assert main(["study", "all", "--quick", "--jobs", "3", "--out", "b"]) == 0
+    assert seen == [(Path("d"), 2), (None, None), (None, 3)]
+    capsys.readouterr()
+    assert main(["study", "tokens", "--quick", "--jobs", "3"]) == 1
+    assert "error: the study tokens takes no --jobs; those that do: toy" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("_cheap")
+@pytest.mark.parametrize("name", ["toy", "all"])
+def test_an_option_that_nothing_takes_is_refused(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["study", name, "--quick", "--data", "d"]) == 1
+    told = capsys.readouterr().err
+    assert f"error: the study {name} takes no --data; no study does" in told
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         (["study", "cub"], "choose from 'glyphs', 'toy', 'tokens', 'margins'"),
         (["study", "toy", "--fast"], "unrecognized arguments: --fast"),
         (["study", "toy", "--seeds", "0"], "must be a whole number of at least 1, got '0'"),
+        (["study", "toy", "--jobs", "0"], "must be a whole number of at least 1, got '0'"),
         (["study", "toy", "--seeds", "two"], "must be a whole number of at least 1, got 'two'"),
         (["study"], "required"),
         (["fly"], "fly"),
-        ([], "one of {demo,train,evaluate"),
+        ([], "one of {demo,train"),
     ],
 )
 def test_what_is_not_understood_is_an_error(
@@ -133,7 +223,9 @@ def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "sumpool study NAME" in text or "examples:\n  sumpool" in text
     assert "null" not in text
     if verb == "study":
-        assert all(study.summary in text and study.cost in text for study in STUDIES.values())
+        assert all(it.summary in text and it.cost in text for it in STUDIES.values())
+        assert "sumpool study all --quick" in text
+        assert "--jobs N" in text
 
 
 def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pooling.layers import CHANNELS, maps, tokens
@@ -10,15 +12,19 @@ from sumpool.pooling import POOLINGS, build_pooling, pooling_options
 
 @pytest.mark.parametrize("name", sorted(POOLINGS))
 def test_every_pooling_builds_for_maps_and_sequences(name: str) -> None:
-    on_maps = build_pooling(name, CHANNELS).eval()
-    on_tokens = build_pooling(name, CHANNELS, sequence=True).eval()
-    assert (type(on_maps), type(on_tokens)) == POOLINGS[name]
-    assert on_maps(maps()).shape == on_tokens(tokens()).shape == (3, CHANNELS)
-    assert on_maps.pool_type == on_tokens.pool_type == name
+    for cls, sequence, x in zip(POOLINGS[name], (False, True), (maps(), tokens()), strict=True):
+        if cls is None:
+            with pytest.raises(ValueError, match=f"'{re.escape(name)}' needs maps; on token"):
+                build_pooling(name, CHANNELS, sequence=sequence)
+            continue
+        layer = build_pooling(name, CHANNELS, sequence=sequence).eval()
+        assert type(layer) is cls
+        assert layer.pool_type == name
+        assert layer(x).shape == (3, layer.out_channels(CHANNELS))
 
 
 def test_an_unknown_pooling_lists_the_choices() -> None:
-    with pytest.raises(ValueError, match=r"one of \['gap', 'gsp'.*got 'max'"):
+    with pytest.raises(ValueError, match=r"one of \[.*'gap', .*'gsp'.*got 'max'"):
         build_pooling("max", CHANNELS)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from sumpool.report import token_figure, toy_figure
 from sumpool.report.page import write_page
-from sumpool.report.sections import section, table
+from sumpool.report.sections import section, tables
 from sumpool.report.store import ResultStore, StoreError
 from sumpool.studies import margins, tokens, toy
 
@@ -24,7 +24,7 @@ PNG = b"\x89PNG\r\n"
 
 @pytest.fixture(scope="module")
 def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Results of all studies, each in the folder of its name."""
+    """Results of studies, each in the folder of its name."""
     folder = tmp_path_factory.mktemp("stored")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tokens, "QUICK", TINY)
@@ -37,7 +37,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def page(stored: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The page of all studies."""
+    """The page of these studies."""
     folders = [stored / name for name in ("toy", "tokens", "margins")]
     out = tmp_path_factory.mktemp("page") / "deep" / "page.html"
     return write_page(folders, out, "A <title>").read_text()
@@ -105,13 +105,14 @@ def test_results_are_drawn_without_torch(stored: Path, tmp_path: Path) -> None:
 
 
 def test_table_averages_over_seeds(stored: Path) -> None:
-    lines = {row[0]: row[1:] for row in table(stored / "toy").rows}
+    (toys,), (several,) = tables(stored / "toy"), tables(stored / "margins")
+    lines = {row[0]: row[1:] for row in toys.rows}
     assert list(lines) == ["GAP", "P1, μ = 0.2", "P2, μ = 0.2", "P1, μ = 0.5", "P2, μ = 0.5"]
     assert lines["GAP"][0] == "50.0 ± 0.0"
     assert lines["P1, μ = 0.2"] == ["100.0 ± 0.0", "40.0 ± 0.0", "30.0 ± 0.0"]
-    assert "over 2 seeds" in table(stored / "toy").caption
-    assert len(table(stored / "margins").rows) == 2 * len(margins.MARGINS)
-    assert "one seed" in table(stored / "margins").caption
+    assert "over 2 seeds" in toys.caption
+    assert len(several.rows) == 2 * len(margins.MARGINS)
+    assert "one seed" in several.caption
 
 
 def test_section_names_its_command_and_settings(stored: Path) -> None:
@@ -128,7 +129,7 @@ def test_unknown_and_unfinished_results_are_told(stored: Path, tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "rows.jsonl").touch()
     with pytest.raises(StoreError, match="holds no finished cell"):
-        table(tmp_path / "empty")
+        tables(tmp_path / "empty")
     half = ResultStore(tmp_path / "half", "toy", {"block": 5})
     half.add({"method": "GAP", "mu": 1.0, "seed": 0}, {}, 0.0, {"weights": np.ones(1)})
     with pytest.raises(StoreError, match="no row of P1: run it to its end first"):

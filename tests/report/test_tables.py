@@ -30,6 +30,14 @@ def test_html_is_escaped() -> None:
     assert text.count("<tr>") == text.count("</tr>") == 3
 
 
+def test_strong_cells_stand_out() -> None:
+    strong = Table(TABLE.header, TABLE.rows, strong={(1, 1)})
+    assert strong.text().splitlines()[-1] == "<GSP>    *0.975"
+    assert strong.text().splitlines()[-2] == "GAP         0.5"
+    assert strong.markdown().splitlines()[-1] == "| <GSP> | **0.975** |"
+    assert '<th scope="row">&lt;GSP&gt;</th><td><strong>0.975</strong></td>' in strong.html()
+
+
 def test_rows_of_another_length_are_refused() -> None:
     with pytest.raises(ValueError, match="rows must have 2 cells, got"):
         Table(("a", "b"), [["1"]])

@@ -56,13 +56,13 @@ def run(options: Namespace) -> int:
     """Train, print the comparison and say where the page is."""
     # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
     from sumpool.report.comparison_page import write_comparison_page
-    from sumpool.report.sections import table
+    from sumpool.report.sections import tables
     from sumpool.studies.glyphs import METHODS, cell_folder
 
     out = folder(options)
     execute = get_study("glyphs").load()
     rows = execute(out, seeds=options.seeds, quick=options.quick, force=options.force)
-    print(table(out).text())
+    print("\n\n".join(it.text() for it in tables(out)))
     groups = {
         method: [
             cell_folder(out, method, row.cell["seed"])

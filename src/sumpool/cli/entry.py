@@ -9,7 +9,8 @@ from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import demo, embed, evaluate, report, study, train
+from sumpool.cli import demo, embed, evaluate, pretrain, report, study, train
+from sumpool.cli.failures import expected_errors
 from sumpool.cli.options import HelpFormatter, spelled
 from sumpool.training.config import flat_switches
 
@@ -18,10 +19,11 @@ Deep metric learning with generalized sum pooling.
 
   sumpool demo                        a first look: average and generalized sum pooling compared
   sumpool train --data FOLDER         learn from a folder with one folder of images a class
+  sumpool pretrain --data FOLDER      a backbone for small images to start from
   sumpool evaluate MODEL --data …     retrieval metrics of a model on any labelled images
   sumpool embed MODEL --data … --out  one vector an image, for search elsewhere
   sumpool report RUN …                the page of a run, or one that compares several
-  sumpool study NAME                  run one study; its results are kept and resumed
+  sumpool study NAME                  run one study, or all; results are kept and resumed
 
 `sumpool VERB --help` says what a verb does, what it costs and shows an example.
 """
@@ -29,6 +31,7 @@ Deep metric learning with generalized sum pooling.
 VERBS = {
     "demo": demo,
     "train": train,
+    "pretrain": pretrain,
     "evaluate": evaluate,
     "embed": embed,
     "report": report,
@@ -71,18 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return 130
     except Exception as error:
-        if not isinstance(error, _expected()):
+        if not isinstance(error, expected_errors()):
             raise
         print(f"sumpool: error: {error}", file=sys.stderr)
         return 1
-
-
-def _expected() -> tuple[type[Exception], ...]:
-    """The errors whose message is all that a user needs."""
-    # Imported here: they live beside code that needs torch, which `--help` does not.
-    from sumpool.data import DataError
-    from sumpool.models import ModelError
-    from sumpool.report.store import StoreError
-    from sumpool.training import ConfigError, RunError
-
-    return (ConfigError, DataError, ModelError, RunError, StoreError)

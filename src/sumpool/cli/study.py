@@ -1,49 +1,83 @@
-"""``sumpool study NAME``: run one study and write its page."""
+"""``sumpool study NAME``: run one study, or all of them, and write a page."""
 
 from __future__ import annotations
 
+import sys
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_common_options, finished_cells
-from sumpool.studies import STUDIES, get_study
+from sumpool.cli.failures import expected_errors
+from sumpool.cli.options import HelpFormatter, add_common_options, count, finished_cells
+from sumpool.studies import OPTIONS, STUDIES, get_study
 
-SUMMARY = "run one study; finished cells are kept and not computed again"
+SUMMARY = "run one study, or all; finished cells are kept and not computed again"
+
+#: Stands for every study.
+ALL = "all"
 
 DESCRIPTION = """\
-Run one study, print its table and write a page with its figures.
+Run one study, print its tables and write a page with its figures.
 
 studies:
 {studies}
 
 Every cell (a method with a seed) is stored in DIR/rows.jsonl as soon as it is finished. The same
 command after an interrupt, or with more seeds, computes only what is missing. The page,
-DIR/report.html, is drawn from the stored results alone.
+DIR/report.html, is drawn from the stored results alone. With the name all, each study has the
+folder DIR/NAME, the page shows them all, and one that fails does not keep the others from running.
 
 examples:
   sumpool study toy
   sumpool study tokens --quick
   sumpool study tokens --seeds 10 --out runs/ten-seeds
+  sumpool study glyphs --jobs 2
+  sumpool study collage --data cifar-100-python --weights runs/pretrained/backbone.safetensors
+  sumpool study all --quick
 """
 
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
+    width = max(map(len, STUDIES)) + 1
     listed = "\n".join(
-        f"  {name:<9} {study.summary};\n            takes {study.cost}"
+        f"  {name:<{width}} {study.summary};\n  {'':<{width}} takes {study.cost}"
         for name, study in STUDIES.items()
     )
+    listed += f"\n  {ALL:<{width}} every study, one after the other, on one page"
     parser = ArgumentParser(
         description=DESCRIPTION.format(studies=listed), formatter_class=HelpFormatter
     )
+    names = [*STUDIES, ALL]
     parser.add_argument(
-        "name", metavar="NAME", choices=list(STUDIES), help=f"which study: {', '.join(STUDIES)}"
+        "name", metavar="NAME", choices=names, help=f"which study: {', '.join(names)}"
     )
     add_common_options(
         parser,
         out="runs/NAME, with --quick runs/NAME-quick",
-        seeds="5, glyphs and margins 3, with --quick 1",
+        seeds="5, 3 where networks are trained and for margins; with --quick 1",
+    )
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="folder of the images, for studies of real ones (with --quick they do without)",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=count,
+        metavar="N",
+        help="cells that run side by side, for studies that train networks (default: one a core)",
+    )
+    parser.add_argument(
+        "--weights",
+        type=Path,
+        metavar="FILE",
+        help="pretrained backbone for studies on CIFAR, from `sumpool pretrain` (default: collage "
+        "studies pretrain one first, prediction starts from nothing)",
     )
     return parser
 
@@ -56,20 +90,77 @@ def folder(options: Namespace) -> Path:
 
 
 def run(options: Namespace) -> int:
-    """Run the study, print its table and say where its page is."""
-    # Imported here: drawing needs matplotlib, which `--help` does not.
-    from sumpool.report.page import write_page
-    from sumpool.report.sections import table
-
+    """Run the study, print its tables and say where its page is."""
     out = folder(options)
-    execute = get_study(options.name).load()
-    execute(out, seeds=options.seeds, quick=options.quick, force=options.force)
-    print(table(out).text())
-    page = write_page([out], out / "report.html", f"sumpool: study {options.name}")
-    print(f"\npage: {page}")
+    given = _given(options)
+    if options.name == ALL:
+        return _run_all(options, out, given)
+    _run_one(options.name, options, out, given)
+    _write_page([out], out, f"sumpool: study {options.name}")
     return 0
 
 
 def kept(options: Namespace) -> str:
     """What an interrupt left, in words."""
     return finished_cells(folder(options))
+
+
+def _given(options: Namespace) -> dict[str, Any]:
+    """What was given of the options that only some studies take; refused if none to be run does."""
+    from sumpool.training import ConfigError
+
+    given = {key: options[key] for key in OPTIONS if options[key] is not None}
+    for key in given:
+        able = [name for name, study in STUDIES.items() if key in study.options()]
+        if not able or options.name not in (ALL, *able):
+            raise ConfigError(
+                f"the study {options.name} takes no --{key}; "
+                + (f"those that do: {', '.join(able)}" if able else "no study does")
+            )
+    return given
+
+
+def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
+    # Imported here: drawing needs matplotlib, which `--help` does not.
+    from sumpool.report.sections import tables
+
+    study = get_study(name)
+    taken = study.options()
+    more = {key: value for key, value in given.items() if key in taken}
+    execute = study.load()
+    execute(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
+    print("\n\n".join(table.text() for table in tables(out)))
+
+
+def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
+    finished: list[Path] = []
+    failed: list[str] = []
+    for name in STUDIES:
+        print(f"\n== {name} ==")
+        try:
+            _run_one(name, options, out / name, given)
+        except Exception as error:  # the others must still run; it is told here and at the end
+            if not isinstance(error, expected_errors()):
+                traceback.print_exc()
+            print(f"sumpool: error: study {name}: {_in_a_line(error)}", file=sys.stderr)
+            failed.append(name)
+        else:
+            finished.append(out / name)
+    if finished:
+        _write_page(finished, out, "sumpool: all studies")
+    if failed:
+        listed = ", ".join(failed)
+        print(f"sumpool: {len(failed)} of {len(STUDIES)} studies failed: {listed}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _write_page(folders: list[Path], out: Path, title: str) -> None:
+    from sumpool.report.page import write_page
+
+    print(f"\npage: {write_page(folders, out / 'report.html', title)}")
+
+
+def _in_a_line(error: Exception) -> str:
+    return (
+        str(error) if isinstance(error, expected_errors()) else f"{type(error).__name__}: {error}"
+    )

@@ -6,6 +6,8 @@ from sumpool.data.cars import Cars196
 from sumpool.data.catalog import DATASETS, dataset_splits, detect_format, open_dataset
 from sumpool.data.checks import check_class_sizes, readable
 from sumpool.data.cifar import CIFAR10, CIFAR100
+from sumpool.data.cifar_stand_in import write_cifar_stand_in
+from sumpool.data.collage import CifarCollages, CifarForegrounds
 from sumpool.data.cub import CUB200
 from sumpool.data.feed import Batch, ImageFeed, open_feed
 from sumpool.data.folder import ImageFolder
@@ -29,6 +31,8 @@ __all__ = [
     "BrokenImageError",
     "CacheMemoryError",
     "Cars196",
+    "CifarCollages",
+    "CifarForegrounds",
     "ClassBatchSampler",
     "DataError",
     "DecodedImages",
@@ -51,4 +55,5 @@ __all__ = [
     "open_feed",
     "readable",
     "split_classes",
+    "write_cifar_stand_in",
 ]

@@ -9,6 +9,8 @@ from typing import Any
 from sumpool.data.base import DataError, ImageDataset, Transform
 from sumpool.data.cars import Cars196
 from sumpool.data.cifar import CIFAR10, CIFAR100
+from sumpool.data.collage import SPLITS as COLLAGE_SPLITS
+from sumpool.data.collage import CifarCollages, CifarForegrounds
 from sumpool.data.cub import CUB200
 from sumpool.data.files import folder_names
 from sumpool.data.folder import ImageFolder, split_folders
@@ -30,9 +32,15 @@ _ARCHIVES: dict[str, Any] = {
     "mnist": MNIST,
     "fashion-mnist": FashionMNIST,
 }
+#: Made from the files of another data set, so that they are never what a folder is taken for.
+_COLLAGES: dict[str, Any] = {
+    "cifar-collage": CifarCollages,
+    "cifar-foreground": CifarForegrounds,
+}
 #: The data sets by name.
 DATASETS: dict[str, type[ImageDataset]] = {
     **_ARCHIVES,
+    **_COLLAGES,
     "folder": ImageFolder,
     "csv": ImageTable,
     "glyphs": GlyphCollages,
@@ -72,6 +80,8 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
     format = _format(root, format)
     if format == "glyphs":
         return (*GLYPH_SPLITS, "all")
+    if format in _COLLAGES:
+        return (*COLLAGE_SPLITS, "all")
     assert root is not None
     if format == "folder":
         return (*split_folders(existing(root)), "all")

@@ -12,6 +12,7 @@ from sumpool.data.batches import Batch, ImageFeed
 from sumpool.data.cache import DecodedImages, decode_images
 from sumpool.data.cache_build import estimate_bytes
 from sumpool.data.cached_feed import CachedFeed
+from sumpool.data.collage_feed import CollageFeed, shows_collages
 from sumpool.data.loading_feed import LoadingFeed
 from sumpool.data.memory import check_room
 from sumpool.data.views import Preprocessing
@@ -43,7 +44,8 @@ def open_feed(
         dataset: The images, without transforms.
         preprocessing: The train and the test view.
         cache: "none" loads an image each time it is shown; "ram" decodes all images once into
-            main memory; "gpu" puts them on the GPU then, where batches are cropped at once.
+            main memory; "gpu" puts them on the GPU then, where batches are cropped at once. Of
+            CIFAR collages both keep the tiles alone, on ``device``, and join them there.
         device: Where batches are wanted.
         workers: With cache "none" the worker processes that load; otherwise the threads that
             decode, at least one. None takes the cores there are.
@@ -89,6 +91,8 @@ def open_feed(
         return LoadingFeed(dataset, preprocessing, device, seed, workers)
     if cache == "gpu" and device.type != "cuda":
         raise ValueError(f"cache 'gpu' needs a CUDA device, got device {str(device)!r}")
+    if decoded is None and shows_collages(dataset, preprocessing):
+        return CollageFeed(dataset, preprocessing, device, seed)
     if decoded is None:
         if cache == "gpu":  # better now than after minutes of decoding
             needed = estimate_bytes(dataset, preprocessing.resize)

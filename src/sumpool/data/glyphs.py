@@ -111,6 +111,7 @@ class GlyphCollages(ImageDataset):
         labels = torch.tensor(classes).repeat_interleave(images_per_class)
         super().__init__(labels, tuple(LETTERS), transform, target_transform)
         self.images_per_class = images_per_class
+        self.part = part
         drawn = [
             draw_collage(seed, LETTERS[it], number)
             for it in classes

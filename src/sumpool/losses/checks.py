@@ -32,13 +32,23 @@ def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
 
 
 def check_label_range(labels: Tensor, num_classes: int) -> None:
-    """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1."""
+    """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1.
+
+    While a CUDA graph is recorded nothing can be read; the steps before it were checked.
+    """
+    if recording():
+        return
     low, high = torch.stack(torch.aminmax(labels)).tolist()
     if low < 0 or high >= num_classes:
         raise ValueError(
             f"labels must lie in 0..{num_classes - 1} (num_classes = {num_classes}), "
             f"got {low if low < 0 else high}"
         )
+
+
+def recording() -> bool:
+    """Whether a CUDA graph is being recorded, during which no value can be read."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 def check_count(name: str, value: int) -> None:

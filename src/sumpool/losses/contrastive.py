@@ -1,20 +1,54 @@
-"""Contrastive losses that count every pair."""
+"""Contrastive losses that count every pair, without waiting for the device."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from pytorch_metric_learning import losses
 from pytorch_metric_learning.utils.loss_and_miner_utils import convert_to_pairs
 from torch import Tensor
 
+from sumpool.losses.reduction import ImageSumReducer
+
 
 class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
-    """The contrastive loss of pytorch-metric-learning, without its shortcut.
+    """The contrastive loss of pytorch-metric-learning, as one expression over all pairs.
 
-    That one gives 0 where there is at most one positive and one negative pair, as there is for a
-    single image before a memory that has only just begun to fill.
+    That one lists the pairs, which waits for the device several times a step, and gives 0 where
+    there is at most one positive and one negative pair, as there is for a single image before a
+    memory that has only just begun to fill. Here all pairs are a matrix, the terms of the others
+    are masked, and the step can be recorded as a CUDA graph. Pairs from a miner are listed.
     """
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Tensor,
+        indices_tuple: Any = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Tensor | None = None,
+    ) -> Tensor:
+        """The loss of a batch, with itself or with ``ref_emb``; see :class:`MetricLoss`."""
+        if indices_tuple is not None:
+            return super().forward(  # type: ignore[no-any-return]
+                embeddings, labels, indices_tuple, ref_emb, ref_labels
+            )
+        others = labels if ref_labels is None else ref_labels.to(labels.device)
+        distances = self.distance(embeddings, ref_emb)  # (b, r)
+        positive = labels[:, None] == others
+        negative = ~positive
+        if ref_emb is None:  # an image is no pair with itself
+            positive = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        margin = self.distance.margin
+        total = self._reduce(margin(distances, self.pos_margin), positive)
+        return total + self._reduce(margin(self.neg_margin, distances), negative)
+
+    def _reduce(self, terms: Tensor, pairs: Tensor) -> Tensor:
+        terms = torch.where(pairs, terms.relu(), 0.0)
+        if isinstance(self.reducer.reducers["pos_loss"], ImageSumReducer):
+            return terms.sum() / len(terms)
+        return terms.sum() / (terms > 0).sum().clamp(min=1)
 
     def compute_loss(
         self,
@@ -24,6 +58,6 @@ class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
         ref_emb: Tensor,
         ref_labels: Tensor,
     ) -> Any:
-        """The terms of all pairs, positive and negative ones apart, before they are reduced."""
+        """The terms of the pairs of a miner, positive and negative ones apart."""
         pairs = convert_to_pairs(indices_tuple, labels, ref_labels)
         return self.loss_method(self.distance(embeddings, ref_emb), pairs)

@@ -25,6 +25,8 @@ DATASET_COLUMNS: Mapping[str, str] = {
     "folder": DEFAULT_COLUMN,
     "csv": DEFAULT_COLUMN,
     "glyphs": DEFAULT_COLUMN,
+    "cifar-collage": DEFAULT_COLUMN,
+    "cifar-foreground": DEFAULT_COLUMN,
 }
 
 

@@ -8,29 +8,49 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.checks import check_count, check_label_range, check_labels, check_rows
+from sumpool.losses.checks import (
+    check_count,
+    check_label_range,
+    check_labels,
+    check_rows,
+    recording,
+)
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
 from sumpool.transport.checks import solve_dtype
 
 #: The two equivalent forms of a ridge fit.
 FORMS = ("auto", "attributes", "images")
+#: The orders in which classes take turns between the halves of a batch.
+HALVES = ("appearance", "label")
 
 
-def class_halves(labels: Tensor) -> Tensor:
+def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
     """Which half of the batch each image belongs to: False for the first, True for the second.
 
-    The classes that occur, in the order of their labels, go to the two halves by turns. So the
-    halves have no class in common, and as many classes but for one; and where an image stands in
-    the batch makes no difference.
+    The classes that occur go to the two halves by turns. So the halves have no class in common,
+    and as many classes but for one.
 
     Args:
         labels: Integers of shape (b,).
+        by: In which order they take turns: "appearance", that of the first image of each class in
+            the batch, or "label". A batch that holds all classes is split in the same way every
+            time by labels, and in another way every time by appearance, where the batches come in
+            random order.
 
     Example:
         >>> class_halves(torch.tensor([7, 3, 3, 9, 7, 11]))
+        tensor([False,  True,  True, False, False,  True])
+        >>> class_halves(torch.tensor([7, 3, 3, 9, 7, 11]), by="label")
         tensor([ True, False, False, False,  True,  True])
     """
-    rank: Tensor = labels.unique(return_inverse=True)[1]
+    if by not in HALVES:
+        raise ValueError(f"by must be one of {HALVES}, got {by!r}")
+    # Without waiting for the device, as unique() would.
+    place = torch.arange(len(labels), device=labels.device)
+    same = labels[:, None] == labels  # (b, b)
+    begin = torch.where(same, place, len(labels)).amin(1)  # where the class appears first
+    order = begin if by == "appearance" else labels
+    rank = ((order < order[:, None]) & (begin == place)).sum(1)  # classes before this one
     return rank % 2 == 1
 
 
@@ -65,12 +85,29 @@ def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto")
     return inputs.mT @ torch.cholesky_solve(targets, factor)
 
 
+def standardized(attributes: Tensor) -> Tensor:
+    """Attributes (b, m) less their mean, with a root mean square length of 1.
+
+    Attributes are shares of 1, so that most of what they are is their mean: what tells one image
+    from another is small beside a ridge of 0.05, and a fit sees little of it.
+
+    Example:
+        >>> standardized(torch.tensor([[0.9, 0.1], [0.7, 0.3]]))
+        tensor([[ 0.7071, -0.7071],
+                [-0.7071,  0.7071]])
+    """
+    centred = attributes - attributes.mean(0)
+    length = centred.square().sum(1).mean().clamp_min(1e-12).sqrt()
+    return centred / length
+
+
 def zero_shot_loss(
     attributes: Tensor,
     labels: Tensor,
     class_embeddings: Tensor,
     ridge: float = 0.05,
     scale: float = 9.5,
+    halves: str = "appearance",
 ) -> Tensor:
     r"""The cross-batch zero-shot loss L_ZS [gsp, Eq. 4.4].
 
@@ -90,6 +127,7 @@ def zero_shot_loss(
         class_embeddings: Υ as rows, (C, D); not normalised.
         ridge: r > 0.
         scale: What logits are multiplied by.
+        halves: How the classes are split, see :func:`class_halves`.
 
     Returns:
         A scalar.
@@ -107,8 +145,8 @@ def zero_shot_loss(
     labels = check_labels(labels, "labels", attributes.shape[0]).to(attributes.device)
     check_label_range(labels, class_embeddings.shape[0])
     _check_settings(ridge, scale)
-    second = class_halves(labels)
-    if not bool(second.any()):
+    second = class_halves(labels, halves)
+    if not recording() and not bool(second.any()):
         raise ValueError(
             "the zero-shot loss needs images of at least two classes in a batch, got "
             f"{len(labels)} of class {int(labels[0])}"
@@ -116,11 +154,15 @@ def zero_shot_loss(
     dtype = solve_dtype(attributes, class_embeddings)
     with torch.autocast(attributes.device.type, enabled=False):
         Z, classes = attributes.to(dtype), class_embeddings.to(dtype)
+        targets = classes[labels]  # (b, D)
         losses = []
-        for fitted, predicted in ((~second, second), (second, ~second)):
-            W = ridge_fit(Z[fitted], classes[labels[fitted]], ridge)  # (m, D)
-            logits = scale * (Z[predicted] @ W) @ classes.mT  # (b / 2, C)
-            losses.append(F.cross_entropy(logits, labels[predicted]))
+        for predicted in (second, ~second):
+            # A row of zeros has no part in a fit, so the sizes are known without the labels.
+            fitted = (~predicted).to(dtype).unsqueeze(1)
+            W = ridge_fit(fitted * Z, fitted * targets, ridge)  # (m, D)
+            logits = scale * (Z @ W) @ classes.mT  # (b, C)
+            terms = F.cross_entropy(logits, labels, reduction="none")
+            losses.append(torch.where(predicted, terms, 0).sum() / predicted.sum())
         return losses[0] + losses[1]
 
 
@@ -135,6 +177,10 @@ class ZeroShotLoss(nn.Module):
         embedding_size: Size D of a class embedding; the papers take that of the image embeddings.
         ridge: Ridge r > 0 of the fit.
         scale: What logits are multiplied by.
+        unit: Whether class embeddings are brought to length 1 first; the papers do not.
+        standardize: Whether attributes are centred and brought to a mean length of 1 before the
+            fit (:func:`standardized`); the papers do not.
+        halves: How the classes are split, see :func:`class_halves`.
         seed: Where the class embeddings start; the global random state plays no part.
 
     Example:
@@ -151,6 +197,10 @@ class ZeroShotLoss(nn.Module):
         ridge: float = 0.05,
         scale: float = 9.5,
         seed: int = 0,
+        *,
+        unit: bool = False,
+        standardize: bool = False,
+        halves: str = "appearance",
     ) -> None:
         super().__init__()
         check_count("num_classes", num_classes)
@@ -158,6 +208,11 @@ class ZeroShotLoss(nn.Module):
         _check_settings(ridge, scale)
         self.ridge = ridge
         self.scale = scale
+        self.unit = unit
+        self.standardize = standardize
+        if halves not in HALVES:
+            raise ValueError(f"halves must be one of {HALVES}, got {halves!r}")
+        self.halves = halves
         drawn = initial_vectors(num_classes, embedding_size, seed=seed, kind=CLASS_EMBEDDINGS)
         self.class_embeddings = nn.Parameter(drawn)
 
@@ -168,7 +223,12 @@ class ZeroShotLoss(nn.Module):
         """
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: the zero-shot loss compares no pairs")
-        return zero_shot_loss(attributes, labels, self.class_embeddings, self.ridge, self.scale)
+        classes: Tensor = self.class_embeddings
+        if self.unit:
+            classes = F.normalize(classes, dim=-1)
+        if self.standardize:
+            attributes = standardized(attributes)
+        return zero_shot_loss(attributes, labels, classes, self.ridge, self.scale, self.halves)
 
     def proxy_parameters(self) -> list[nn.Parameter]:
         """None: class embeddings train as the network does."""
@@ -177,7 +237,10 @@ class ZeroShotLoss(nn.Module):
     def extra_repr(self) -> str:
         """What it is, for ``print``."""
         classes, size = self.class_embeddings.shape
-        return f"{classes}, {size}, ridge={self.ridge}, scale={self.scale}"
+        return (
+            f"{classes}, {size}, ridge={self.ridge}, scale={self.scale}, unit={self.unit}, "
+            f"standardize={self.standardize}, halves={self.halves!r}"
+        )
 
 
 def _check_settings(ridge: float, scale: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -70,7 +71,15 @@ class Embedder(nn.Module):
         self.pooling: GlobalPool = _build_pooling(config, layout, seed)
         self.map = _build_map(config, layout, self.pooling)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
+        self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = _run
         self.train(self.training)
+
+    def compile_backbone(self) -> None:
+        """Train through a backbone compiled with ``torch.compile``.
+
+        The code serves all models with this backbone and size of images in the process.
+        """
+        self._run_backbone = _compiled_run()
 
     def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
         """Embed ``images``.
@@ -97,7 +106,9 @@ class Embedder(nn.Module):
         embedding size where the map comes before the pooling, and otherwise the channels of the
         backbone.
         """
-        features: Tensor = self.backbone(images)
+        # Compiled for training alone: without gradients it would be compiled a second time.
+        run = self._run_backbone if torch.is_grad_enabled() else _run
+        features = run(self.backbone, images)
         if self.pooling.linear_map == "before":
             features = self.map(features)
         return features.to(next(self.parameters()).dtype)
@@ -158,6 +169,17 @@ class Embedder(nn.Module):
 
     def _batch_norms(self) -> list[nn.Module]:
         return [layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm)]
+
+
+def _run(network: nn.Module, images: Tensor) -> Tensor:
+    features: Tensor = network(images)
+    return features
+
+
+@functools.cache
+def _compiled_run() -> Callable[[nn.Module, Tensor], Tensor]:
+    # One compiled function for all models: their weights are arguments of it, not part of it.
+    return torch.compile(_run, dynamic=False)
 
 
 def build_embedder(config: EmbedderConfig, *, seed: int = 0) -> Embedder:

@@ -7,13 +7,45 @@ from collections.abc import Mapping
 from typing import Any
 
 from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
+from sumpool.pooling.average_maximum import AverageMaxPool1d, AverageMaxPool2d
 from sumpool.pooling.base import GlobalPool
+from sumpool.pooling.cbam import CbamPool2d
+from sumpool.pooling.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
+from sumpool.pooling.crow import CrowPool1d, CrowPool2d
+from sumpool.pooling.delf import DelfPool1d, DelfPool2d
+from sumpool.pooling.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
+from sumpool.pooling.generalized_mean import GeneralizedMeanPool1d, GeneralizedMeanPool2d
+from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, GeneralizedMeanSumPool2d
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
+from sumpool.pooling.gsop import GsopPool2d
+from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
+from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
+from sumpool.pooling.netvlad import NetVladPool1d, NetVladPool2d
+from sumpool.pooling.optimal_transport import OptimalTransportPool1d, OptimalTransportPool2d
+from sumpool.pooling.smk import SmkPool2d
+from sumpool.pooling.solar import SolarPool1d, SolarPool2d
+from sumpool.pooling.weldon import WeldonPool1d, WeldonPool2d
 
 #: Name → (class for maps, class for token sequences or None where it needs neighbours).
 POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gap": (GlobalAveragePool2d, GlobalAveragePool1d),
+    "gmp": (GlobalMaxPool2d, GlobalMaxPool1d),
+    "gap+gmp": (AverageMaxPool2d, AverageMaxPool1d),
+    "cbam": (CbamPool2d, None),
+    "crow": (CrowPool2d, CrowPool1d),
+    "delf": (DelfPool2d, DelfPool1d),
+    "gemax": (GeneralizedMaxPool2d, GeneralizedMaxPool1d),
+    "gemean": (GeneralizedMeanPool2d, GeneralizedMeanPool1d),
+    "gsop": (GsopPool2d, None),
+    "otp": (OptimalTransportPool2d, OptimalTransportPool1d),
+    "solar": (SolarPool2d, SolarPool1d),
+    "t-smk": (SmkPool2d, None),
+    "netvlad": (NetVladPool2d, NetVladPool1d),
+    "weldon": (WeldonPool2d, WeldonPool1d),
+    "compact-bilinear": (CompactBilinearPool2d, CompactBilinearPool1d),
     "gsp": (GeneralizedSumPool2d, GeneralizedSumPool1d),
+    "gmp+gsp": (MaximumSumPool2d, MaximumSumPool1d),
+    "gemean+gsp": (GeneralizedMeanSumPool2d, GeneralizedMeanSumPool1d),
 }
 
 

@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, flat_mask
-from sumpool.transport import (
-    Solver,
-    greedy_k_center,
-    lipschitz_normalize,
-    partial_transport,
-    prototype_costs,
-    sum_pool,
-)
-from sumpool.transport.checks import check_eps, check_mu, solve_dtype
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.prototypes import PrototypePool
+from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
+from sumpool.transport.checks import check_eps, check_mu
 from sumpool.transport.solve import resolve_solver
 
-#: Accepted ways to set the prototypes at the start.
-INITS = ("k-center", "random")
 
-
-class _GeneralizedSumPool(GlobalPool):
-    """Parameters, their initialisation and the one call; the twins below name the layouts."""
+class _GeneralizedSumPool(PrototypePool):
+    """Parameters and the one call; the twins below name the layouts."""
 
     pool_type: ClassVar[str] = "gsp"
     linear_map: ClassVar[Literal["before", "after", "inside"]] = "before"
     has_attributes: ClassVar[bool] = True
-
-    #: Most local features that the prototypes are picked from.
-    max_init_features: ClassVar[int] = 16384
-
-    prototypes_ready: Tensor
 
     def __init__(
         self,
@@ -57,28 +42,29 @@ class _GeneralizedSumPool(GlobalPool):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
         if prototypes < 1:
             raise ValueError(f"prototypes must be at least 1, got {prototypes}")
-        if init not in INITS:
-            raise ValueError(f"init must be one of {INITS}, got {init!r}")
         check_mu(mu)
         check_eps(eps)
         if mu == 1 and (learn_mu or background):
             raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
         resolve_solver(solver)
-        self.channels = channels
+        super().__init__(
+            channels,
+            prototypes,
+            channels,
+            init=init,
+            seed=seed,
+            flatten=flatten,
+            input_fmt=input_fmt,
+            num_prefix_tokens=num_prefix_tokens,
+            device=device,
+            dtype=dtype,
+        )
         self.background = background
         self.solver = solver
         self.fused = fused
-        self.init = init
-        self.seed = seed
         self._mu, self._eps = float(mu), float(eps)
-        self.prototypes = nn.Parameter(
-            torch.empty(prototypes, channels, device=device, dtype=dtype)
-        )
 
         # Kept in an unbounded form, so that a step never leaves (0, 1) and (0, ∞).
         def scalar() -> nn.Parameter:
@@ -86,23 +72,16 @@ class _GeneralizedSumPool(GlobalPool):
 
         self.mu_logit = scalar() if learn_mu else None
         self.log_eps = scalar() if learn_eps else None
-        self.register_buffer("prototypes_ready", torch.zeros((), dtype=torch.bool, device=device))
-        # The buffer goes into checkpoints. Its value is kept here too, since reading a tensor in
-        # every forward pass would stall an accelerator.
-        self._ready = False
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Random prototypes inside the unit ball, from the seed; μ and ε as given."""
-        generator = torch.Generator().manual_seed(self.seed)
-        drawn = torch.randn(self.prototypes.shape, generator=generator) / math.sqrt(self.channels)
+        self.reset_prototypes()
         with torch.no_grad():
-            self.prototypes.copy_(lipschitz_normalize(drawn))
             if self.mu_logit is not None:
                 self.mu_logit.fill_(math.log(self._mu) - math.log1p(-self._mu))
             if self.log_eps is not None:
                 self.log_eps.fill_(math.log(self._eps))
-        self._mark_ready(self.init == "random")
 
     @property
     def mu(self) -> float | Tensor:
@@ -114,30 +93,9 @@ class _GeneralizedSumPool(GlobalPool):
         """The inverse smoothing ε: a number, or a tensor where it is learned."""
         return self._eps if self.log_eps is None else self.log_eps.exp()
 
-    def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Set the prototypes, in place, to local features of ``x`` picked by greedy k-centre.
-
-        The first training pass does this with its batch. The pick depends on ``x`` and the seed
-        alone; of several processes that train together, all take the pick of the first.
-
-        Args:
-            x: Features in the layout of the layer; they must hold at least as many valid local
-                features as there are prototypes.
-            mask: True for valid positions, as in :meth:`pool`.
-        """
-        features, positions = self.to_tokens(x)
-        self._initialize(features, flat_mask(mask, x.shape[0], positions))
-
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) by the transport to the prototypes."""
-        self._check_channels(features)
-        if self.training and not self._ready:
-            if torch.compiler.is_compiling():
-                raise RuntimeError(
-                    "prototypes are not initialised: call initialize_prototypes with the features "
-                    "of a first batch before the compiled training step"
-                )
-            self._initialize(features, mask)
+        self.prepare(features, mask)
         out = sum_pool(
             features,
             self.prototypes,
@@ -151,67 +109,15 @@ class _GeneralizedSumPool(GlobalPool):
         )
         return Pooled(*out)
 
-    def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Where the pooled mass comes from and goes to: π_ij/μ, for figures and analysis.
+    def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
+        """Where the pooled mass comes from and goes to: π_ij/μ, of shape (B, n, m).
 
         Over the positions it sums to the attributes z_i; over the prototypes to the weights p_j
         (with ``background``, where the weights are what stays behind, to the share that leaves).
-
-        Args:
-            x: Features in the layout of the layer.
-            mask: True for valid positions, as in :meth:`pool`; others hold no mass.
-
-        Returns:
-            A tensor of shape (B, m, H, W), or (B, m, L) for sequences, that sums to 1 per image.
         """
-        features, positions = self.to_tokens(x)
-        self._check_channels(features)
-        mask = flat_mask(mask, x.shape[0], positions)
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
-        cost = prototype_costs(features, self.prototypes)  # (B, n, m)
+        cost = prototype_costs(local, self.prototypes)
         result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
-        plan: Tensor = (result.plan() / self.mu).mT.unflatten(-1, positions)
-        return plan
-
-    @torch.no_grad()
-    def _initialize(self, features: Tensor, mask: Tensor | None) -> None:
-        self._check_channels(features)
-        local = features.flatten(0, 1) if mask is None else features[mask]  # (N, C)
-        count = self.prototypes.shape[0]
-        if local.shape[0] < count:
-            raise ValueError(
-                f"initialising {count} prototypes needs at least as many local features, got "
-                f"{local.shape[0]}: call initialize_prototypes with a larger batch, or build the "
-                "layer with init='random'"
-            )
-        if not bool(local.isfinite().all()):
-            raise ValueError(
-                "initialising prototypes needs finite features, but the batch holds NaN or infinity"
-            )
-        generator = torch.Generator().manual_seed(self.seed)
-        order = torch.randperm(local.shape[0], generator=generator)[: self.max_init_features]
-        local = lipschitz_normalize(local[order.to(local.device)].to(solve_dtype(local)))
-        self.prototypes.copy_(local[greedy_k_center(local, count)])
-        if dist.is_available() and dist.is_initialized():
-            # Each process has seen a batch of its own; all go on with what the first one picked.
-            dist.broadcast(self.prototypes, src=0)
-        self._mark_ready(True)
-
-    def _mark_ready(self, ready: bool) -> None:
-        self._ready = ready
-        self.prototypes_ready.fill_(ready)
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self._ready = bool(self.prototypes_ready)
-
-    def _check_channels(self, features: Tensor) -> None:
-        if features.shape[-1] != self.channels:
-            raise ValueError(
-                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
-                f"got {features.shape[-1]}"
-            )
+        return result.plan() / self.mu
 
     def extra_repr(self) -> str:
         """What the layer is, for ``print``."""

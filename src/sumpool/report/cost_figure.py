@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -49,71 +49,119 @@ def draw(results: str | Path, out: str | Path) -> None:
         for row in stored["rows"]
         if row["section"] == "growth" and row["axis"] == "k" and row["eager"]
     ]
-    iterations = sorted({row["k"] for row in rows if row["k"]})
-    if not iterations:
+    if not any(row["k"] for row in rows):
         raise ValueError(f"{results} holds no measurement against k: run the section growth")
     peak = any(row["peak_bytes"] for row in rows)
-    memory = "peak_bytes" if peak else "saved_bytes"
+    size = rows[0]["size"]
+    draw_against_k(
+        [_measured(row, "peak_bytes" if peak else "saved_bytes") for row in rows],
+        out,
+        peak=peak,
+        title=f"{stored['machine']['device_name']}: {size['B']} images, {size['h']}×{size['w']} "
+        f"features of {size['d']}, {size['m']} prototypes, {rows[0]['dtype']}",
+    )
 
-    figure = Figure(figsize=(9, 4.2), layout="constrained")
-    left, right = figure.subplots(1, 2)
+
+class Measured(NamedTuple):
+    """One contender at one k.
+
+    Attributes:
+        solver: A key of ``LOOKS``.
+        k: Iterations; None for solvers that have none.
+        step_ms: Time of a step.
+        memory_bytes: Memory of a step, where it was measured.
+        graph_ms: Time of a step in the replay of a CUDA graph, where it was measured.
+        weight_error: Share of the weight that is misplaced, where it was measured.
+    """
+
+    solver: str
+    k: int | None
+    step_ms: float
+    memory_bytes: float | None
+    graph_ms: float | None = None
+    weight_error: float | None = None
+
+
+def draw_against_k(
+    rows: Sequence[Measured], out: str | Path | BinaryIO, *, peak: bool, title: str
+) -> None:
+    """Draw step time, memory and, where there are any, errors of the weights against k.
+
+    Args:
+        rows: What was measured on one size; some with a k.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+        peak: Whether memory is the peak on the device, not what is saved for the backward pass.
+        title: What was measured where.
+    """
+    iterations = sorted({row.k for row in rows if row.k is not None})
+    judged = any(row.weight_error is not None for row in rows)
+    figure = Figure(figsize=(12.5, 4.2) if judged else (9, 4.2), layout="constrained")
+    left, right, *more = figure.subplots(1, 3 if judged else 2)
     for name, look in LOOKS.items():
-        own = [row for row in rows if _kind(row) == name]
-        _line(left, own, iterations, look, lambda row: row["eager"]["median_ms"])
-        replayed = [row for row in own if row["graph"]]
-        _line(left, replayed, iterations, look, lambda row: row["graph"]["median_ms"], faint=True)
-        weighed = [row for row in own if row[memory] is not None]
-        _line(right, weighed, iterations, look, lambda row: row[memory] / 2**20)
-    graphs = any(row["graph"] for row in rows)
+        own = [row for row in rows if row.solver == name]
+        _line(left, own, iterations, look, lambda row: row.step_ms)
+        _line(left, own, iterations, look, lambda row: row.graph_ms, faint=True)
+        _line(
+            right,
+            own,
+            iterations,
+            look,
+            lambda row: None if row.memory_bytes is None else row.memory_bytes / 2**20,
+        )
+        for axes in more:
+            _line(axes, own, iterations, look, lambda row: row.weight_error)
     left.set_ylabel("forward + backward [ms]")
-    if graphs:
+    if any(row.graph_ms is not None for row in rows):
         left.set_title("eager; dashed: CUDA graph replay", fontsize="small")
     right.set_ylabel("peak memory of a step [MiB]" if peak else "saved for backward [MiB]")
-    for axes in (left, right):
+    for axes in (left, right, *more):
         axes.set_xlabel("iterations k")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xticks(iterations, labels=[str(k) for k in iterations])
+        axes.minorticks_off()
+        axes.grid(color="0.9")
+    for axes in (left, right):
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         axes.minorticks_off()
-        axes.grid(color="0.9")
-    handles, labels = right.get_legend_handles_labels()
+    for axes in more:
+        axes.set_ylabel("share of the weight misplaced")
+    handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
-    size = rows[0]["size"]
-    figure.suptitle(
-        f"{stored['machine']['device_name']}: {size['B']} images, {size['h']}×{size['w']} features "
-        f"of {size['d']}, {size['m']} prototypes, {rows[0]['dtype']}",
-        fontsize="medium",
-    )
+    figure.suptitle(title, fontsize="medium")
     figure.savefig(out, dpi=150)
 
 
-def _kind(row: dict[str, Any]) -> str:
+def _measured(row: dict[str, Any], memory: str) -> Measured:
     variant: str = row["variant"]
-    return variant.partition("-")[0] if row["k"] else variant
+    return Measured(
+        variant.partition("-")[0] if row["k"] else variant,
+        row["k"] or None,
+        row["eager"]["median_ms"],
+        row[memory],
+        row["graph"]["median_ms"] if row["graph"] else None,
+    )
 
 
 def _line(
     axes: Axes,
-    rows: list[dict[str, Any]],
+    rows: Sequence[Measured],
     iterations: list[int],
     look: _Look,
-    value: Callable[[dict[str, Any]], float],
+    value: Callable[[Measured], float | None],
     *,
     faint: bool = False,
 ) -> None:
-    """A curve over k, or a level line for what has no k."""
-    if not rows:
+    """A curve over k, or a level line for what has no k; nothing where nothing was measured."""
+    points = [(row.k, y) for row in rows if (y := value(row)) is not None]
+    if not points:
         return
-    if rows[0]["k"]:
-        rows = sorted(rows, key=lambda row: int(row["k"]))
-        x, y = [row["k"] for row in rows], [value(row) for row in rows]
-    else:
-        x, y = iterations, [value(rows[0])] * len(iterations)
+    curve = sorted((k, y) for k, y in points if k is not None)
+    if not curve:
+        curve = [(k, points[0][1]) for k in iterations]
     axes.plot(
-        x,
-        y,
+        *zip(*curve, strict=True),
         color=look.color,
         marker=None if faint else look.marker,
         markersize=4,

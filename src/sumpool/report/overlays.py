@@ -28,15 +28,23 @@ def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
         weights: Weight of each position relative to an equal one, (h, w); smoothed in between.
         top: The weight that is drawn brightest.
     """
-    image = Image.open(io.BytesIO(jpeg))
-    field = Image.fromarray(np.asarray(weights, np.float32))
-    smooth = np.asarray(field.resize(image.size, Image.Resampling.BILINEAR))
-    heat = MAP(np.clip(smooth / top, 0, 1))[..., :3]
-    grey = np.asarray(image.convert("L"))[..., None] / 255
-    blend = HEAT * heat + (1 - HEAT) * grey
+    blend = blended(np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")), weights, top)
     buffer = io.BytesIO()
-    Image.fromarray((255 * blend + 0.5).astype(np.uint8)).save(buffer, "JPEG", quality=85)
+    Image.fromarray(blend).save(buffer, "JPEG", quality=85)
     return buffer.getvalue()
+
+
+def blended(
+    image: NDArray[np.uint8], weights: NDArray[np.float32], top: float
+) -> NDArray[np.uint8]:
+    """The image (H, W, 3) in grey under the heat of its weights (h, w), as :func:`overlay`."""
+    picture = Image.fromarray(image)
+    field = Image.fromarray(np.asarray(weights, np.float32))
+    smooth = np.asarray(field.resize(picture.size, Image.Resampling.BILINEAR))
+    heat = MAP(np.clip(smooth / top, 0, 1))[..., :3]
+    grey = np.asarray(picture.convert("L"))[..., None] / 255
+    blend: NDArray[np.uint8] = (255 * (HEAT * heat + (1 - HEAT) * grey) + 0.5).astype(np.uint8)
+    return blend
 
 
 def scale_html(top: float) -> str:

@@ -6,7 +6,8 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from sumpool.report.sections import Section, section
+from sumpool.report.section import Section
+from sumpool.report.sections import section
 from sumpool.report.shell import paragraphs, pictures_html, write_document
 
 
@@ -23,10 +24,13 @@ def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
 
 
 def _section_html(part: Section) -> str:
+    numbers = "\n".join(
+        f'<p class="caption">{html.escape(table.caption)}</p>\n'
+        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
+        for table in part.tables
+    )
     return (
         f"<section>\n<h2>{html.escape(part.title)}</h2>\n<p>{html.escape(part.question)}</p>\n"
-        f'<p class="caption">{html.escape(part.table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{part.table.html()}\n</div>\n'
-        f"{pictures_html(part.pictures)}\n{paragraphs(part.notes)}\n"
+        f"{numbers}\n{pictures_html(part.pictures)}\n{paragraphs(part.notes)}\n"
         f'<p class="provenance">{html.escape(part.provenance)}</p>\n</section>'
     )

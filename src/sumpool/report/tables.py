@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 
@@ -17,11 +17,13 @@ class Table:
         header: Names of the columns.
         rows: Rows, each as long as the header.
         caption: What is tabulated and over what is averaged.
+        strong: Row and column of the cells that stand out: bold, or with a star in plain text.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
+    strong: Collection[tuple[int, int]] = ()
 
     def __post_init__(self) -> None:
         """Check that the table is rectangular."""
@@ -31,7 +33,7 @@ class Table:
 
     def text(self) -> str:
         """The table in columns of even width, for a terminal."""
-        lines = [list(self.header), *map(list, self.rows)]
+        lines = [list(self.header), *self._marked("*{}")]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         lines.insert(1, ["-" * width for width in widths])
         body = [
@@ -46,7 +48,8 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown, without the caption."""
         rule = ["---", *("---:" for _ in self.header[1:])]
-        return "\n".join("| " + " | ".join(line) + " |" for line in [self.header, rule, *self.rows])
+        lines = [self.header, rule, *self._marked("**{}**")]
+        return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def html(self) -> str:
         """The table in HTML without the caption, everything in it escaped."""
@@ -55,13 +58,24 @@ class Table:
             return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
         body = "\n".join(
-            f'<tr><th scope="row">{html.escape(name)}</th>{line("td", cells)}</tr>'
-            for name, *cells in self.rows
+            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+            for name, *cells in self._marked("<strong>{}</strong>", html.escape)
         )
         return (
             f"<table>\n<thead><tr>{line('th', self.header)}</tr></thead>\n"
             f"<tbody>\n{body}\n</tbody>\n</table>"
         )
+
+    def _marked(
+        self, mark: str, written: Callable[[str], str] = lambda cell: cell
+    ) -> list[list[str]]:
+        return [
+            [
+                mark.format(written(cell)) if (line, column) in self.strong else written(cell)
+                for column, cell in enumerate(row)
+            ]
+            for line, row in enumerate(self.rows)
+        ]
 
 
 def mean_and_spread(values: Sequence[float], digits: int = 3, scale: float = 1.0) -> str:

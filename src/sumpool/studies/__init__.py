@@ -5,6 +5,7 @@ Importing this package is cheap; a study and with it torch is imported when it i
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -26,6 +27,9 @@ class RunStudy(Protocol):
         quick: bool = False,
         progress: bool = True,
         force: bool = False,
+        data: Path | None = ...,
+        jobs: int | None = ...,
+        weights: Path | None = ...,
     ) -> list[Row]:
         """Compute the cells that are not stored yet and return all of them.
 
@@ -35,8 +39,17 @@ class RunStudy(Protocol):
             quick: Take seconds: fewer seeds and steps. Shows that all works, not what comes out.
             progress: Show progress bars on stderr.
             force: Discard stored results first.
+            data: Folder of the real images. Taken by the studies that need some, and by them alone
+                (:meth:`Study.options`).
+            jobs: Cells that run side by side; None is one a core. Taken by the studies whose cells
+                do, and by them alone.
+            weights: File of a pretrained backbone. Taken by the studies that start from one.
         """
         ...
+
+
+#: What some studies take and others do not.
+OPTIONS = ("data", "jobs", "weights")
 
 
 @dataclass(frozen=True)
@@ -56,6 +69,11 @@ class Study:
     def load(self) -> RunStudy:
         """Import the study and return its ``run``."""
         return cast(RunStudy, import_module(self.module).run)
+
+    def options(self) -> tuple[str, ...]:
+        """Those of :data:`OPTIONS` that its ``run`` takes; imports the study."""
+        taken = inspect.signature(self.load()).parameters
+        return tuple(name for name in OPTIONS if name in taken)
 
 
 #: The studies by name.
@@ -80,6 +98,46 @@ STUDIES: Mapping[str, Study] = {
         "about 5 minutes on one core",
         "sumpool.studies.margins",
     ),
+    "collage": Study(
+        "all poolings on collages: which of them finds the foreground",
+        "40 minutes on two cores (glyphs), ten on an H200 (CIFAR-100, --data)",
+        "sumpool.studies.collage",
+    ),
+    "zero-shot-loss": Study(
+        "variants of the zero-shot loss on collages: when it helps, when it hurts",
+        "25 minutes on two cores (glyphs), a few on an H200 (CIFAR-100, --data)",
+        "sumpool.studies.zero_shot_loss",
+    ),
+    "components": Study(
+        "generalized sum pooling and the zero-shot loss, each on and off",
+        "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.components",
+    ),
+    "share": Study(
+        "the share μ of an image that is pooled",
+        "42 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.share",
+    ),
+    "prototypes": Study(
+        "number of prototypes × inverse smoothing ε",
+        "120 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.prototypes",
+    ),
+    "screening": Study(
+        "main effects of prototypes, μ, ε and λ, from half of a two-level factorial",
+        "48 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.screening",
+    ),
+    "prediction": Study(
+        "whether attributes of some classes predict others, with and without the zero-shot loss",
+        "12 trainings of 2000 steps: minutes on a GPU; needs CIFAR-10 or CIFAR-100 (--data)",
+        "sumpool.studies.prediction",
+    ),
+    "cost": Study(
+        "time and memory of a pooling step against iterations: autodiff, closed form, exact",
+        "about half a minute",
+        "sumpool.studies.cost",
+    ),
 }
 
 
@@ -94,4 +152,4 @@ def get_study(name: str) -> Study:
     return STUDIES[name]
 
 
-__all__ = ["STUDIES", "RunStudy", "Study", "get_study"]
+__all__ = ["OPTIONS", "STUDIES", "RunStudy", "Study", "get_study"]

@@ -25,13 +25,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.data import GlyphCollages, open_feed
 from sumpool.models import Embedder, load_embedder
 from sumpool.report.store import ResultStore, Row
 from sumpool.studies.seeds import seed_range
+from sumpool.studies.tiles import tile_shares
 from sumpool.training import (
     GspConfig,
     HardwareConfig,
@@ -120,15 +120,6 @@ def weight_on_letters(model: Embedder, dataset: GlyphCollages) -> float:
             weights = model.eval()(batch.images, details=True).weights  # (b, h, w)
             shares.append(tile_shares(weights).gather(1, dataset.letter_tile[batch.indices, None]))
     return float(torch.cat(shares).mean())
-
-
-def tile_shares(weights: Tensor) -> Tensor:
-    """The share of weights (b, h, w) on each tile of a 2×2 collage, (b, 4), for even h and w."""
-    batch, height, width = weights.shape
-    if height % 2 or width % 2:
-        raise ValueError(f"weights must have an even height and width, got {tuple(weights.shape)}")
-    tiles = weights.reshape(batch, 2, height // 2, 2, width // 2).sum((2, 4))
-    return tiles.flatten(1) / tiles.sum((1, 2))[:, None]
 
 
 def _shared(config: TrainConfig) -> dict[str, Any]:

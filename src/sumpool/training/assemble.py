@@ -21,8 +21,12 @@ from sumpool.data import (
 from sumpool.evaluation import embed_images, retrieval_metrics
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
+from sumpool.pooling import pooling_class
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.task import Task, Validate
+
+#: Losses whose steps can be recorded whole.
+RECORDABLE = ("c1", "c2", "pnca")
 
 
 def build_fabric(config: TrainConfig) -> Fabric:
@@ -45,10 +49,18 @@ def check_devices(config: TrainConfig, fabric: Fabric) -> None:
         ConfigError: Naming the option.
     """
     on_cuda = fabric.device.type == "cuda"
-    if config.hardware.cuda_graph and (not on_cuda or fabric.world_size > 1):
+    for name in ("cuda_graph", "cuda_step"):
+        if getattr(config.hardware, name) and (not on_cuda or fabric.world_size > 1):
+            raise ConfigError(
+                f"hardware.{name} needs one CUDA device, got {fabric.world_size} of type "
+                f"{fabric.device.type}"
+            )
+    if config.hardware.cuda_graph and config.hardware.cuda_step:
+        raise ConfigError("hardware.cuda_graph and hardware.cuda_step exclude each other")
+    if config.hardware.cuda_step and config.loss not in RECORDABLE:
         raise ConfigError(
-            f"hardware.cuda_graph needs one CUDA device, got {fabric.world_size} of type "
-            f"{fabric.device.type}"
+            f"hardware.cuda_step needs a loss that does not wait for the device, one of "
+            f"{', '.join(RECORDABLE)}; got {config.loss}"
         )
     if config.hardware.cuda_graph and config.hardware.compile:
         raise ConfigError("hardware.cuda_graph and hardware.compile exclude each other")
@@ -86,11 +98,12 @@ def build_model(config: TrainConfig) -> Embedder:
     """
     assert config.weights is not None
     gsp = config.gsp
-    options: dict[str, Any] = (
-        {"prototypes": gsp.prototypes, "mu": gsp.mu, "eps": gsp.eps, "seed": config.seed}
-        if config.pool == "gsp"
-        else {}
-    )
+    options: dict[str, Any] = dict(config.pool_options)
+    if pooling_class(config.pool).has_attributes:
+        both = sorted({"prototypes", "mu", "eps"} & options.keys())
+        if both:
+            raise ConfigError(f"pool_options must leave {both} to the options gsp.{both[0]} …")
+        options |= {"prototypes": gsp.prototypes, "mu": gsp.mu, "eps": gsp.eps}
     try:
         described = EmbedderConfig(
             backbone=config.backbone,
@@ -158,6 +171,9 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
         ridge=config.zero_shot.ridge,
         scale=config.zero_shot.scale,
         seed=config.seed,
+        unit=config.zero_shot.unit,
+        standardize=config.zero_shot.standardize,
+        halves=config.zero_shot.halves,
     )
     return Mixture(base, zero_shot, weight)
 

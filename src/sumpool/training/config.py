@@ -43,12 +43,23 @@ class ZeroShotConfig:
         scale: factor on its logits
         ridge: ridge of its fit
         lr_multiplier: learning rate of its class embeddings over that of the network
+        unit: bring its class embeddings to length 1
+        standardize: centre its attributes and bring them to a mean length of 1 before the fit
+        halves: order in which the classes of a batch go to its halves by turns: appearance (in the
+            batch) or label
+        begin: step from which on it counts
+        end: step from which on it counts no more; null is never
     """
 
     weight: float | None = None
     scale: float = 9.5
     ridge: float = 0.05
     lr_multiplier: float = 1.0
+    unit: bool = False
+    standardize: bool = False
+    halves: Literal["appearance", "label"] = "appearance"
+    begin: int = 0
+    end: int | None = None
 
 
 @dataclass(frozen=True)
@@ -60,6 +71,8 @@ class OptimizerConfig:
         weight_decay: L2 penalty
         beta1: decay of the first moment
         beta2: decay of the second moment
+        embedding_lr_multiplier: learning rate of the linear map and the pooling over that of the
+            backbone
         proxy_lr_multiplier: learning rate of proxies over that of the network (what the loss asks
             for: 100 for proxy losses)
         warmup_epochs: epochs at the start in which only the embedding layer and the proxies learn
@@ -72,6 +85,7 @@ class OptimizerConfig:
     weight_decay: float = 1e-4
     beta1: float = 0.9
     beta2: float = 0.99
+    embedding_lr_multiplier: float = 1.0
     proxy_lr_multiplier: float | None = None
     warmup_epochs: float | None = None
     plateau_patience: int | None = None
@@ -107,9 +121,12 @@ class HardwareConfig:
         nodes: machines
         precision: 32-true, or bf16-mixed on hardware that has it
         channels_last: on CUDA, keep maps as NHWC, which its convolutions are faster with
-        compile: compile the network with torch.compile
+        compile: compile the network with torch.compile (with cuda_step, the backbone alone)
         cuda_graph: record forward and backward pass of the network as CUDA graphs, so that a small
             network is not held up by kernel launches (one CUDA device)
+        cuda_step: record the whole step, loss and optimiser too, as one CUDA graph: the fastest way
+            to train small networks (one CUDA device; losses c1, c2, pnca, alone or with the
+            zero-shot loss)
         workers: processes that decode images with cache none; null is one a core, at most 8
     """
 
@@ -120,6 +137,7 @@ class HardwareConfig:
     channels_last: bool = True
     compile: bool = False
     cuda_graph: bool = False
+    cuda_step: bool = False
     workers: int | None = None
 
 
@@ -130,7 +148,7 @@ class TrainConfig:
     Args:
         data: folder or CSV file with labelled images; none for glyphs, which are drawn
         format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
-            mnist, fashion-mnist, glyphs
+            mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100)
         out: folder of the run; null makes one under runs/
         fold: validate on this one (1, 2, …) of the class folds; null draws classes at random
         folds: number of class folds
@@ -147,8 +165,10 @@ class TrainConfig:
         augment: view in training: crop, a random part, or none, the central one (the backbone's)
         flip: mirror half of the views in training (the backbone's)
         embedding_size: length of the embedding
-        pool: pooling: gap, gsp
-        gsp: options of generalized sum pooling
+        pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
+            netvlad, weldon, compact-bilinear, gsp, gmp+gsp, gemean+gsp
+        pool_options: options of other poolings, such as p of gemean
+        gsp: options of generalized sum pooling, alone or beside gmp and gemean
         freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
@@ -182,6 +202,7 @@ class TrainConfig:
     flip: bool | None = None
     embedding_size: int = 128
     pool: str = "gsp"
+    pool_options: dict[str, Any] = field(default_factory=dict)
     gsp: GspConfig = field(default_factory=GspConfig)
     freeze_batch_norm: bool = True
     loss: str = "c2"

@@ -14,11 +14,18 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.data import Batch
+from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
 from sumpool.training.journal import Journal
-from sumpool.training.optimization import build_optimizer, build_plateau, parameter_groups
+from sumpool.training.optimization import (
+    build_optimizer,
+    build_plateau,
+    keep_rates_on,
+    parameter_groups,
+)
+from sumpool.training.recorded import RecordedStep, Step
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record
 from sumpool.training.task import Outcome, Progress, Task
@@ -71,19 +78,27 @@ class Trainer:
         needs_attributes = hasattr(self.criterion, "zero_shot")
         train_pass = TrainPass(self.model, needs_attributes, nhwc)
         self._train_pass = train_pass
+        whole = config.hardware.compile and not config.hardware.cuda_step
+        if config.hardware.compile and config.hardware.cuda_step:
+            # Poolings differ from run to run, the backbone does not: it is compiled once a process.
+            self.model.compile_backbone()  # type: ignore[operator]
         self._pass: nn.Module = fabric.setup_module(
-            torch.compile(train_pass) if config.hardware.compile else train_pass  # type: ignore[arg-type]
+            torch.compile(train_pass) if whole else train_pass  # type: ignore[arg-type]
         )
         optimizer = build_optimizer(
             self._groups,
             config.optimizer,
             config.zero_shot.lr_multiplier,
             fused=fabric.device.type == "cuda",
+            recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
         self._plateau = build_plateau(optimizer, config.optimizer)
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
+        self._do: Step = self._step
+        if config.hardware.cuda_step:
+            self._do = RecordedStep(self._step)
         self._best: dict[str, Tensor] | None = None
         self._sums: dict[str, Tensor] = {}
         self._since_log = 0
@@ -121,7 +136,8 @@ class Trainer:
         begun = time.monotonic() - progress.seconds
         reason = self._end()
         while reason is None:
-            self._add(self._step(next(batches)))
+            self._change()
+            self._add(self._do(next(batches)))
             progress.step += 1
             progress.seconds = time.monotonic() - begun
             self._journal.advance()
@@ -152,6 +168,17 @@ class Trainer:
         self._initialize_pooling(batch)
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
+
+    def _change(self) -> None:
+        # What the steps from here on do otherwise than those before.
+        step, zero_shot = self.progress.step, self.config.zero_shot
+        if isinstance(self.criterion, Mixture):
+            ended = zero_shot.end is not None and step >= zero_shot.end
+            counts = step >= zero_shot.begin and not ended
+            self.criterion.weight = (zero_shot.weight or 0.0) if counts else 0.0
+        turns = (self._warmup, zero_shot.begin, zero_shot.end)
+        if step in turns and isinstance(self._do, RecordedStep):
+            self._do.forget()
 
     def _outcome(
         self,
@@ -306,6 +333,8 @@ class Trainer:
         )
         self.criterion.load_state_dict(state["criterion"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self.config.hardware.cuda_step:
+            keep_rates_on(self.optimizer.optimizer, device)
         if self._plateau is not None:
             self._plateau.load_state_dict(state["plateau"])
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sumpool.losses import Mixture
 from sumpool.training.config import OptimizerConfig
@@ -41,7 +41,12 @@ def parameter_groups(model: nn.Module, criterion: nn.Module) -> Groups:
 
 
 def build_optimizer(
-    groups: Groups, config: OptimizerConfig, zero_shot_lr_multiplier: float, *, fused: bool
+    groups: Groups,
+    config: OptimizerConfig,
+    zero_shot_lr_multiplier: float,
+    *,
+    fused: bool,
+    recorded_on: torch.device | None = None,
 ) -> torch.optim.Adam:
     """Adam over ``groups``; learning rates of a resolved ``config``.
 
@@ -50,26 +55,39 @@ def build_optimizer(
         config: Rates and decay; none of them null but ``plateau_patience``.
         zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
         fused: One kernel for all parameters (CUDA).
+        recorded_on: The device, if steps are to be recorded: learning rates are then numbers on it,
+            which a recorded step reads.
     """
     if config.lr is None or config.proxy_lr_multiplier is None:
         raise ValueError("config must be resolved: lr and proxy_lr_multiplier are null")
     listed = (
         ("backbone", groups.backbone, 1.0),
-        ("embedding", groups.embedding, 1.0),
+        ("embedding", groups.embedding, config.embedding_lr_multiplier),
         ("proxies", groups.proxies, config.proxy_lr_multiplier),
         ("class_embeddings", groups.class_embeddings, zero_shot_lr_multiplier),
         ("rest", groups.rest, 1.0),
     )
     return torch.optim.Adam(
         [
-            {"params": parameters, "lr": config.lr * factor, "name": name}
+            {"params": parameters, "lr": _rate(config.lr * factor, recorded_on), "name": name}
             for name, parameters, factor in listed
             if parameters
         ],
         betas=(config.beta1, config.beta2),
         weight_decay=config.weight_decay,
         fused=fused,
+        capturable=recorded_on is not None,
     )
+
+
+def keep_rates_on(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
+    """Put the learning rates back on ``device``, after a state was loaded."""
+    for group in optimizer.param_groups:
+        group["lr"] = _rate(float(group["lr"]), device)
+
+
+def _rate(value: float, device: torch.device | None) -> float | Tensor:
+    return value if device is None else torch.tensor(value, device=device)
 
 
 def build_plateau(

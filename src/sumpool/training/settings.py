@@ -35,8 +35,18 @@ class DataSettings:
 
 
 _LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10)
+_COLLAGE = DataSettings(
+    prototypes=128, mu=0.2, eps_pair=10.0, eps_proxy=10.0, zero_shot=0.5, validate_every=250
+)
 #: The settings of the fair protocol by data set; :data:`DEFAULT` holds for all others.
-SETTINGS = {"cub": DataSettings(), "cars196": DataSettings(), "sop": _LARGE, "inshop": _LARGE}
+SETTINGS = {
+    "cub": DataSettings(),
+    "cars196": DataSettings(),
+    "sop": _LARGE,
+    "inshop": _LARGE,
+    "cifar-collage": _COLLAGE,
+    "cifar-foreground": _COLLAGE,
+}
 DEFAULT = DataSettings()
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5

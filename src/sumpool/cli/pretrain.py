@@ -1,0 +1,61 @@
+"""``sumpool pretrain``: a backbone for small images, trained by classification."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import HelpFormatter
+from sumpool.training.pretrain_config import PretrainConfig
+
+SUMMARY = "train a backbone for small images by classification, to start from"
+
+DESCRIPTION = """\
+Train a small residual network to classify small images, and keep it without its classifier.
+
+The weights, OUT/backbone.safetensors, are what `sumpool train --weights` and the studies on
+CIFAR collages start from. An interrupted pretraining goes on after its last whole epoch; a
+finished one is left as it is.
+
+examples:
+  sumpool pretrain --data cifar-100-python --out runs/resnet20
+  sumpool train --data cifar-100-python --format cifar-collage --backbone resnet20 --crop 64 \\
+      --weights runs/resnet20/backbone.safetensors --cache ram
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = ArgumentParser(
+        usage="sumpool pretrain --data FOLDER [options]",
+        description=DESCRIPTION,
+        formatter_class=HelpFormatter,
+    )
+    parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/pretrained"),
+        metavar="DIR",
+        help="folder of the weights (default: runs/pretrained)",
+    )
+    parser.add_class_arguments(PretrainConfig, as_group=False)
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Pretrain, and say how well the network classifies and where it is."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    import json
+
+    from sumpool.training.pretraining import FACTS, pretrain
+
+    values = options.as_dict()
+    out = values.pop("out")
+    for name in ("config", "__path__"):
+        values.pop(name, None)
+    weights = pretrain(PretrainConfig(**values), out)
+    facts = json.loads((out / FACTS).read_text(encoding="utf-8"))
+    print(f"accuracy on the test images: {facts['test_accuracy']:.1%}\nweights: {weights}")
+    return 0

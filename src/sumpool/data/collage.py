@@ -1,0 +1,243 @@
+"""CIFAR collages: one image to tell the class by, among three that all classes share."""
+
+from __future__ import annotations
+
+import os
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.cifar import CIFAR100
+from sumpool.data.draws import COLLAGES, uniforms
+
+#: Super-classes whose images are the background of all classes [thesis, sec. 5.3.2].
+SHARED = (
+    "large_man-made_outdoor_things",
+    "large_natural_outdoor_scenes",
+    "trees",
+    "flowers",
+)
+SPLITS = ("train", "validation", "test")
+#: Sub-classes of a super-class that go to each split, by their place in alphabetical order.
+_PLACES = {"train": (0, 1), "validation": (2,), "test": (3, 4)}
+
+#: Side of a tile, four of which make a collage.
+TILE = 32
+
+
+class Sources(NamedTuple):
+    """What collages of a split are made from.
+
+    Attributes:
+        pixels: Tiles, (T, 32, 32, 3) uint8: the foregrounds first.
+        labels: Super-class of each foreground, (F,) int64; the other tiles are backgrounds.
+        class_names: Names of the 16 super-classes.
+        names: Where each foreground is found.
+    """
+
+    pixels: NDArray[np.uint8]
+    labels: NDArray[np.int64]
+    class_names: tuple[str, ...]
+    names: list[str]
+
+
+class CifarCollages(ImageDataset):
+    r"""Collages of CIFAR-100 images: which of four tiles matters is for the pooling to find out.
+
+    The label is one of 16 super-classes. A collage of 2×2 tiles shows an image of it on a random
+    tile and, on the others, images of four super-classes that serve all classes as background.
+    Each super-class gives two of its five sub-classes to training, one to validation and two to the
+    test, background as well as foreground [gsp, suppl. 2.2], [thesis, sec. 5.3.2]; in alphabetical
+    order. Training collages are made from CIFAR-100's training images, the others from its test
+    images, which a network that was pretrained on the classification has not seen.
+
+    A collage depends on the seed, the split and its number alone.
+
+    Args:
+        root: The folder of CIFAR-100, as :class:`CIFAR100` takes it.
+        split: "train" (32 sub-classes), "validation" (16), "test" (32) or "all".
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+        draws: Collages that show each foreground image, with other backgrounds and places; None is
+            10 in training and 1 elsewhere.
+        seed: Seed of backgrounds and places.
+        check_counts: Whether CIFAR-100 must have as many images as published.
+
+    Attributes:
+        tiles: The images collages are made from, (T, 3, 32, 32) uint8.
+        pieces: Tiles of each collage, row by row, (N, 4) int64.
+        foreground_tile: Tile of the collage that holds the foreground, (N,) int64: 0 and 1 in the
+            upper row, 2 and 3 in the lower one.
+
+    Raises:
+        DataError: If a file is missing, damaged or not what it should be; names it.
+    """
+
+    #: Whether collages are shown whole, or their foreground alone.
+    whole: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "train",
+        transform: Transform | None = None,
+        target_transform: Transform | None = None,
+        *,
+        draws: int | None = None,
+        seed: int = 0,
+        check_counts: bool = True,
+    ) -> None:
+        if split not in (*SPLITS, "all"):
+            raise ValueError(f"split must be one of {(*SPLITS, 'all')}, got {split!r}")
+        if draws is not None and draws < 1:
+            raise ValueError(f"draws must be None or at least 1, got {draws}")
+        tiles, pieces, places, labels, names = [], [], [], [], []
+        offset = 0
+        for part in SPLITS if split == "all" else (split,):
+            sources = _sources(root, part, check_counts)
+            copies = draws or (10 if part == "train" and self.whole else 1)
+            found, their_places = _draw(sources, copies, seed, SPLITS.index(part))
+            tiles.append(sources.pixels)
+            pieces.append(found + offset)
+            places.append(their_places)
+            labels.append(np.tile(sources.labels, copies))
+            names += sources.names * copies
+            offset += len(sources.pixels)
+        super().__init__(
+            torch.from_numpy(np.concatenate(labels)),
+            sources.class_names,
+            transform,
+            target_transform,
+        )
+        pixels = np.concatenate(tiles).transpose(0, 3, 1, 2)
+        self.tiles = torch.from_numpy(np.ascontiguousarray(pixels))
+        self.pieces = torch.from_numpy(np.concatenate(pieces))
+        self.foreground_tile = torch.from_numpy(np.concatenate(places))
+        self._names = names
+
+    def compose(self, indices: Tensor, tiles: Tensor | None = None) -> Tensor:
+        """The collages at ``indices`` (b,), uint8 (b, 3, 64, 64).
+
+        Args:
+            indices: Which collages.
+            tiles: ``self.tiles`` on the device the collages are wanted on; None is the CPU.
+        """
+        tiles = self.tiles if tiles is None else tiles
+        return join_tiles(tiles[self.pieces[indices].to(tiles.device)])
+
+    def load(self, index: int) -> Image.Image:
+        """The image at ``index``, RGB."""
+        (pixels,) = self.compose(torch.tensor([index]))
+        return Image.fromarray(np.ascontiguousarray(pixels.permute(1, 2, 0).numpy()))
+
+    def item_name(self, index: int) -> str:
+        """Where its foreground is found, and the number of the collage."""
+        return f"{self._names[index]} collage {index}"
+
+
+class CifarForegrounds(CifarCollages):
+    """The foregrounds of :class:`CifarCollages` alone, 32×32: "distilled" of their background.
+
+    What is reached on them is what a pooling could reach that leaves out the background entirely.
+
+    Args:
+        root: The folder of CIFAR-100.
+        split: "train", "validation", "test" or "all".
+        transform: Applied to an image by ``dataset[index]``.
+        target_transform: Applied to a label by ``dataset[index]``.
+        draws: How often each image is there; None is once.
+        seed: Plays no part; there is nothing to draw.
+        check_counts: Whether CIFAR-100 must have as many images as published.
+    """
+
+    whole: ClassVar[bool] = False
+
+    def compose(self, indices: Tensor, tiles: Tensor | None = None) -> Tensor:
+        """The foregrounds at ``indices`` (b,), uint8 (b, 3, 32, 32)."""
+        tiles = self.tiles if tiles is None else tiles
+        chosen = self.pieces[indices, self.foreground_tile[indices]]
+        return tiles[chosen.to(tiles.device)]
+
+    def item_name(self, index: int) -> str:
+        """Where the image is found."""
+        return self._names[index]
+
+
+def join_tiles(tiles: Tensor) -> Tensor:
+    """Collages (b, c, 2s, 2s) of tiles (b, 4, c, s, s), row by row.
+
+    Example:
+        >>> join_tiles(torch.arange(4).reshape(1, 4, 1, 1, 1)).squeeze()
+        tensor([[0, 1],
+                [2, 3]])
+    """
+    batch, _, channels, side, _ = tiles.shape
+    rows = tiles.reshape(batch, 2, 2, channels, side, side).permute(0, 3, 1, 4, 2, 5)
+    return rows.reshape(batch, channels, 2 * side, 2 * side)
+
+
+def sub_classes(coarse_of_fine: NDArray[np.int64], split: str) -> dict[int, list[int]]:
+    """The sub-classes of each super-class that belong to a split.
+
+    Args:
+        coarse_of_fine: Super-class of each sub-class, whose numbers are in alphabetical order.
+        split: "train", "validation" or "test".
+
+    Raises:
+        DataError: If a super-class has not five sub-classes.
+    """
+    found = {}
+    for coarse in np.unique(coarse_of_fine).tolist():
+        fine = np.flatnonzero(coarse_of_fine == coarse)
+        if len(fine) != 5:
+            raise DataError(f"super-class {coarse} must have 5 sub-classes, found {len(fine)}")
+        found[coarse] = [int(fine[place]) for place in _PLACES[split]]
+    return found
+
+
+def _sources(root: str | os.PathLike[str], split: str, check_counts: bool) -> Sources:
+    origin = "train" if split == "train" else "test"
+    fine, coarse = (
+        CIFAR100(root, origin, labels=labels, check_counts=check_counts)
+        for labels in ("fine", "coarse")
+    )
+    fine_labels, coarse_labels = fine.labels.numpy(), coarse.labels.numpy()
+    coarse_of_fine = np.full(len(fine.class_names), -1, dtype=np.int64)
+    coarse_of_fine[fine_labels] = coarse_labels
+    wanted = sub_classes(coarse_of_fine, split)
+    shared = [coarse.class_names.index(name) for name in SHARED]
+    others = [it for it in range(len(coarse.class_names)) if it not in shared]
+    foreground, background = (
+        np.flatnonzero(np.isin(fine_labels, [sub for it in part for sub in wanted[it]]))
+        for part in (others, shared)
+    )
+    class_of = np.full(len(coarse.class_names), -1, dtype=np.int64)
+    class_of[others] = np.arange(len(others))
+    return Sources(
+        np.concatenate([fine.pixels[foreground], fine.pixels[background]]),
+        class_of[coarse_labels[foreground]],
+        tuple(coarse.class_names[it] for it in others),
+        [fine.item_name(int(it)) for it in foreground],
+    )
+
+
+def _draw(
+    sources: Sources, copies: int, seed: int, row: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Tiles (N, 4) of each collage and the place (N,) of its foreground."""
+    front = len(sources.labels)
+    count, back = front * copies, len(sources.pixels) - front
+    chances = uniforms(seed, COLLAGES, row, 4 * count).reshape(count, 4)
+    place = (4 * chances[:, 0]).astype(np.int64)
+    # Three backgrounds in the order of the free tiles: those behind the place move on by one.
+    ground = front + (back * chances[:, 1:]).astype(np.int64)  # (N, 3)
+    pieces = np.empty((count, 4), dtype=np.int64)
+    free = np.arange(3)[None] + (np.arange(3)[None] >= place[:, None])
+    np.put_along_axis(pieces, free, ground, axis=1)
+    np.put_along_axis(pieces, place[:, None], np.tile(np.arange(front), copies)[:, None], axis=1)
+    return pieces, place

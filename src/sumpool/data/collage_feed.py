@@ -1,0 +1,81 @@
+"""Batches of collages, put together on the device."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sumpool.data.base import ImageDataset, ImageSubset
+from sumpool.data.batches import Batch, ImageFeed
+from sumpool.data.boxes import view_draws
+from sumpool.data.collage import CifarCollages
+from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views import Preprocessing
+
+
+class CollageFeed(ImageFeed):
+    """Keeps the tiles on the device and joins them there: collages are never all in memory.
+
+    Args:
+        dataset: Collages, or a part of them.
+        preprocessing: Views that show them whole, see :func:`shows_collages`.
+        device: Where batches are wanted, and where the tiles are kept.
+        seed: Fixes which views are mirrored.
+    """
+
+    def __init__(
+        self, dataset: ImageDataset, preprocessing: Preprocessing, device: torch.device, seed: int
+    ) -> None:
+        super().__init__(dataset, preprocessing, device, seed)
+        collages = _collages(dataset)
+        if collages is None or not shows_collages(dataset, preprocessing):
+            raise ValueError("dataset must be CIFAR collages, shown whole by preprocessing")
+        self._collages = collages
+        self._numbers = dataset.indices if isinstance(dataset, ImageSubset) else None
+        self._tiles = collages.tiles.to(device)
+
+    def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
+        """The sampler's batches, half of them mirrored, see :meth:`ImageFeed.train_batches`."""
+        self._check_sampler(sampler)
+        side = self.preprocessing.crop
+        for step in itertools.count(start):
+            indices = torch.tensor(sampler.local_batch(step))
+            draws = view_draws(self.seed, step, sampler.rank * sampler.local_size, len(indices))
+            sizes = np.full((len(indices), 2), side)
+            _, flips = self.preprocessing.train_boxes(sizes, draws)
+            yield self._batch(indices, torch.from_numpy(flips))
+
+    def test_batches(
+        self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
+    ) -> Iterator[Batch]:
+        """Collages in the order given, see :meth:`ImageFeed.test_batches`."""
+        for part in self._split(indices, batch_size):
+            yield self._batch(part, None)
+
+    def _batch(self, indices: Tensor, flips: Tensor | None) -> Batch:
+        numbers = indices if self._numbers is None else self._numbers[indices]
+        images = self._collages.compose(numbers, self._tiles)
+        if flips is not None:
+            images = torch.where(
+                flips.to(self.device)[:, None, None, None], images.flip(-1), images
+            )
+        labels = self.dataset.labels[indices].to(self.device)
+        return Batch(self.preprocessing.normalize(images), labels, indices)
+
+
+def shows_collages(dataset: ImageDataset, preprocessing: Preprocessing) -> bool:
+    """Whether ``dataset`` holds collages and ``preprocessing`` shows all of their pixels as is."""
+    collages = _collages(dataset)
+    if collages is None or preprocessing.augment != "none":
+        return False
+    side = collages.tiles.shape[-1] * (2 if collages.whole else 1)
+    return preprocessing.crop == side and preprocessing.resize in (None, side)
+
+
+def _collages(dataset: ImageDataset) -> CifarCollages | None:
+    source = dataset.parent if isinstance(dataset, ImageSubset) else dataset
+    return source if isinstance(source, CifarCollages) else None

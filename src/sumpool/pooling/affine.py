@@ -1,0 +1,27 @@
+"""Layers applied in the dtype of their input, whatever their own."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def affine(layer: nn.Linear, x: Tensor) -> Tensor:
+    """``layer`` on the last dimension of ``x``, in the dtype of ``x``.
+
+    Poolings compute in float32 or more; their parameters may be kept in less.
+
+    Args:
+        layer: A linear layer with C inputs and D outputs.
+        x: A tensor of shape (..., C).
+
+    Returns:
+        A tensor of shape (..., D), in the dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> affine(nn.Linear(3, 2, dtype=torch.bfloat16), torch.rand(4, 3)).dtype
+        torch.float32
+    """
+    bias = None if layer.bias is None else layer.bias.to(x.dtype)
+    return F.linear(x, layer.weight.to(x.dtype), bias)

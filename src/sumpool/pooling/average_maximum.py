@@ -1,0 +1,78 @@
+"""The sum of average and maximum pooling."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.pooling.maximum import maximum, maximum_shares
+from sumpool.transport.checks import solve_dtype
+
+
+class _AverageMaxPool(GlobalPool):
+    pool_type: ClassVar[str] = "gap+gmp"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """Mean plus maximum of ``features`` (B, n, C) over the valid ones, per channel."""
+        wide = features.to(solve_dtype(features))
+        if mask is None:
+            average = wide.mean(-2)
+        else:
+            count = mask.sum(-1, keepdim=True)
+            average = wide.masked_fill(~mask.unsqueeze(-1), 0).sum(-2) / count
+        embedding = (average + maximum(wide, mask)).to(features.dtype)
+        if not details:
+            return Pooled(embedding, None, None)
+        if mask is None:
+            share = wide.new_full((), 1 / features.shape[-2])  # (), of each position
+        else:
+            share = mask.to(wide.dtype) / count
+        return Pooled(embedding, (share + maximum_shares(wide, mask)) / 2, None)
+
+
+class AverageMaxPool1d(_AverageMaxPool):
+    r"""Average plus maximum pooling (GAP+GMP) of token sequences [proxy-anchor].
+
+    .. math::
+        g_c = \frac1n \sum_j f_{jc} + \max_j f_{jc}
+
+    The weight of a token is half its weight in average pooling, 1/n, and half the share of the
+    channels whose maximum it holds.
+
+    Args:
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+
+    Example:
+        >>> import torch
+        >>> AverageMaxPool1d()(torch.tensor([[[1.0], [3.0]]]))
+        tensor([[5.]])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class AverageMaxPool2d(_AverageMaxPool):
+    r"""Average plus maximum pooling (GAP+GMP) of maps [proxy-anchor].
+
+    .. math::
+        g_c = \frac1n \sum_j f_{jc} + \max_j f_{jc}
+
+    The weight of a position is half its weight in average pooling, 1/n, and half the share of the
+    channels whose maximum it holds.
+
+    Args:
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+
+    Example:
+        >>> import torch
+        >>> AverageMaxPool2d().pool(torch.tensor([[[[1.0, 3.0]]]]))
+        Pooled(embedding=tensor([[5.]]), weights=tensor([[[0.2500, 0.7500]]]), attributes=None)
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

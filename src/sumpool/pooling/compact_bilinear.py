@@ -1,0 +1,206 @@
+"""Compact bilinear pooling: averages of quadratic forms of low rank."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+
+def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    r"""The mean over local features of E quadratic forms of rank k.
+
+    .. math::
+        y_o = \frac1n \sum_j f_j^⊤ M_o f_j, \qquad M_o = \sum_{r=1}^k u_{or} v_{or}^⊤,
+
+    computed as the sum of (u_{or}ᵀ f_j)(v_{or}ᵀ f_j), without M_o. Rank 1 is the Hadamard form
+    U f ⊙ V f of [hadamard], rank k that of [mfb]. In float32, or float64 where an input is.
+
+    Args:
+        features: Local features, (..., n, C).
+        u: Left factors, (E, k, C).
+        v: Right factors, (E, k, C).
+        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
+
+    Returns:
+        A tensor of shape (..., E), in the dtype of the features.
+
+    Example:
+        >>> f = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> u, v = torch.tensor([[[1.0, 0.0]]]), torch.tensor([[[0.0, 1.0]]])
+        >>> rank_k_bilinear(f, u, v)  # the mean of f_1 f_2
+        tensor([7.])
+    """
+    dtype = solve_dtype(features, u, v)
+    with torch.autocast(features.device.type, enabled=False):
+        local = features.to(dtype)
+        if mask is not None:
+            local = local.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        left = local @ u.to(dtype).flatten(0, 1).mT  # (..., n, E k)
+        right = local @ v.to(dtype).flatten(0, 1).mT
+        total = (left * right).sum(-2)  # (..., E k)
+        out = total.unflatten(-1, u.shape[:2]).sum(-1)
+        count = features.shape[-2] if mask is None else mask.sum(-1, keepdim=True)
+        mean: Tensor = out / count
+    return mean.to(features.dtype)
+
+
+def signed_sqrt(x: Tensor, offset: float = 1e-4) -> Tensor:
+    r"""The signed square root with a bounded slope at 0.
+
+    .. math::
+        \operatorname{sign}(x) (\sqrt{|x| + δ} - \sqrt δ) = \frac{x}{\sqrt{|x| + δ} + \sqrt δ},
+
+    whose slope at 0 is 1/(2√δ), where that of sign(x) √|x| is infinite.
+
+    Args:
+        x: Any tensor.
+        offset: δ > 0.
+
+    Returns:
+        A tensor like ``x``.
+
+    Example:
+        >>> signed_sqrt(torch.tensor([-4.0, 0.0, 9.0]), 1e-12)
+        tensor([-2.,  0.,  3.])
+    """
+    return x / ((x.abs() + offset).sqrt() + math.sqrt(offset))
+
+
+class _CompactBilinearPool(GlobalPool):
+    pool_type: ClassVar[str] = "compact-bilinear"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+
+    def __init__(
+        self,
+        channels: int,
+        embedding_size: int = 128,
+        *,
+        rank: int = 8,
+        signed_sqrt: bool = True,
+        l2: bool = False,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if channels < 1:
+            raise ValueError(f"channels must be at least 1, got {channels}")
+        if embedding_size < 1:
+            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
+        if rank < 1:
+            raise ValueError(f"rank must be at least 1, got {rank}")
+        self.channels = channels
+        self.embedding_size = embedding_size
+        self.rank = rank
+        self.signed_sqrt = signed_sqrt
+        self.l2 = l2
+        shape = embedding_size, rank, channels
+        self.u = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.v = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Normal factors; the scale of outputs depends neither on rank nor on channels."""
+        std = self.rank**-0.25 / math.sqrt(self.channels)
+        nn.init.normal_(self.u, std=std)
+        nn.init.normal_(self.v, std=std)
+
+    def out_channels(self, channels: int) -> int:
+        """The embedding size, whatever the channels."""
+        return self.embedding_size
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The mean of the quadratic forms of ``features`` (B, n, C)."""
+        if features.shape[-1] != self.channels:
+            raise ValueError(f"x must have {self.channels} channels, got {features.shape[-1]}")
+        local = features.to(solve_dtype(features, self.u))
+        embedding = rank_k_bilinear(local, self.u, self.v, mask)
+        if self.signed_sqrt:
+            embedding = signed_sqrt(embedding)
+        if self.l2:
+            embedding = F.normalize(embedding, dim=-1)
+        return Pooled(embedding.to(features.dtype), None, None)
+
+    def extra_repr(self) -> str:
+        """What the layer is, for ``print``."""
+        return (
+            f"{self.channels}, {self.embedding_size}, rank={self.rank}, "
+            f"signed_sqrt={self.signed_sqrt}, l2={self.l2}, input_fmt={self.input_fmt!r}"
+        )
+
+
+class CompactBilinearPool1d(_CompactBilinearPool):
+    r"""Compact bilinear pooling of token sequences with rank-k projections.
+
+    Bilinear pooling [bilinear] is the mean of f_j f_jᵀ, C² numbers; compact forms
+    [compact-bilinear] keep few linear functions of it. Here each is a learned matrix of rank k,
+
+    .. math::
+        y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
+
+    Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
+    with bilinear features; ℓ2 normalisation, which is too, is left to the model unless asked for.
+    There are no weights of positions: a token counts differently in every output.
+
+    Args:
+        channels: Channels C of the tokens.
+        embedding_size: Number of quadratic forms, and so length of the embedding.
+        rank: Rank k of each form.
+        signed_sqrt: Whether outputs are replaced by their signed square root, see
+            :func:`signed_sqrt`.
+        l2: Whether the embedding is then divided by its norm.
+        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> CompactBilinearPool1d(8, 16)(torch.rand(2, 5, 8)).shape
+        torch.Size([2, 16])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class CompactBilinearPool2d(_CompactBilinearPool):
+    r"""Compact bilinear pooling of maps with rank-k projections.
+
+    Bilinear pooling [bilinear] is the mean of f_j f_jᵀ, C² numbers; compact forms
+    [compact-bilinear] keep few linear functions of it. Here each is a learned matrix of rank k,
+
+    .. math::
+        y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
+
+    Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
+    with bilinear features; ℓ2 normalisation, which is too, is left to the model unless asked for.
+    There are no weights of positions: a position counts differently in every output.
+
+    Args:
+        channels: Channels C of the maps.
+        embedding_size: Number of quadratic forms, and so length of the embedding.
+        rank: Rank k of each form.
+        signed_sqrt: Whether outputs are replaced by their signed square root, see
+            :func:`signed_sqrt`.
+        l2: Whether the embedding is then divided by its norm.
+        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> CompactBilinearPool2d(8, 16)(torch.rand(2, 8, 7, 7)).shape
+        torch.Size([2, 16])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

@@ -1,0 +1,161 @@
+"""CroW pooling: cross-dimensional weighting of positions and channels."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+
+def spatial_weights(features: Tensor) -> Tensor:
+    r"""CroW's weights of positions [crow].
+
+    .. math::
+        w_j = \sqrt{S_j / \lVert S \rVert_2}, \qquad S_j = \sum_c f_{jc}
+
+    Positions without any activation have weight 0, and gradient 0 although the root is steep there:
+    what they are multiplied with is 0 as well.
+
+    Args:
+        features: Local features, (..., n, C), none of them negative.
+
+    Returns:
+        A tensor of shape (..., n).
+
+    Example:
+        >>> spatial_weights(torch.tensor([[3.0, 0.0], [2.0, 2.0], [0.0, 0.0]]))
+        tensor([0.7746, 0.8944, 0.0000])
+    """
+    activation = features.sum(-1)  # (..., n)
+    # In units of the largest, whose square neither overflows nor vanishes.
+    largest = activation.detach().amax(-1, keepdim=True)
+    ratio = activation / torch.where(largest > 0, largest, 1)
+    active = ratio > 0
+    square = ratio.square().sum(-1, keepdim=True)  # at least 1, or 0 in an empty map
+    share = torch.where(active, ratio, 1) / torch.where(largest > 0, square, 1).sqrt()
+    return torch.where(active, share.sqrt(), 0)
+
+
+def channel_weights(features: Tensor, mask: Tensor | None = None, eps: float = 1e-6) -> Tensor:
+    r"""CroW's weights of channels, an inverse frequency of activation [crow].
+
+    .. math::
+        I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c}, \qquad
+        Q_c = \frac1n \#\{j : f_{jc} > 0\}
+
+    Args:
+        features: Local features, (..., n, C), none of them negative.
+        mask: True for valid features, (..., n); the others must be 0 and do not count in n.
+        eps: ε > 0, which bounds the weight of channels that are never active.
+
+    Returns:
+        A tensor of shape (..., C), without gradient since counts have none.
+
+    Example:
+        >>> channel_weights(torch.tensor([[3.0, 0.0], [2.0, 2.0]]))
+        tensor([0.4055, 1.0986])
+    """
+    active = (features.detach() > 0).to(features.dtype)
+    count = features.shape[-2] if mask is None else mask.sum(-1, keepdim=True)
+    rate = active.sum(-2) / count + eps  # (..., C)
+    return rate.sum(-1, keepdim=True).log() - rate.log()
+
+
+class _CrowPool(GlobalPool):
+    pool_type: ClassVar[str] = "crow"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+
+    def __init__(
+        self,
+        eps: float = 1e-6,
+        *,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if not 0 < eps < math.inf:
+            raise ValueError(f"eps must be a positive finite number, got {eps}")
+        self.eps = float(eps)
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The weighted sum of what is positive in the valid ones of ``features`` (B, n, C)."""
+        wide = features.to(solve_dtype(features))
+        if mask is not None:
+            wide = wide.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        wide = wide.relu()
+        spatial = spatial_weights(wide)  # (B, n)
+        total = (wide * spatial.unsqueeze(-1)).sum(-2)
+        embedding = (total * channel_weights(wide, mask, self.eps)).to(features.dtype)
+        return Pooled(embedding, _shares(spatial, mask) if details else None, None)
+
+    def extra_repr(self) -> str:
+        """What the layer is, for ``print``."""
+        return f"eps={self.eps}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
+
+
+def _shares(weights: Tensor, mask: Tensor | None) -> Tensor:
+    """``weights`` (B, n) divided by their sum; all the same in a map without activation."""
+    valid = torch.ones_like(weights) if mask is None else mask.to(weights.dtype)
+    weights = torch.where(weights.sum(-1, keepdim=True) > 0, weights, valid)
+    return weights / weights.sum(-1, keepdim=True)
+
+
+class CrowPool1d(_CrowPool):
+    r"""Cross-dimensional weighting (CroW) of token sequences [crow].
+
+    Of the features' positive part, :math:`f_{jc} ≥ 0`,
+
+    .. math::
+        g_c = I_c \sum_j \sqrt{S_j / \lVert S \rVert_2}\, f_{jc}, \qquad S_j = \sum_c f_{jc}, \quad
+        I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c},
+
+    with :math:`Q_c` the share of valid tokens at which channel c is active. A single channel has
+    :math:`I = 0`. The weights of the tokens are :math:`\sqrt{S_j}` divided by their sum (all the
+    same where nothing is active).
+
+    Args:
+        eps: ε > 0 in the weights of channels.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+
+    Example:
+        >>> CrowPool1d().pool(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])).weights
+        tensor([[0.3333, 0.6667]])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class CrowPool2d(_CrowPool):
+    r"""Cross-dimensional weighting (CroW) of maps [crow].
+
+    Of the features' positive part, :math:`f_{jc} ≥ 0`,
+
+    .. math::
+        g_c = I_c \sum_j \sqrt{S_j / \lVert S \rVert_2}\, f_{jc}, \qquad S_j = \sum_c f_{jc}, \quad
+        I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c},
+
+    with :math:`Q_c` the share of valid positions at which channel c is active. A single channel has
+    :math:`I = 0`. The weights of the positions are :math:`\sqrt{S_j}` divided by their sum (all the
+    same where nothing is active).
+
+    Args:
+        eps: ε > 0 in the weights of channels.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+
+    Example:
+        >>> out = CrowPool2d().pool(torch.rand(2, 8, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 8]), torch.Size([2, 7, 7]))
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

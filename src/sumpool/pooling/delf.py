@@ -1,0 +1,150 @@
+"""DeLF pooling: the sum of local features weighted by a learned score."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.affine import affine
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+# Below this logit softplus(z) is exp(z) to the last digit of float64.
+_EXPONENTIAL = -40.0
+
+
+def score_shares(logits: Tensor, mask: Tensor | None = None) -> Tensor:
+    r"""Scores softplus(z) divided by their sum, from logarithms: never 0 / 0.
+
+    Args:
+        logits: z of shape (..., n).
+        mask: True for valid positions, (..., n); the others have share 0.
+
+    Returns:
+        A tensor of shape (..., n), non-negative, that sums to 1 over its last dimension.
+
+    Example:
+        >>> score_shares(torch.tensor([-300.0, -300.0]))
+        tensor([0.5000, 0.5000])
+    """
+    logs = F.softplus(logits.clamp(min=_EXPONENTIAL)).log()
+    logs = torch.where(logits < _EXPONENTIAL, logits, logs)
+    if mask is not None:
+        logs = logs.masked_fill(~mask, -math.inf)
+    return logs.softmax(-1)
+
+
+class _DelfPool(GlobalPool):
+    pool_type: ClassVar[str] = "delf"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+
+    def __init__(
+        self,
+        channels: int,
+        hidden: int = 512,
+        *,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if channels < 1:
+            raise ValueError(f"channels must be at least 1, got {channels}")
+        if hidden < 1:
+            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        self.channels = channels
+        self.hidden_layer = nn.Linear(channels, hidden, device=device, dtype=dtype)
+        self.score_layer = nn.Linear(hidden, 1, device=device, dtype=dtype)
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The sum of ``features`` (B, n, C), each times its score."""
+        if features.shape[-1] != self.channels:
+            raise ValueError(f"x must have {self.channels} channels, got {features.shape[-1]}")
+        dtype = solve_dtype(features, self.hidden_layer.weight)
+        with torch.autocast(features.device.type, enabled=False):
+            local = features.to(dtype)
+            if mask is not None:
+                local = local.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+            logits = self._logits(local)  # (B, n)
+            scores = F.softplus(logits)
+            if mask is not None:
+                scores = scores.masked_fill(~mask, 0)
+            embedding = (scores.unsqueeze(1) @ local).squeeze(1)  # (B, C)
+            weights = score_shares(logits, mask) if details else None
+        return Pooled(embedding.to(features.dtype), weights, None)
+
+    def _logits(self, local: Tensor) -> Tensor:
+        return affine(self.score_layer, affine(self.hidden_layer, local).relu()).squeeze(-1)
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"input_fmt={self.input_fmt!r}"
+
+
+class DelfPool1d(_DelfPool):
+    r"""DeLF pooling of token sequences [delf].
+
+    Each token f_j has a score from two layers, and the pooled vector is the weighted sum
+
+    .. math::
+        s_j = \operatorname{softplus}(w_2^⊤ \operatorname{relu}(W_1 f_j + b_1) + b_2), \qquad
+        \sum_j s_j f_j,
+
+    which is not divided by the sum of the scores, as in the original; the weights that are
+    reported are, s_j / Σ_i s_i. The original trains the scores after the features and keeps the
+    features fixed; here both are learned together.
+
+    Args:
+        channels: Channels C of the tokens.
+        hidden: Length of W_1 f.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> out = DelfPool1d(8).pool(torch.rand(2, 5, 8))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 8]), torch.Size([2, 5]))
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class DelfPool2d(_DelfPool):
+    r"""DeLF pooling of maps [delf].
+
+    Each local feature f_j has a score from two 1×1 convolutions, and the pooled vector is the
+    weighted sum
+
+    .. math::
+        s_j = \operatorname{softplus}(w_2^⊤ \operatorname{relu}(W_1 f_j + b_1) + b_2), \qquad
+        \sum_j s_j f_j,
+
+    which is not divided by the sum of the scores, as in the original; the weights that are
+    reported are, s_j / Σ_i s_i. The original trains the scores after the features and keeps the
+    features fixed; here both are learned together.
+
+    Args:
+        channels: Channels C of the maps.
+        hidden: Length of W_1 f.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> out = DelfPool2d(8).pool(torch.rand(2, 8, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 8]), torch.Size([2, 7, 7]))
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

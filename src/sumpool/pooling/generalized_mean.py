@@ -1,0 +1,198 @@
+"""Generalized-mean pooling (GeMean): between average and maximum, with a learned exponent."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+
+def generalized_mean(
+    features: Tensor, p: float | Tensor, mask: Tensor | None = None, floor: float = 1e-6
+) -> Tensor:
+    r"""The generalized mean of local features, channel by channel [gem, eq. 3].
+
+    .. math::
+        g_c = \Big(\frac1n \sum_{j=1}^n \max(f_{jc}, δ)^p\Big)^{1/p}
+
+    computed from logarithms, so that no power is ever formed: any p and any magnitude of features
+    is fine in float32. At p = 1 it is the mean of positive features, and with growing p it tends
+    to their maximum. It is computed in float32, or float64 for such features; the result has
+    the dtype of the features.
+
+    Args:
+        features: Local features, (..., n, C).
+        p: Exponent, positive; a number or a tensor that broadcasts to (..., C).
+        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
+        floor: Smallest value δ > 0 a feature counts as; below it the gradient is 0.
+
+    Returns:
+        A tensor of shape (..., C).
+
+    Example:
+        >>> generalized_mean(torch.tensor([[1.0], [7.0]]), 1.0)
+        tensor([4.])
+        >>> generalized_mean(torch.tensor([[1.0], [7.0]]), 2.0)
+        tensor([5.])
+    """
+    logs = _logarithms(features, mask, floor)
+    p = _exponent(p, logs)
+    total = _exponents(logs, p, mask).logsumexp(-2)  # (..., C)
+    if mask is None:
+        count = logs.new_full((), features.shape[-2])
+    else:
+        count = mask.sum(-1, keepdim=True).to(logs.dtype)
+    return ((total - count.log()) / p).exp().to(features.dtype)
+
+
+def generalized_mean_shares(
+    features: Tensor, p: float | Tensor, mask: Tensor | None = None, floor: float = 1e-6
+) -> Tensor:
+    r"""The share of each position in the sums of :func:`generalized_mean`.
+
+    .. math::
+        w_j = \frac1C \sum_c \frac{\max(f_{jc}, δ)^p}{\sum_i \max(f_{ic}, δ)^p}
+
+    Args:
+        features: Local features, (..., n, C).
+        p: Exponent, as in :func:`generalized_mean`.
+        mask: True for valid features, (..., n); the others have weight 0.
+        floor: Smallest value δ > 0 a feature counts as.
+
+    Returns:
+        A tensor of shape (..., n), non-negative, that sums to 1 over its last dimension.
+
+    Example:
+        >>> generalized_mean_shares(torch.tensor([[1.0], [3.0]]), 1.0)
+        tensor([0.2500, 0.7500])
+    """
+    logs = _logarithms(features, mask, floor)
+    return _exponents(logs, _exponent(p, logs), mask).softmax(-2).mean(-1)
+
+
+def _logarithms(features: Tensor, mask: Tensor | None, floor: float) -> Tensor:
+    features = features.to(solve_dtype(features))
+    if mask is not None:
+        features = features.masked_fill(~mask.unsqueeze(-1), 1)  # whatever stands there
+    return features.clamp(min=floor).log()
+
+
+def _exponent(p: float | Tensor, logs: Tensor) -> float | Tensor:
+    return p.to(logs.dtype) if isinstance(p, Tensor) else p
+
+
+def _exponents(logs: Tensor, p: float | Tensor, mask: Tensor | None) -> Tensor:
+    """log max(f, δ)^p, and −∞ at positions that do not count."""
+    p = p.unsqueeze(-2) if isinstance(p, Tensor) and p.ndim else p  # (..., 1, C)
+    exponents = logs * p
+    return exponents if mask is None else exponents.masked_fill(~mask.unsqueeze(-1), -math.inf)
+
+
+class _GeneralizedMeanPool(GlobalPool):
+    pool_type: ClassVar[str] = "gemean"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+
+    def __init__(
+        self,
+        p: float = 3.0,
+        *,
+        learn_p: bool = True,
+        floor: float = 1e-6,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if not 0 < p < math.inf:
+            raise ValueError(f"p must be a positive finite number, got {p}")
+        if not 0 < floor < math.inf:
+            raise ValueError(f"floor must be a positive finite number, got {floor}")
+        self.floor = float(floor)
+        self._p = float(p)
+        self.p = nn.Parameter(torch.empty((), device=device, dtype=dtype), requires_grad=learn_p)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """The exponent as given."""
+        with torch.no_grad():
+            self.p.fill_(self._p)
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The generalized mean of ``features`` (B, n, C) over the valid ones."""
+        embedding = generalized_mean(features, self.p, mask, self.floor)
+        weights = generalized_mean_shares(features, self.p, mask, self.floor) if details else None
+        return Pooled(embedding, weights, None)
+
+    def extra_repr(self) -> str:
+        """What the layer is, for ``print``."""
+        learned = " (learned)" if self.p.requires_grad else ""
+        return f"p={self._p}{learned}, floor={self.floor}, input_fmt={self.input_fmt!r}"
+
+
+class GeneralizedMeanPool1d(_GeneralizedMeanPool):
+    r"""Generalized-mean pooling (GeMean) of token sequences [gem].
+
+    Per channel c over the n valid tokens, with one exponent p for all channels,
+
+    .. math::
+        g_c = \Big(\frac1n \sum_j \max(f_{jc}, δ)^p\Big)^{1/p}.
+
+    p = 1 is average pooling of positive features, large p tends to maximum pooling. The weights
+    of the tokens are their shares in the sum, averaged over channels. Meant for features that are
+    not negative: what is below δ counts as δ.
+
+    Args:
+        p: Exponent at the start, positive.
+        learn_p: Whether the exponent is learned.
+        floor: Smallest value δ > 0 a feature counts as.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+        device: Where the parameter is put.
+        dtype: Dtype of the parameter.
+
+    Example:
+        >>> GeneralizedMeanPool1d(p=2.0)(torch.tensor([[[1.0], [7.0]]])).detach()
+        tensor([[5.]])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class GeneralizedMeanPool2d(_GeneralizedMeanPool):
+    r"""Generalized-mean pooling (GeMean) of maps [gem].
+
+    Per channel c over the n valid positions, with one exponent p for all channels,
+
+    .. math::
+        g_c = \Big(\frac1n \sum_j \max(f_{jc}, δ)^p\Big)^{1/p}.
+
+    p = 1 is average pooling of positive features, large p tends to maximum pooling. The weights
+    of the positions are their shares in the sum, averaged over channels. Meant for features that
+    are not negative: what is below δ counts as δ.
+
+    Args:
+        p: Exponent at the start, positive.
+        learn_p: Whether the exponent is learned.
+        floor: Smallest value δ > 0 a feature counts as.
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+        device: Where the parameter is put.
+        dtype: Dtype of the parameter.
+
+    Example:
+        >>> layer = GeneralizedMeanPool2d()
+        >>> out = layer.pool(torch.rand(2, 8, 7, 7))
+        >>> out.embedding.shape, out.weights.shape, layer.p.item()
+        (torch.Size([2, 8]), torch.Size([2, 7, 7]), 3.0)
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

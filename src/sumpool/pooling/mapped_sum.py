@@ -1,0 +1,153 @@
+"""What the combinations with generalized sum pooling share: one linear map and its layer."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.pooling.base import GlobalPool, flat_mask
+from sumpool.pooling.generalized_sum import GeneralizedSumPool1d
+from sumpool.transport import Solver
+
+
+class MappedSumPool(GlobalPool):
+    """Base of poolings that hold a linear map W without bias and GSP on the mapped features.
+
+    A subclass defines ``pool_tokens`` with :attr:`map` and :attr:`gsp`. Weights, attributes and
+    prototypes are those of GSP.
+
+    Args:
+        channels: Channels C of the input.
+        embedding_size: Length D of the embedding.
+        prototypes: Number m of prototypes, and so on: the options of
+            :class:`GeneralizedSumPool2d`.
+        mu: Share μ in (0, 1] of each image that is pooled.
+        eps: Inverse smoothing ε > 0.
+        learn_mu: Learn μ.
+        learn_eps: Learn ε.
+        background: Reverse the roles of what is pooled and what is left out.
+        solver: A solver of ``sumpool.transport``.
+        fused: Whether to run the fused CUDA kernels.
+        init: "k-center" or "random".
+        seed: Seed of the prototypes' initialisation.
+        flatten: As in :class:`GlobalPool`.
+        input_fmt: As in :class:`GlobalPool`.
+        num_prefix_tokens: As in :class:`GlobalPool`.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+    """
+
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+    has_attributes: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        channels: int,
+        embedding_size: int = 128,
+        prototypes: int = 64,
+        mu: float = 0.3,
+        eps: float = 5.0,
+        *,
+        learn_mu: bool = False,
+        learn_eps: bool = False,
+        background: bool = False,
+        solver: str | Solver = "exact",
+        fused: bool | None = None,
+        init: str = "k-center",
+        seed: int = 0,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if channels < 1:
+            raise ValueError(f"channels must be at least 1, got {channels}")
+        if embedding_size < 1:
+            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
+        self.channels = channels
+        self.embedding_size = embedding_size
+        self.map = nn.Linear(channels, embedding_size, bias=False, device=device, dtype=dtype)
+        self.gsp = GeneralizedSumPool1d(
+            embedding_size,
+            prototypes,
+            mu,
+            eps,
+            learn_mu=learn_mu,
+            learn_eps=learn_eps,
+            background=background,
+            solver=solver,
+            fused=fused,
+            init=init,
+            seed=seed,
+            device=device,
+            dtype=dtype,
+        )
+
+    @property
+    def prototypes(self) -> Tensor:
+        """The prototypes of GSP, (m, D)."""
+        return self.gsp.prototypes
+
+    @property
+    def prototypes_ready(self) -> Tensor:
+        """Whether the prototypes have been set from features, a boolean scalar."""
+        return self.gsp.prototypes_ready
+
+    @property
+    def background(self) -> bool:
+        """Whether the prototypes describe what is left out."""
+        return self.gsp.background
+
+    @torch.no_grad()
+    def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Set the prototypes, in place, from the mapped local features of ``x``.
+
+        Args:
+            x: Features in the layout of the layer, not mapped yet.
+            mask: True for valid positions, as in :meth:`pool`.
+        """
+        features, positions = self.to_tokens(x)
+        mask = flat_mask(mask, x.shape[0], positions)
+        self.gsp.initialize_prototypes(self.mapped(features), mask)
+
+    def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Where GSP's mass comes from and goes to: see :meth:`GeneralizedSumPool2d.plan`.
+
+        Args:
+            x: Features in the layout of the layer, not mapped yet.
+            mask: True for valid positions, as in :meth:`pool`.
+
+        Returns:
+            A tensor of shape (B, m, H, W), or (B, m, L) for sequences, that sums to 1 per image.
+        """
+        features, positions = self.to_tokens(x)
+        mask = flat_mask(mask, x.shape[0], positions)
+        plan: Tensor = self.gsp.plan(self.mapped(features), mask).unflatten(-1, positions)
+        return plan
+
+    def mapped(self, features: Tensor) -> Tensor:
+        """``features`` (B, n, C) mapped to (B, n, D)."""
+        if features.shape[-1] != self.channels:
+            raise ValueError(
+                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
+                f"got {features.shape[-1]}"
+            )
+        local: Tensor = self.map(features)
+        return local
+
+    def reset_parameters(self) -> None:
+        """The map as torch draws its own; GSP as new."""
+        self.map.reset_parameters()
+        self.gsp.reset_parameters()
+
+    def out_channels(self, channels: int) -> int:
+        """The embedding size, whatever the channels."""
+        return self.embedding_size
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"flatten={self.flatten}, input_fmt={self.input_fmt!r}"

@@ -1,0 +1,106 @@
+"""Global maximum pooling."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+from torch import Tensor
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+
+def maximum(features: Tensor, mask: Tensor | None = None) -> Tensor:
+    r"""The largest value of each channel, :math:`g_c = \max_j f_{jc}`.
+
+    Positions that share the maximum share its gradient.
+
+    Args:
+        features: Local features, (..., n, C).
+        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
+
+    Returns:
+        A tensor of shape (..., C).
+
+    Example:
+        >>> import torch
+        >>> maximum(torch.tensor([[1.0, 5.0], [3.0, 4.0]]))
+        tensor([3., 5.])
+    """
+    if mask is not None:
+        features = features.masked_fill(~mask.unsqueeze(-1), -math.inf)
+    return features.amax(-2)
+
+
+def maximum_shares(features: Tensor, mask: Tensor | None = None) -> Tensor:
+    r"""The share of the channels whose maximum each position holds.
+
+    .. math::
+        w_j = \frac1C \sum_c \frac{[f_{jc} = g_c]}{\#\{i : f_{ic} = g_c\}}
+
+    Args:
+        features: Local features, (..., n, C).
+        mask: True for valid features, (..., n); the others have weight 0.
+
+    Returns:
+        A tensor of shape (..., n), without gradient, that sums to 1 over its last dimension.
+
+    Example:
+        >>> import torch
+        >>> maximum_shares(torch.tensor([[1.0, 5.0], [3.0, 4.0], [3.0, 0.0]]))
+        tensor([0.5000, 0.2500, 0.2500])
+    """
+    features = features.detach()
+    held = features == maximum(features, mask).unsqueeze(-2)  # (..., n, C)
+    if mask is not None:
+        held = held & mask.unsqueeze(-1)
+    held = held.to(solve_dtype(features))
+    return (held / held.sum(-2, keepdim=True)).mean(-1)
+
+
+class _GlobalMaxPool(GlobalPool):
+    pool_type: ClassVar[str] = "gmp"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The maximum of ``features`` (B, n, C) over the valid ones, per channel."""
+        weights = maximum_shares(features, mask) if details else None
+        return Pooled(maximum(features, mask), weights, None)
+
+
+class GlobalMaxPool1d(_GlobalMaxPool):
+    r"""Global maximum pooling (GMP) of token sequences: :math:`g_c = \max_j f_{jc}`.
+
+    The weight of a token is the share of the channels whose maximum it holds.
+
+    Args:
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+
+    Example:
+        >>> import torch
+        >>> GlobalMaxPool1d()(torch.tensor([[[1.0], [3.0]]]))
+        tensor([[3.]])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+
+
+class GlobalMaxPool2d(_GlobalMaxPool):
+    r"""Global maximum pooling (GMP) of maps: :math:`g_c = \max_j f_{jc}`.
+
+    The weight of a position is the share of the channels whose maximum it holds.
+
+    Args:
+        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+
+    Example:
+        >>> import torch
+        >>> GlobalMaxPool2d().pool(torch.tensor([[[[1.0, 3.0]], [[6.0, 2.0]]]]))
+        Pooled(embedding=tensor([[3., 6.]]), weights=tensor([[[0.5000, 0.5000]]]), attributes=None)
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D

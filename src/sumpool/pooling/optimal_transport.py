@@ -1,0 +1,222 @@
+"""Optimal-transport pooling (OTP): an ensemble of sums, one for each prototype."""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.prototypes import PrototypePool, split_embedding
+from sumpool.transport import prototype_costs
+from sumpool.transport.checks import check_eps, check_floating, check_mask, solve_dtype
+
+
+def uniform_transport(
+    cost: Tensor, eps: float, iterations: int = 100, mask: Tensor | None = None
+) -> Tensor:
+    r"""Entropic optimal transport between uniform marginals [gsp, P4] [cuturi13].
+
+    .. math::
+        π = \arg\min_{π ≥ 0} \sum_{ji} c_{ji} π_{ji} + \frac1ε \sum_{ji} π_{ji} \log π_{ji}
+        \quad \text{such that} \quad \sum_i π_{ji} = 1/n, \; \sum_j π_{ji} = 1/m
+
+    by Sinkhorn's alternating scalings, on logarithms: π_ji = exp(φ_j + ψ_i − ε c_ji). The first
+    marginal holds exactly, the second in the limit of many iterations.
+
+    Gradients go through the iterations: they are those of what is returned, converged or not.
+
+    Args:
+        cost: Costs of shape (..., n, m), floating point.
+        eps: Inverse smoothing ε > 0, large = sharp. The weight of the entropy, which others call
+            ε or reg, is 1/ε.
+        iterations: Number of scalings of each side.
+        mask: True for valid features, of shape (..., n); others have no mass, and n counts the
+            valid ones.
+
+    Returns:
+        The plan π of shape (..., n, m), which sums to 1.
+
+    Example:
+        >>> uniform_transport(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), eps=math.log(3))
+        tensor([[0.3750, 0.1250],
+                [0.1250, 0.3750]])
+    """
+    check_floating("cost", cost)
+    check_eps(eps)
+    if iterations < 1:
+        raise ValueError(f"iterations must be at least 1, got {iterations}")
+    if mask is not None:
+        check_mask(mask, tuple(cost.shape[:-1]))
+    with torch.autocast(cost.device.type, enabled=False):
+        return _sinkhorn(-eps * cost.to(solve_dtype(cost)), iterations, mask)
+
+
+def _sinkhorn(scores: Tensor, iterations: int, mask: Tensor | None) -> Tensor:
+    """The plan for ``scores`` −ε c of shape (..., n, m)."""
+    n, m = scores.shape[-2:]
+    if mask is None:
+        log_row = -scores.new_full((1, 1), n).log()
+    else:
+        count = mask.sum(-1, keepdim=True).to(scores.dtype)
+        log_row = (-count.log()).masked_fill(~mask, -math.inf).unsqueeze(-1)  # (..., n, 1)
+
+    psi = torch.zeros_like(scores[..., :1, :])  # (..., 1, m)
+    for _ in range(iterations):
+        phi = log_row - torch.logsumexp(scores + psi, -1, keepdim=True)  # (..., n, 1)
+        psi = -math.log(m) - torch.logsumexp(scores + phi, -2, keepdim=True)
+    # The last scaling of the features, by a softmax: their marginal holds to rounding.
+    return log_row.exp() * (scores + psi).softmax(-1)
+
+
+class _OptimalTransportPool(PrototypePool):
+    """Parameters and the one call; the twins below name the layouts."""
+
+    pool_type: ClassVar[str] = "otp"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+
+    def __init__(
+        self,
+        channels: int,
+        embedding_size: int = 128,
+        prototypes: int = 8,
+        eps: float = 10.0,
+        *,
+        iterations: int = 100,
+        init: str = "k-center",
+        seed: int = 0,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        dim = split_embedding(embedding_size, "prototypes", prototypes)
+        check_eps(eps)
+        if iterations < 1:
+            raise ValueError(f"iterations must be at least 1, got {iterations}")
+        super().__init__(
+            channels,
+            prototypes,
+            dim,
+            init=init,
+            seed=seed,
+            flatten=flatten,
+            input_fmt=input_fmt,
+            num_prefix_tokens=num_prefix_tokens,
+            device=device,
+            dtype=dtype,
+        )
+        self.embedding_size = embedding_size
+        self.eps = float(eps)
+        self.iterations = iterations
+        self.map = nn.Linear(channels, dim, bias=False, device=device, dtype=dtype)
+        self.reset_prototypes()
+
+    def reset_parameters(self) -> None:
+        """The map as torch draws its own; random prototypes from the seed."""
+        self.map.reset_parameters()
+        self.reset_prototypes()
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """Pool ``features`` (B, n, C) by the transport of all of them to the prototypes."""
+        self.prepare(features, mask)
+        if mask is not None:
+            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        local = self.map(features)  # (B, n, d)
+        plan = self.assignments(local, mask)  # (B, n, m)
+        with torch.autocast(features.device.type, enabled=False):
+            sums = plan.mT @ local.to(plan.dtype)  # (B, m, d)
+        embedding = math.sqrt(plan.shape[-1]) * sums.flatten(1)
+        weights = plan.detach().sum(-1) if details else None
+        return Pooled(embedding.to(features.dtype), weights, None)
+
+    def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
+        """The transport plan (B, n, m) of local features (B, n, d) to the prototypes."""
+        cost = prototype_costs(local, self.prototypes)
+        with torch.autocast(local.device.type, enabled=False):
+            return uniform_transport(cost, self.eps, self.iterations, mask)
+
+    def local_features(self, features: Tensor) -> Tensor:
+        """``features`` (..., C) mapped to (..., d)."""
+        local: Tensor = self.map(features)
+        return local
+
+    def out_channels(self, channels: int) -> int:
+        """The embedding size, whatever the channels."""
+        return self.embedding_size
+
+    def extra_repr(self) -> str:
+        """What the layer is, for ``print``."""
+        m, dim = self.prototypes.shape
+        return (
+            f"{self.channels}, {self.embedding_size}, prototypes={m}×{dim}, eps={self.eps}, "
+            f"iterations={self.iterations}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
+        )
+
+
+class OptimalTransportPool2d(_OptimalTransportPool):
+    r"""Optimal-transport pooling (OTP) of feature maps [otp] [gsp, app. B].
+
+    Local features are mapped to d = embedding_size/m channels, f_j, and all of them transported
+    to m prototypes that receive the same mass each: π solves :func:`uniform_transport` for the
+    costs c_ji = ‖ω̄_i − f̄_j‖₂. The embedding is
+
+    .. math::
+        g = [g_1, …, g_m], \qquad g_i = \sqrt m \sum_j π_{ji} f_j .
+
+    Every position gives the same mass 1/n, so the weights are uniform: nothing is left out. The
+    code of [otp] weighs the entropy by 0.1 and takes 100 iterations; so do the defaults, 0.1 being
+    written as ε = 1/0.1. The usual sizes are 8 × 16 = 128 and 64 × 128 = 8192.
+
+    Args:
+        channels: Channels C of the input.
+        embedding_size: Length m · d of the embedding, a multiple of ``prototypes``.
+        prototypes: Number m of prototypes.
+        eps: Inverse smoothing ε > 0, the inverse of the weight of the entropy.
+        iterations: Sinkhorn iterations.
+        init: "k-center" sets the prototypes from the mapped features of the first training batch,
+            before the first step; "random" leaves them as drawn.
+        seed: Seed of the prototypes' initialisation.
+        flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> layer = OptimalTransportPool2d(32, embedding_size=128, prototypes=8)
+        >>> out = layer.pool(torch.randn(2, 32, 7, 7))
+        >>> out.embedding.shape, layer.plan(torch.randn(2, 32, 7, 7)).shape
+        (torch.Size([2, 128]), torch.Size([2, 8, 7, 7]))
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+
+
+class OptimalTransportPool1d(_OptimalTransportPool):
+    """Optimal-transport pooling of token sequences; see :class:`OptimalTransportPool2d`.
+
+    Args:
+        channels: Channels C of the input.
+        embedding_size: Length m · d of the embedding, a multiple of ``prototypes``.
+        prototypes: Number m of prototypes.
+        eps: Inverse smoothing ε > 0, the inverse of the weight of the entropy.
+        iterations: Sinkhorn iterations.
+        init: "k-center" or "random".
+        seed: Seed of the prototypes' initialisation.
+        flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
+        input_fmt: "NLC" (default) or "NCL".
+        num_prefix_tokens: Leading tokens that are dropped.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> layer = OptimalTransportPool1d(32, num_prefix_tokens=1)
+        >>> layer(torch.randn(2, 50, 32)).shape
+        torch.Size([2, 128])
+    """
+
+    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D

@@ -1,0 +1,213 @@
+"""What poolings with prototypes share: prototypes that come from the first training batch."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, ClassVar
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from sumpool.pooling.base import GlobalPool, flat_mask
+from sumpool.transport import greedy_k_center, lipschitz_normalize
+from sumpool.transport.checks import solve_dtype
+
+#: Accepted ways to set the prototypes at the start.
+INITS = ("k-center", "random")
+
+
+def split_embedding(embedding_size: int, option: str, parts: int) -> int:
+    """Channels of each of so many parts of an embedding; ``option`` names their number.
+
+    Example:
+        >>> split_embedding(128, "prototypes", 8)
+        16
+    """
+    if parts < 1:
+        raise ValueError(f"{option} must be at least 1, got {parts}")
+    if embedding_size < 1 or embedding_size % parts:
+        raise ValueError(
+            f"embedding_size must be a positive multiple of {option}={parts}, got {embedding_size}"
+        )
+    return embedding_size // parts
+
+
+class PrototypePool(GlobalPool):
+    """Base of the poolings that have prototypes in the space of local features.
+
+    The prototypes are a parameter (m, d), drawn at random from the seed. With a data-dependent
+    ``init`` the first training pass, or :meth:`initialize_prototypes` before it, sets them in
+    place to picks among local features. The buffer ``prototypes_ready`` says whether that has
+    happened; it goes into checkpoints.
+
+    A subclass defines :meth:`assignments`, calls :meth:`reset_prototypes` when it is built and
+    :meth:`prepare` first of all in ``pool_tokens``. It may define :meth:`local_features`, where
+    prototypes live in another space than the input; :meth:`pick_prototypes`, where they are picked
+    in another way; and :meth:`spread_prototypes`, where other parameters follow from them.
+
+    Args:
+        channels: Channels C of the input.
+        prototypes: Number m of prototypes.
+        dim: Channels d of the prototypes.
+        init: How the prototypes are set, one of :attr:`inits`.
+        seed: Seed of the prototypes' initialisation.
+        flatten: As in :class:`GlobalPool`.
+        input_fmt: As in :class:`GlobalPool`.
+        num_prefix_tokens: As in :class:`GlobalPool`.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+    """
+
+    #: Accepted values of ``init``.
+    inits: ClassVar[tuple[str, ...]] = INITS
+    #: Most local features that the prototypes are picked from.
+    max_init_features: ClassVar[int] = 16384
+
+    prototypes_ready: Tensor
+
+    def __init__(
+        self,
+        channels: int,
+        prototypes: int,
+        dim: int,
+        *,
+        init: str,
+        seed: int,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if channels < 1:
+            raise ValueError(f"channels must be at least 1, got {channels}")
+        if init not in self.inits:
+            raise ValueError(f"init must be one of {self.inits}, got {init!r}")
+        self.channels = channels
+        self.init = init
+        self.seed = seed
+        self.prototypes = nn.Parameter(torch.empty(prototypes, dim, device=device, dtype=dtype))
+        self.register_buffer("prototypes_ready", torch.zeros((), dtype=torch.bool, device=device))
+        # The buffer goes into checkpoints. Its value is kept here too, since reading a tensor in
+        # every forward pass would stall an accelerator.
+        self._ready = False
+
+    @torch.no_grad()
+    def reset_prototypes(self) -> None:
+        """Random prototypes inside the unit ball, from the seed; not yet those of a batch."""
+        generator = torch.Generator().manual_seed(self.seed)
+        drawn = torch.randn(self.prototypes.shape, generator=generator)
+        self.prototypes.copy_(lipschitz_normalize(drawn / math.sqrt(drawn.shape[-1])))
+        self._mark_ready(self.init == "random")
+
+    def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Set the prototypes, in place, from local features of ``x``: by default greedy k-centre.
+
+        The first training pass does this with its batch. The pick depends on ``x`` and the seed
+        alone; of several processes that train together, all take the pick of the first.
+
+        Args:
+            x: Features in the layout of the layer; they must hold at least as many valid local
+                features as there are prototypes.
+            mask: True for valid positions, as in :meth:`pool`.
+        """
+        features, positions = self.to_tokens(x)
+        self._initialize(features, flat_mask(mask, x.shape[0], positions))
+
+    def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Which share of an image goes from which position to which prototype.
+
+        For figures and analysis; nothing is initialised by looking.
+
+        Args:
+            x: Features in the layout of the layer.
+            mask: True for valid positions, as in :meth:`pool`; others hold no mass.
+
+        Returns:
+            A tensor of shape (B, m, H, W), or (B, m, L) for sequences, that sums to 1 per image.
+        """
+        features, positions = self.to_tokens(x)
+        self.check_channels(features)
+        mask = flat_mask(mask, x.shape[0], positions)
+        if mask is not None:
+            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        shares = self.assignments(self.local_features(features), mask)  # (B, n, m)
+        plan: Tensor = shares.mT.unflatten(-1, positions)
+        return plan
+
+    @abstractmethod
+    def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
+        """The shares (B, n, m) of :meth:`plan`, from local features (B, n, d)."""
+
+    def local_features(self, features: Tensor) -> Tensor:
+        """``features`` (..., C) in the space of the prototypes, (..., d); here as they are."""
+        return features
+
+    def pick_prototypes(self, local: Tensor) -> Tensor:
+        """Prototypes (m, d) from local features (N, d); here by greedy k-centre [gonzalez85]."""
+        local = lipschitz_normalize(local)
+        return local[greedy_k_center(local, self.prototypes.shape[0])]
+
+    def spread_prototypes(self, local: Tensor) -> None:
+        """Set what else follows from prototypes that were just set from ``local`` (N, d)."""
+
+    def prepare(self, features: Tensor, mask: Tensor | None) -> None:
+        """Check ``features`` (B, n, C), and in the first training pass set the prototypes."""
+        self.check_channels(features)
+        if self.training and not self._ready:
+            if torch.compiler.is_compiling():
+                raise RuntimeError(
+                    "prototypes are not initialised: call initialize_prototypes with the features "
+                    "of a first batch before the compiled training step"
+                )
+            self._initialize(features, mask)
+
+    def check_channels(self, features: Tensor) -> None:
+        """Raise unless ``features`` (B, n, C) have the channels the layer was built for."""
+        if features.shape[-1] != self.channels:
+            raise ValueError(
+                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
+                f"got {features.shape[-1]}"
+            )
+
+    @torch.no_grad()
+    def _initialize(self, features: Tensor, mask: Tensor | None) -> None:
+        self.check_channels(features)
+        local = features.flatten(0, 1) if mask is None else features[mask]  # (N, C)
+        count = self.prototypes.shape[0]
+        if local.shape[0] < count:
+            raise ValueError(
+                f"initialising {count} prototypes needs at least as many local features, got "
+                f"{local.shape[0]}: call initialize_prototypes with a larger batch, or build the "
+                "layer with init='random'"
+            )
+        if not bool(local.isfinite().all()):
+            raise ValueError(
+                "initialising prototypes needs finite features, but the batch holds NaN or infinity"
+            )
+        generator = torch.Generator().manual_seed(self.seed)
+        order = torch.randperm(local.shape[0], generator=generator)[: self.max_init_features]
+        local = self.local_features(local[order.to(local.device)])  # (N, d)
+        local = local.to(solve_dtype(local))
+        self.prototypes.copy_(self.pick_prototypes(local))
+        self.spread_prototypes(local)
+        if dist.is_available() and dist.is_initialized():
+            # Each process has seen a batch of its own; all go on with what the first one picked.
+            for parameter in self.prototype_parameters():
+                dist.broadcast(parameter, src=0)
+        self._mark_ready(True)
+
+    def prototype_parameters(self) -> tuple[nn.Parameter, ...]:
+        """The parameters that initialisation sets."""
+        return (self.prototypes,)
+
+    def _mark_ready(self, ready: bool) -> None:
+        self._ready = ready
+        self.prototypes_ready.fill_(ready)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._ready = bool(self.prototypes_ready)

@@ -1,0 +1,117 @@
+"""Trainable SMK pooling (T-SMK): smoothed, reduced local features weighted by their norm."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.affine import affine
+from sumpool.pooling.base import MapPool, Pooled
+from sumpool.transport.checks import solve_dtype
+
+# Added to a squared norm, as in the original; it makes weights of a map of zeros uniform.
+_NORM_FLOOR = 1e-10
+
+
+class SmkPool2d(MapPool):
+    r"""Pooling of maps as in the training of local descriptors for match kernels [tsmk].
+
+    The order is that of the original. The attention w_j is the norm of the feature as the backbone
+    gives it; then features are averaged over 3×3 neighbours (those that exist), then mapped to
+    fewer dimensions by P with a shift b; then they are summed:
+
+    .. math::
+        w_j = \sqrt{‖f_j‖_2^2 + 10^{-10}}, \qquad
+        o_j = P \operatorname{mean}_{i ∈ N_{3×3}(j)} f_i + b, \qquad
+        \sum_j w_j\, o_j.
+
+    In the original P and b are a PCA whitening of sampled features, computed once and then fixed,
+    and the sum is ℓ2-normalised; here they are learned with the rest, and normalisation is left
+    to what follows. The weights that are reported are w_j / Σ_i w_i.
+
+    Args:
+        channels: Channels C of the maps.
+        embedding_size: Length of the reduced features, and so of the embedding.
+        kernel_size: Side of the neighbourhood, odd; 1 leaves features as they are.
+        normalize_local: Whether each o_j is divided by its norm before the sum, so that w_j alone
+            says how much it counts. The original does so where descriptors are matched, not where
+            they are trained.
+        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimensions as 1.
+        input_fmt: "NCHW" (default) or "NHWC".
+        num_prefix_tokens: Must be 0 for maps.
+        device: Where the parameters are put.
+        dtype: Dtype of the parameters.
+
+    Example:
+        >>> out = SmkPool2d(32, 16).pool(torch.rand(2, 32, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 16]), torch.Size([2, 7, 7]))
+    """
+
+    pool_type: ClassVar[str] = "t-smk"
+    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+
+    def __init__(
+        self,
+        channels: int,
+        embedding_size: int = 128,
+        *,
+        kernel_size: int = 3,
+        normalize_local: bool = False,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        if channels < 1:
+            raise ValueError(f"channels must be at least 1, got {channels}")
+        if embedding_size < 1:
+            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
+        if kernel_size < 1 or kernel_size % 2 == 0:
+            raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}")
+        self.channels = channels
+        self.embedding_size = embedding_size
+        self.kernel_size = kernel_size
+        self.normalize_local = normalize_local
+        self.reduce = nn.Linear(channels, embedding_size, device=device, dtype=dtype)
+
+    def out_channels(self, channels: int) -> int:
+        """The embedding size, whatever the channels."""
+        return self.embedding_size
+
+    def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
+        """The sum of smoothed, reduced features of ``x`` (B, C, H, W), weighted by norms."""
+        if x.shape[1] != self.channels:
+            raise ValueError(f"x must have {self.channels} channels, got {x.shape[1]}")
+        with torch.autocast(x.device.type, enabled=False):
+            f = x.to(solve_dtype(x, self.reduce.weight))
+            attention = (f.square().sum(1) + _NORM_FLOOR).sqrt().flatten(1)  # (B, n)
+            smooth = F.avg_pool2d(
+                f, self.kernel_size, 1, self.kernel_size // 2, count_include_pad=False
+            )
+            embedding = self._weighted_sum(smooth.flatten(2), attention)
+            weights = attention / attention.sum(-1, keepdim=True) if details else None
+        if weights is not None:
+            weights = weights.unflatten(-1, x.shape[2:])
+        return Pooled(embedding.to(x.dtype), weights, None)
+
+    def _weighted_sum(self, smooth: Tensor, attention: Tensor) -> Tensor:
+        if self.normalize_local:
+            local = F.normalize(affine(self.reduce, smooth.mT), dim=-1)  # (B, n, D)
+            return (attention.unsqueeze(1) @ local).squeeze(1)
+        # The map comes out of the sum: Σ w_j (P f_j + b) = Σ w (P Σ w_j f_j / Σ w + b).
+        total = attention.sum(-1, keepdim=True)  # (B, 1)
+        mean = (smooth @ (attention / total).unsqueeze(-1)).squeeze(-1)  # (B, C)
+        return total * affine(self.reduce, mean)
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return (
+            f"kernel_size={self.kernel_size}, normalize_local={self.normalize_local}, "
+            f"input_fmt={self.input_fmt!r}"
+        )

@@ -1,0 +1,42 @@
+"""The look that figures of scores share: colours by family, shades by learning rate."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from matplotlib.axes import Axes
+from matplotlib.colors import to_hex, to_rgb
+
+from sumpool.report.train_figures import COLORS
+
+BLUE, ORANGE, GREEN, _, YELLOW, SKY, PURPLE, GREY = COLORS
+
+
+def shade(color: str, position: int, count: int) -> str:
+    """The ``position``-th of ``count`` shades of a colour, from the colour itself to a pale one.
+
+    Example:
+        >>> shade("#000000", 0, 2), shade("#000000", 1, 2)
+        ('#000000', '#8c8c8c')
+    """
+    pale = 0.55 * position / max(1, count - 1)
+    red, green, blue = (part + pale * (1 - part) for part in to_rgb(color))
+    return to_hex((red, green, blue))
+
+
+def mean_and_deviation(values: Sequence[float], scale: float = 100.0) -> tuple[float, float]:
+    """Mean and sample standard deviation times ``scale``; a single value deviates by 0."""
+    scaled = [scale * value for value in values]
+    return statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else 0.0
+
+
+def dress(axes: Axes, title: str, *, across: str = "", up: str = "", grid: str = "y") -> None:
+    """Titles, labels, a pale grid on one axis, and no frame above and to the right."""
+    axes.set_title(title, fontsize=10.5)
+    axes.set_xlabel(across, fontsize=9)
+    axes.set_ylabel(up, fontsize=9)
+    axes.tick_params(labelsize=9)
+    axes.grid(True, axis="x" if grid == "x" else "y", color="0.9", lw=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,90 @@
+"""Names and conditions of trained cells, in words that tables and figures share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from sumpool.report.store import Row
+
+STAND_IN = (
+    "The images are drawn ones that stand in for CIFAR-100: these numbers show that all works, "
+    "not what comes out."
+)
+
+
+def loss_name(row: Row) -> str:
+    """The loss of a cell.
+
+    Example:
+        >>> loss_name(Row("collage", {}, {"loss": "c2"}, {}, {}, 0.0, None))
+        'C2'
+    """
+    return str(row.cell["loss"]).upper()
+
+
+def rate_name(rate: float) -> str:
+    """A learning rate as it is written.
+
+    Example:
+        >>> rate_name(0.001), rate_name(0.00025)
+        ('1e-3', '2.5e-4')
+    """
+    return np.format_float_scientific(rate, trim="-", exp_digits=1)
+
+
+def losses_and_rates(rows: Iterable[Row]) -> list[tuple[str, float]]:
+    """The pairs of loss and learning rate that occur, losses by name, higher rates first."""
+    pairs = {(loss_name(row), float(row.cell["lr"])) for row in rows}
+    return sorted(pairs, key=lambda pair: (pair[0], -pair[1]))
+
+
+def trained_with(row: Row) -> tuple[str, float]:
+    """Loss and learning rate of a cell."""
+    return loss_name(row), float(row.cell["lr"])
+
+
+def losses(rows: Iterable[Row]) -> list[str]:
+    """The losses that occur, by name."""
+    return sorted({loss_name(row) for row in rows})
+
+
+def in_given_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
+    """Each name once: first those of ``order``, in it, then the others as they come.
+
+    Cells that run side by side are stored in the order they finish, which says nothing.
+    """
+    found = list(dict.fromkeys(names))
+    return [*(name for name in order if name in found), *(it for it in found if it not in order)]
+
+
+def conditions(settings: Mapping[str, Any]) -> list[str]:
+    """What all cells share, as notes."""
+    plain = {**settings, **_mapping(settings.get("config"))}
+    listed = ", ".join(
+        f"{name.replace('_', ' ')} {value:g}"
+        if type(value) is float
+        else f"{name.replace('_', ' ')} {value}"
+        for name, value in plain.items()
+        if isinstance(value, str | int | float)
+    )
+    notes = [f"All runs share: {listed}."] if listed else []
+    return [STAND_IN, *notes] if settings.get("data") == "stand-in" else notes
+
+
+def on_collages(settings: Mapping[str, Any]) -> bool:
+    """Whether the images are collages of a foreground and three background tiles."""
+    return settings.get("data") != "CUB"
+
+
+def images_in_words(settings: Mapping[str, Any]) -> str:
+    """What the models are trained and judged on."""
+    if not on_collages(settings):
+        return "CUB-200-2011"
+    return "collages of CIFAR-100" if settings.get("data") == "CIFAR-100" else "drawn collages"
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,159 @@
+"""The collage study on a page: all poolings, two losses, and how near each comes to the bound."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+from sumpool.report import attention_figure, method_figure
+from sumpool.report.bar_style import mean_and_deviation
+from sumpool.report.cell_words import (
+    conditions,
+    images_in_words,
+    losses_and_rates,
+    rate_name,
+    trained_with,
+)
+from sumpool.report.method_figure import BOUND, LARGE
+from sumpool.report.section import (
+    NOTHING,
+    Section,
+    drawn,
+    grouped,
+    over_seeds,
+    provenance,
+    seeds_in_words,
+    values,
+)
+from sumpool.report.store import Row
+from sumpool.report.tables import Table
+
+_COLUMNS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
+#: The scores of which the best is marked.
+_RANKED = ("map_at_r", "precision_at_1")
+
+Cells = Mapping[tuple[str, str, float], Sequence[Row]]
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """One line a method; scores and weight on the foreground for each loss and learning rate."""
+    cells, methods, pairs = _cells(rows), _methods(rows), losses_and_rates(rows)
+    header = ["pooling"]
+    columns: list[list[str]] = []
+    strong: set[tuple[int, int]] = set()
+    for loss, rate in pairs:
+        for name, label in _COLUMNS.items():
+            header.append(f"{loss} {rate_name(rate)} {label}")
+            own = {method: cells.get((method, loss, rate), []) for method in methods}
+            columns.append([over_seeds(own[method], name, 1, 100) for method in methods])
+            if name in _RANKED:
+                strong |= {(line, len(columns)) for line in _best(own, name)}
+    lines = [[method, *(column[line] for column in columns)] for line, method in enumerate(methods)]
+    caption = (
+        f"Test {images_in_words(rows[0].settings)}, of sub-classes never seen. Columns: loss, "
+        "learning rate and what is measured; weight: the share of the pooling weight on the "
+        f"foreground tile; all in %, {seeds_in_words(rows)}; the best of 128 dimensions stand out"
+    )
+    return [Table(header, lines, caption, strong)]
+
+
+def gap_closed(rows: Sequence[Row]) -> list[str]:
+    """For each loss and learning rate, how much of the way from gap to distilled is gone."""
+    cells = _cells(rows)
+    sentences = []
+    for loss, rate in losses_and_rates(rows):
+        means = {
+            method: mean_and_deviation(found)[0]
+            for method in ("gap", "gsp", "gsp+zs", BOUND)
+            if (found := values(cells.get((method, loss, rate), []), "map_at_r"))
+        }
+        where = f"{loss}, learning rate {rate_name(rate)}"
+        if "gap" not in means or BOUND not in means:
+            sentences.append(f"{where}: {NOTHING}")
+            continue
+        way = means[BOUND] - means["gap"]
+        if way <= 0:
+            sentences.append(f"{where}: distilled is no better than gap ({way:+.1f} points)")
+            continue
+        closed = ", ".join(
+            f"{method} {(means[method] - means['gap']) / way:.0%}"
+            if method in means
+            else f"{method} {NOTHING}"
+            for method in ("gsp", "gsp+zs")
+        )
+        sentences.append(f"{where}: {closed} of {way:.1f} points")
+    return sentences
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The study on a page."""
+    pictures = [
+        drawn(
+            partial(method_figure.draw, rows),
+            "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
+            "rate, beside that of the foreground alone.",
+        )
+    ]
+    shown = attention_figure.shown_rows(rows)
+    if shown:
+        names = ", ".join(str(row.cell["method"]) for row in shown)
+        pictures.append(
+            drawn(
+                partial(attention_figure.draw, folder, shown),
+                f"Training and test collages under the pooling weights of {names}; the foreground "
+                "tile is outlined.",
+            )
+        )
+    return Section(
+        title="A foreground tile among three of background",
+        question=(
+            "A collage has one tile of a class and three of background that all classes share. "
+            "Which pooling finds the tile, and how near does it come to a model that is given the "
+            "tile alone?"
+        ),
+        tables=tables(rows),
+        pictures=pictures,
+        notes=[
+            "How much of the MAP@R between gap and distilled is gained. "
+            + "; ".join(gap_closed(rows))
+            + ".",
+            "distilled: trained and judged on the foreground tile alone. gsp+zs: gsp with the "
+            f"zero-shot loss. Names that end in {LARGE} have 8192 dimensions, all others 128. "
+            "Equal weights put 25% on the foreground tile; a dash stands where a method has no "
+            "weights of positions, or a cell is not computed.",
+            *(
+                ["The collages are those of the first seed; weights are relative to equal ones."]
+                if shown
+                else []
+            ),
+            *conditions(rows[0].settings),
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def _cells(rows: Sequence[Row]) -> Cells:
+    return grouped(rows, lambda row: (str(row.cell["method"]), *trained_with(row)))
+
+
+def _methods(rows: Sequence[Row]) -> list[str]:
+    """gap, the rivals by name, what contains gsp, and the bound."""
+
+    def rank(method: str) -> tuple[int, int, str]:
+        parts = method.split("+")
+        if method in ("gap", BOUND):
+            return (0 if method == "gap" else 3, 0, method)
+        return (2 if "gsp" in parts else 1, parts[0] == "gsp" and len(parts), method)
+
+    return sorted({str(row.cell["method"]) for row in rows}, key=rank)
+
+
+def _best(own: Mapping[str, Sequence[Row]], name: str) -> list[int]:
+    """The lines of the methods of 128 dimensions that have the highest mean."""
+    means = {
+        line: mean_and_deviation(found)[0]
+        for line, (method, rows) in enumerate(own.items())
+        if method != BOUND and not method.endswith(LARGE) and (found := values(rows, name))
+    }
+    return [line for line, mean in means.items() if mean == max(means.values())]

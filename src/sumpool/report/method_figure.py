@@ -1,0 +1,151 @@
+"""The figure of many methods: bars of one score, a panel for each loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from sumpool.report.bar_style import BLUE, ORANGE, PURPLE, dress, mean_and_deviation, shade
+from sumpool.report.cell_words import loss_name, losses, rate_name
+from sumpool.report.section import grouped, values
+from sumpool.report.store import Row
+
+#: The method that sees the foreground alone: a bound, not a rival.
+BOUND = "distilled"
+#: What ends the name of a method with embeddings of more than 128 numbers.
+LARGE = "-8192"
+_FAMILIES = {
+    "with GSP": ORANGE,
+    "other poolings": BLUE,
+    "8192 dimensions": PURPLE,
+}
+
+
+def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
+    """Draw MAP@R of each method as a bar, its standard deviation as a whisker, best on top.
+
+    Learning rates are shades of a colour. Dashed lines are the method that is given the foreground
+    alone.
+
+    Args:
+        rows: Rows of the collage study.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    methods = _ranked([row for row in rows if row.cell["method"] != BOUND])
+    rates = sorted({float(row.cell["lr"]) for row in rows}, reverse=True)
+    panels = losses(rows)
+    height = max(2.6, 0.24 * len(methods) * max(1.4, len(rates)) * 0.75 + 1.6)
+    figure = Figure(figsize=(4.4 * len(panels) + 1.0, height), layout="constrained")
+    grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, loss in zip(grid, panels, strict=True):
+        own = [row for row in rows if loss_name(row) == loss]
+        dress(axes, f"loss {loss}", across="MAP@R [%]", grid="x")
+        _bars(axes, own, methods, rates)
+        _bounds(axes, own, rates)
+        axes.set_xlim(left=0)
+        axes.margins(x=0.12)
+    grid[0].set_yticks(range(len(methods)), methods)
+    grid[0].set_ylim(len(methods) - 0.45, -0.55)
+    figure.legend(
+        handles=_legend(methods, rates, bound=any(row.cell["method"] == BOUND for row in rows)),
+        loc="outside lower center",
+        ncols=3,
+        fontsize=8.5,
+        frameon=False,
+    )
+    figure.savefig(out, dpi=140)
+
+
+def _ranked(rows: Sequence[Row]) -> list[str]:
+    """The methods, best first: by the mean over losses of what they reach at their best rate."""
+
+    def reached(own: list[Row]) -> float:
+        best: dict[str, float] = {}
+        for (loss, _), some in grouped(own, lambda row: (loss_name(row), row.cell["lr"])).items():
+            mean, _ = mean_and_deviation(values(some, "map_at_r"))
+            best[loss] = max(mean, best.get(loss, mean))
+        return sum(best.values()) / len(best)
+
+    scores = {
+        method: reached(own)
+        for method, own in grouped(rows, lambda row: str(row.cell["method"])).items()
+    }
+    return sorted(scores, key=lambda method: -scores[method])
+
+
+def _family(method: str) -> str:
+    if method.endswith(LARGE):
+        return "8192 dimensions"
+    return "with GSP" if "gsp" in method.split("+") else "other poolings"
+
+
+def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequence[float]) -> None:
+    thick = 0.8 / len(rates)
+    cells = grouped(rows, lambda row: (str(row.cell["method"]), float(row.cell["lr"])))
+    for line, method in enumerate(methods):
+        for position, rate in enumerate(rates):
+            found = values(cells.get((method, rate), []), "map_at_r")
+            if not found:
+                continue
+            mean, deviation = mean_and_deviation(found)
+            place = line + thick * (position - (len(rates) - 1) / 2)
+            color = shade(_FAMILIES[_family(method)], position, len(rates))
+            axes.barh(place, mean, 0.92 * thick, color=color)
+            if deviation:
+                axes.errorbar(mean, place, xerr=deviation, color="0.15", lw=1, capsize=1.8)
+            axes.annotate(
+                f"{mean:.1f}",
+                (mean + deviation, place),
+                (3, 0),
+                textcoords="offset points",
+                va="center",
+                size=7,
+                color="0.25",
+            )
+
+
+def _bounds(axes: Axes, rows: Sequence[Row], rates: Sequence[float]) -> None:
+    for position, rate in enumerate(rates):
+        found = [
+            float(row.metrics["map_at_r"])
+            for row in rows
+            if row.cell["method"] == BOUND and float(row.cell["lr"]) == rate
+        ]
+        if found:
+            mean, _ = mean_and_deviation(found)
+            color = shade("#000000", position, len(rates))
+            axes.axvline(mean, color=color, ls="--", lw=1.4)
+            axes.annotate(
+                f"{mean:.1f}",
+                (mean, 0),
+                (-3, 4),
+                xycoords=("data", "axes fraction"),
+                textcoords="offset points",
+                ha="right",
+                size=7,
+                color="0.25",
+            )
+
+
+def _legend(methods: Sequence[str], rates: Sequence[float], *, bound: bool) -> list[Patch | Line2D]:
+    families = {_family(method) for method in methods}
+    handles: list[Patch | Line2D] = [
+        Patch(color=color, label=name) for name, color in _FAMILIES.items() if name in families
+    ]
+    if len(rates) > 1:
+        tones = ("dark", *("paler" for _ in rates[1:]))
+        handles += [
+            Patch(color=shade("#444444", place, len(rates)), label=f"{tone}: rate {rate_name(it)}")
+            for place, (tone, it) in enumerate(zip(tones, rates, strict=True))
+        ]
+    if bound:
+        handles.append(
+            Line2D([], [], color="black", ls="--", lw=1.4, label="distilled: the foreground alone")
+        )
+    return handles

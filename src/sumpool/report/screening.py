@@ -1,0 +1,80 @@
+"""Main effects of factors at two levels, from runs at some of their combinations."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from sumpool.report.section import grouped
+from sumpool.report.store import Row
+
+#: The factors by their name in a cell.
+FACTORS = {
+    "prototypes": "prototypes m",
+    "mu": "share μ",
+    "eps": "inverse smoothing ε",
+    "zero_shot": "zero-shot weight λ",
+}
+
+
+class Effect(NamedTuple):
+    """What a factor changes on average.
+
+    Attributes:
+        low: Its lower level.
+        high: Its higher level.
+        difference: Mean of the runs at the higher level less that at the lower one.
+        error: Standard error of the difference; None where no run was repeated.
+    """
+
+    low: float
+    high: float
+    difference: float
+    error: float | None
+
+
+def combination(row: Row) -> tuple[float, ...]:
+    """The levels of the factors of a cell."""
+    return tuple(float(row.cell[factor]) for factor in FACTORS)
+
+
+def main_effects(rows: Sequence[Row], metric: str, scale: float = 1.0) -> Mapping[str, Effect]:
+    """The main effect of each factor that occurs at two levels or more.
+
+    The difference is between the mean over combinations with the highest level and that over those
+    with the lowest, each combination by its mean over seeds. Its standard error comes from the
+    spread of seeds alone, pooled over combinations, s² = Σ (y − ȳ_c)² / Σ (n_c − 1), so that what
+    other factors change is not taken for noise.
+
+    Args:
+        rows: Rows of one loss.
+        metric: Name of the metric.
+        scale: Factor on it.
+    """
+    found = {
+        levels: [scale * float(row.metrics[metric]) for row in own]
+        for levels, own in grouped(
+            [row for row in rows if metric in row.metrics], combination
+        ).items()
+    }
+    freedom = sum(len(values) - 1 for values in found.values())
+    squares = sum(
+        (value - statistics.fmean(values)) ** 2 for values in found.values() for value in values
+    )
+    effects = {}
+    for place, factor in enumerate(FACTORS):
+        steps = sorted({levels[place] for levels in found})
+        if len(steps) < 2:
+            continue
+        sides = [
+            [values for levels, values in found.items() if levels[place] == step]
+            for step in (steps[0], steps[-1])
+        ]
+        low, high = (statistics.fmean(map(statistics.fmean, side)) for side in sides)
+        # A mean of k means of n_c values has variance s² Σ 1/n_c / k².
+        parts = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in sides)
+        error = math.sqrt(squares / freedom * parts) if freedom else None
+        effects[factor] = Effect(steps[0], steps[-1], high - low, error)
+    return effects

@@ -1,0 +1,73 @@
+"""The toy study on a page: which pixels are pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sumpool.report import toy_figure
+from sumpool.report.section import Section, drawn, grouped, over_seeds, provenance, seeds_in_words
+from sumpool.report.store import Row
+from sumpool.report.tables import Table
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """The numbers of the study, averaged over seeds."""
+
+    def name(row: Row) -> tuple[float, str]:
+        method, mu = str(row.cell["method"]), float(row.cell["mu"])
+        return (0.0, method) if method == "GAP" else (mu, f"{method}, μ = {mu:g}")
+
+    lines = [
+        [
+            label,
+            over_seeds(own, "foreground_weight", 1, 100),
+            over_seeds(own, "covered", 1, 100),
+            over_seeds(own, "ignored", 1),
+        ]
+        for (_, label), own in sorted(grouped(rows, name).items())
+    ]
+    header = (
+        "pooling",
+        "weight on foreground [%]",
+        "foreground covered [%]",
+        f"foreground pixels ignored (of {_foreground(rows[0].settings)})",
+    )
+    return [Table(header, lines, f"Toy map, {seeds_in_words(rows)} of noise")]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The study on a page."""
+    settings = rows[0].settings
+    side = int(settings["side"])
+    share = _foreground(settings) / side**2
+    return Section(
+        title="Which pixels are pooled",
+        question=(
+            f"A {side}×{side} map holds a red and a blue block on green; red and blue are the "
+            f"prototypes. The true share of the foreground is {share:g}. What happens if it is "
+            "under-estimated?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            drawn(
+                partial(toy_figure.draw, folder),
+                "The map, and the pooling weights of the hard problem, the smooth problem and "
+                "average pooling as grey levels.",
+            )
+        ],
+        notes=[
+            "The hard problem P1 takes the nearest pixels until the share μ is used up and ignores "
+            f"the rest of the foreground. The smooth problem P2 (ε = {settings['eps']:g}) spreads "
+            "the same share over all of it. Average pooling weighs foreground and ground alike.",
+            f"Covered: a weight of at least {settings['covered']:.0%} of the largest. "
+            "Ignored: a weight of exactly 0. The figure shows the first seed.",
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def _foreground(settings: Mapping[str, Any]) -> int:
+    return 2 * int(settings["block"]) ** 2

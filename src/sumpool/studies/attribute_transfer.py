@@ -1,0 +1,150 @@
+"""Do attributes say what a class looks like? A linear map, fitted on some classes, tried on others.
+
+Each class has a histogram of pseudo-attributes and a mean embedding. The classes are cut into two
+halves; a ridge fit from histograms to mean embeddings on one half predicts the mean embeddings of
+the other, and a prediction is right if the true mean nearest to it is that of its own class.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sumpool.losses import ridge_fit
+
+
+class TransferAccuracy(NamedTuple):
+    """How often the predicted mean of a class is nearest to the true one, one number a split.
+
+    Attributes:
+        l2: By Euclidean distance, (S,) float64.
+        cosine: By the angle, (S,) float64.
+    """
+
+    l2: Tensor
+    cosine: Tensor
+
+
+def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
+    """The mean of the rows of each class.
+
+    Args:
+        values: One row an image, (N, k).
+        labels: The class of each, (N,) in 0..C − 1.
+        classes: Number C of classes, each with an image.
+
+    Returns:
+        Means of shape (C, k) in float64.
+
+    Example:
+        >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
+        tensor([[2.],
+                [5.]], dtype=torch.float64)
+    """
+    counts = torch.bincount(labels, minlength=classes)
+    if len(counts) != classes or not bool((counts > 0).all()):
+        raise ValueError(
+            f"labels must have every class of 0..{classes - 1}, got images of "
+            f"{int((counts > 0).sum())} classes up to {len(counts) - 1}"
+        )
+    sums = values.new_zeros(classes, values.shape[1], dtype=torch.float64)
+    return sums.index_add_(0, labels, values.double()) / counts[:, None]
+
+
+def attribute_perplexity(attributes: Tensor) -> float:
+    """How many attributes are in use: exp of the entropy of the mean of ``attributes`` (N, m).
+
+    It is m where all are used alike and 1 where one takes everything.
+
+    Example:
+        >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+        2.0
+    """
+    mean = attributes.double().mean(0)
+    return float(torch.special.entr(mean / mean.sum()).sum().exp())
+
+
+def class_splits(classes: int, count: int, seed: int) -> Tensor:
+    """Random orders of the classes; the first half of each is fitted on.
+
+    Args:
+        classes: Number C of classes, at least 4: two on either side.
+        count: Number S of splits.
+        seed: Seed they are drawn from; the global random state plays no part.
+
+    Returns:
+        Orders of shape (S, C), int64.
+
+    Example:
+        >>> class_splits(4, 2, seed=0).sort(1).values
+        tensor([[0, 1, 2, 3],
+                [0, 1, 2, 3]])
+    """
+    if classes < 4:
+        raise ValueError(f"classes must be at least 4, two to fit and two to tell, got {classes}")
+    if count < 1:
+        raise ValueError(f"count must be at least 1, got {count}")
+    generator = torch.Generator().manual_seed(seed)
+    return torch.rand(count, classes, generator=generator, dtype=torch.float64).argsort(1)
+
+
+def halves(classes: int) -> tuple[int, int]:
+    """How many classes are fitted on and how many predicted; of an odd number, one more fitted.
+
+    Example:
+        >>> halves(20), halves(7)
+        ((10, 10), (4, 3))
+    """
+    return classes - classes // 2, classes // 2
+
+
+def transfer_accuracy(
+    histograms: Tensor, means: Tensor, orders: Tensor, ridge: float = 0.05
+) -> TransferAccuracy:
+    r"""Fit on the first half of each order, predict the second, and count what is told right.
+
+    With histograms Z and mean embeddings Y of the fitted classes,
+
+    .. math:: W = (Z^\top Z + r I)^{-1} Z^\top Y, \qquad \hat y_c = W^\top z_c,
+
+    and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half
+    [gsp, app. 2.3]. Chance is one over the size of that half. All splits are solved together.
+
+    Args:
+        histograms: Attribute histograms of the classes, (C, m).
+        means: Their mean embeddings, (C, D).
+        orders: Orders of the classes, (S, C), as :func:`class_splits` draws them.
+        ridge: Ridge r > 0; the zero-shot loss has 0.05.
+
+    Returns:
+        The shares that were told right, by ℓ2 and by cosine distance.
+
+    Example:
+        >>> means = torch.eye(4)
+        >>> transfer_accuracy(means + 1.0, means, class_splits(4, 3, seed=0)).l2.shape
+        torch.Size([3])
+    """
+    classes = len(histograms)
+    if len(means) != classes or orders.shape[1:] != (classes,):
+        raise ValueError(
+            f"means and orders must be of the {classes} classes of histograms, got shapes "
+            f"{tuple(means.shape)} and {tuple(orders.shape)}"
+        )
+    if not ridge > 0:
+        raise ValueError(f"ridge must be positive, got {ridge}")
+    fitted, _ = halves(classes)
+    known, asked = orders[:, :fitted], orders[:, fitted:]
+    Z, Y = histograms.double(), means.double()
+    W = torch.vmap(partial(ridge_fit, ridge=ridge))(Z[known], Y[known])  # (S, m, D)
+    predicted, true = Z[asked] @ W, Y[asked]  # (S, h, D)
+    products = predicted @ true.mT  # (S, predicted, true)
+    # ‖ŷ − y‖² and cos(ŷ, y) up to what is the same for all y.
+    far = true.square().sum(-1).unsqueeze(-2) - 2 * products
+    near = products / true.norm(dim=-1).clamp_min(1e-12).unsqueeze(-2)
+    own = torch.arange(asked.shape[1])
+    return TransferAccuracy(
+        (far.argmin(-1) == own).double().mean(-1), (near.argmax(-1) == own).double().mean(-1)
+    )

@@ -1,0 +1,186 @@
+"""Cells of a study: trainings without a folder of their own, many side by side."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from tqdm import tqdm
+
+from sumpool.evaluation import judge_images
+from sumpool.models import Embedder
+from sumpool.report.store import ResultStore, Row
+from sumpool.studies.workers import work_side_by_side
+from sumpool.training import TrainConfig
+from sumpool.training.assemble import (
+    build_fabric,
+    build_feed,
+    build_model,
+    build_task,
+    check_devices,
+    judge,
+)
+from sumpool.training.loop import Trainer
+from sumpool.training.settings import resolve
+from sumpool.training.splits import Splits, open_splits
+from sumpool.training.task import Outcome
+
+
+class CellResult(NamedTuple):
+    """What a cell gives.
+
+    Attributes:
+        metrics: The measured numbers by name.
+        arrays: What figures need besides numbers.
+    """
+
+    metrics: Mapping[str, float]
+    arrays: Mapping[str, NDArray[Any]] | None = None
+
+
+#: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.
+Work = Callable[[dict[str, Any]], CellResult]
+
+
+def run_cells(
+    store: ResultStore,
+    cells: Sequence[dict[str, Any]],
+    work: Work,
+    *,
+    jobs: int | None = None,
+    progress: bool = True,
+    description: str = "cells",
+) -> list[Row]:
+    """Compute the cells that ``store`` does not have and return the rows of all.
+
+    A cell is stored as soon as it is finished, so that an interrupt, or a cell that fails, loses
+    none that were finished before.
+
+    Args:
+        store: Where rows are kept.
+        cells: What tells each cell from the others.
+        work: Computes one.
+        jobs: Cells that run side by side, each in a process; 1 computes them in this one. None is
+            one a core.
+        progress: Whether to show a bar.
+        description: What the bar calls it.
+
+    Returns:
+        The rows in the order of ``cells``.
+    """
+    if jobs is not None and jobs < 1:
+        raise ValueError(f"jobs must be at least 1, got {jobs}")
+    missing = [cell for cell in cells if store.find(cell) is None]
+    cores = os.cpu_count() or 1
+    jobs = min(jobs or cores, max(1, len(missing)))
+    with tqdm(total=len(missing), desc=description, unit="cell", disable=not progress) as bar:
+        if jobs == 1:
+            for cell in missing:
+                store.add(cell, *_timed(work, cell))
+                bar.update()
+        else:
+            _side_by_side(store, missing, work, jobs, max(1, cores // jobs), bar)
+    rows = [store.find(cell) for cell in cells]
+    return [row for row in rows if row is not None]
+
+
+def _side_by_side(
+    store: ResultStore,
+    cells: Sequence[dict[str, Any]],
+    work: Work,
+    jobs: int,
+    threads: int,
+    bar: Any,
+) -> None:
+    failures = []
+    finished = work_side_by_side(partial(_timed, work), cells, jobs, threads=threads)
+    with closing(finished):
+        for cell, found, failure in finished:
+            if failure is None:
+                assert found is not None
+                store.add(cell, *found)
+                bar.update()
+            else:
+                failures.append((cell, failure))
+                bar.set_postfix_str(f"{len(failures)} failed")
+    if failures:
+        cell, first = failures[0]
+        first.add_note(f"in the cell {cell}, the first of {len(failures)} that failed")
+        raise first
+
+
+def _timed(
+    work: Work, cell: dict[str, Any]
+) -> tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]:
+    # Fabric tells of every run what it runs on.
+    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
+    begun = time.perf_counter()
+    metrics, arrays = work(cell)
+    return metrics, time.perf_counter() - begun, arrays
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out of :func:`train_cell`.
+
+    Attributes:
+        model: With the weights of its best validation, on the device it was trained on.
+        criterion: The loss, with what it learned.
+        metrics: Metrics under "validation" and, where the data has one, "test".
+        outcome: How training ended.
+        splits: The data.
+        config: The configuration, resolved.
+    """
+
+    model: Embedder
+    criterion: nn.Module
+    metrics: dict[str, dict[str, float]]
+    outcome: Outcome
+    splits: Splits
+    config: TrainConfig
+
+
+def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
+    """Train and judge a model without a folder: for cells that are short enough to be redone.
+
+    Args:
+        config: What to do; ``out`` and ``exhibits`` play no part.
+        splits: The data, for cells that share it; None opens what ``config`` names.
+
+    Raises:
+        KeyboardInterrupt: If a signal ended it before its time.
+    """
+    fabric = build_fabric(config)
+    fabric.launch()
+    torch.manual_seed(config.seed)
+    if splits is None:
+        splits = open_splits(config, progress=False)
+    config = resolve(config, splits.name)
+    check_devices(config, fabric)
+    model = build_model(config)
+    feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=False)
+    kept = build_feed(config, splits.validation, model.preprocessing, fabric, progress=False)
+    task = build_task(config, model, feed, judge(kept, fabric), fabric, data_set=splits.name)
+    outcome = Trainer(fabric, task, config, None, progress=False).fit()
+    if outcome.stopped == "interrupted":
+        raise KeyboardInterrupt
+    metrics = {"validation": judge_images(model, kept, device=fabric.device).metrics}
+    if splits.test is not None:
+        query, gallery = (
+            None
+            if part is None
+            else build_feed(config, part, model.preprocessing, fabric, progress=False)
+            for part in (splits.test.query, splits.test.gallery)
+        )
+        assert query is not None
+        metrics["test"] = judge_images(model, query, gallery, device=fabric.device).metrics
+    return Trained(model, task.criterion, metrics, outcome, splits, config)

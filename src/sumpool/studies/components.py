@@ -1,0 +1,69 @@
+"""Sum pooling and the zero-shot loss, each on and off [gsp, tab. 1], [thesis, tab. 5.3].
+
+    sumpool study components                           (glyphs: a quarter of an hour on two cores)
+    sumpool study components --data cifar-100-python   (minutes on an H200)
+    sumpool study components --data CUB_200_2011       (hours)
+    sumpool study components --quick
+
+The zero-shot loss needs attributes: without GSP it is given those of μ = 1, where the pooling is
+average pooling. Expected: see docs/results/components-glyphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from sumpool.report.store import Row
+from sumpool.studies.effects import run_effects
+from sumpool.studies.testbed import ZERO_SHOT
+from sumpool.training import TrainConfig
+
+LEVELS = tuple(
+    {"gsp": gsp, "zero_shot": zero_shot} for gsp in (False, True) for zero_shot in (False, True)
+)
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+    data: Path | None = None,
+    jobs: int | None = None,
+    weights: Path | None = None,
+) -> list[Row]:
+    """Run the study into ``out_dir``; see :func:`sumpool.studies.effects.run_effects`."""
+    return run_effects(
+        "components",
+        LEVELS,
+        change,
+        out_dir,
+        seeds=seeds,
+        quick=quick,
+        progress=progress,
+        force=force,
+        data=data,
+        jobs=jobs,
+        weights=weights,
+    )
+
+
+def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+    """Switch the components."""
+    if not cell["gsp"]:
+        config = replace(config, gsp=replace(config.gsp, mu=1.0))
+    if cell["zero_shot"]:
+        config = replace(config, zero_shot=zero_shot_of(config))
+    return config
+
+
+def zero_shot_of(config: TrainConfig) -> Any:
+    """The zero-shot loss of this testbed: the study's own on collages, the papers' λ elsewhere."""
+    if config.format == "cub":
+        return replace(config.zero_shot, weight=0.1)
+    return ZERO_SHOT

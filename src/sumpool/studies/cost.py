@@ -1,0 +1,252 @@
+"""Cost of the pooling layer: time and memory of a step against iterations [gsp, fig. 7].
+
+    sumpool study cost            (about half a minute; run it on a machine that does nothing else)
+    sumpool study cost --quick    (seconds; the numbers mean nothing)
+
+One layer, one batch of feature maps, three ways to its weights: the papers' k iterations,
+differentiated through all of them ("autodiff"); the same with the closed-form gradient
+("iterative"), which keeps nothing of them; and the exact solver, which has no k ("exact", on CUDA
+also its fused kernels, "fused"). All take turns within the same rounds, every other one in reverse,
+so that what slows the machine down meets all alike; ratios are taken round by round. A map of
+7×7 features is timed, on CUDA one of 16×16 too.
+
+Expected: time grows with k for both iterations and memory for "autodiff" alone; "exact" takes what
+some 10 to 30 iterations do, and at k = 25 the iterations agree with it to float32 on these maps.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from sumpool.pooling import GeneralizedSumPool2d
+from sumpool.report.store import ResultStore, Row
+from sumpool.studies.seeds import seed_range
+from sumpool.studies.step_timing import Clock, Step, peak_bytes, saved_bytes, time_in_rounds
+from sumpool.transport import Iterative, Solver
+
+#: The solvers that iterate: whether they are differentiated through their iterations.
+ITERATED = {"autodiff": True, "iterative": False}
+
+
+@dataclass(frozen=True)
+class CostSettings:
+    """What is timed and how often.
+
+    Attributes:
+        device: Type of the device.
+        device_name: Its name.
+        threads: Threads of the CPU that a step may use.
+        memory: What memory means: "peak", the most that a step holds on the device, or "saved",
+            what its forward pass keeps for the backward one.
+        batch: Images B.
+        sides: Height and width of the maps; each is measured by itself.
+        channels: Channels d.
+        prototypes: Number m of prototypes, picked from the maps by greedy k-centre.
+        mu: Share μ.
+        eps: Inverse smoothing ε.
+        dtype: Dtype of the maps.
+        iterations: The k that are tried.
+        rounds: How often each contender has its turn.
+        turn_s: About how long a turn lasts.
+    """
+
+    device: str
+    device_name: str
+    threads: int
+    memory: str
+    batch: int = 32
+    sides: tuple[int, ...] = (7,)
+    channels: int = 128
+    prototypes: int = 64
+    mu: float = 0.3
+    eps: float = 5.0
+    dtype: str = "float32"
+    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)
+    rounds: int = 9
+    turn_s: float = 0.05
+
+
+#: What is less in the quick mode.
+QUICK: dict[str, Any] = {
+    "batch": 2,
+    "sides": (4,),
+    "channels": 8,
+    "prototypes": 4,
+    "iterations": (1, 5, 25),
+    "rounds": 3,
+    "turn_s": 0.001,
+}
+
+
+class Contender(NamedTuple):
+    """One way to the weights.
+
+    Attributes:
+        solver: "autodiff", "iterative", "exact" or "fused".
+        k: Iterations; None for solvers that have none.
+    """
+
+    solver: str
+    k: int | None = None
+
+    def build(self, settings: CostSettings) -> GeneralizedSumPool2d:
+        """The layer that solves in this way."""
+        chosen: str | Solver = "exact"
+        if self.k is not None:
+            chosen = Iterative(steps=self.k, unroll=ITERATED[self.solver])
+        return GeneralizedSumPool2d(
+            settings.channels,
+            settings.prototypes,
+            settings.mu,
+            settings.eps,
+            solver=chosen,
+            fused=self.solver == "fused",
+        )
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+) -> list[Row]:
+    """Measure what is missing, on CUDA where there is a device; see :class:`RunStudy`.
+
+    What is compared is measured in one go: a size of which a cell is missing is measured whole.
+
+    Args:
+        out_dir: Folder of the results.
+        seeds: How many batches of maps are drawn and measured; None is 1.
+        quick: Tiny maps, few rounds.
+        progress: Show a bar over the sizes.
+        force: Discard stored results first.
+    """
+    settings = default_settings(quick)
+    store = ResultStore(out_dir, "cost", asdict(settings), force=force)
+    groups = [(seed, side) for seed in seed_range(seeds, quick, 1) for side in settings.sides]
+    rows = []
+    for seed, side in tqdm(groups, desc="cost", unit="size", disable=not progress):
+        cells = {it: _cell(it, side, seed) for it in contenders(settings)}
+        found = [store.find(cell) for cell in cells.values()]
+        if any(row is None for row in found):
+            begun = time.perf_counter()
+            measured = measure(settings, side, seed)
+            share = (time.perf_counter() - begun) / len(cells)
+            found = [store.add(cell, measured[it], share) for it, cell in cells.items()]
+        rows += [row for row in found if row is not None]
+    return rows
+
+
+def default_settings(quick: bool) -> CostSettings:
+    """The settings for the device at hand."""
+    less = QUICK if quick else {}
+    threads = torch.get_num_threads()
+    if torch.cuda.is_available():
+        name = torch.cuda.get_device_name()
+        return CostSettings("cuda", name, threads, "peak", **{"sides": (7, 16), **less})
+    name = f"CPU ({platform.machine()}), {threads} thread{'s' if threads > 1 else ''}"
+    return CostSettings("cpu", name, threads, "saved", **less)
+
+
+def contenders(settings: CostSettings) -> list[Contender]:
+    """All that is compared, in the order of the rows."""
+    found = [Contender("exact")]
+    if settings.device == "cuda":
+        found.append(Contender("fused"))
+    return found + [Contender(name, k) for name in ITERATED for k in settings.iterations]
+
+
+def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dict[str, float]]:
+    """Time and weigh all contenders on the same maps.
+
+    Args:
+        settings: What is timed.
+        side: Height and width of the maps.
+        seed: Seed of the maps.
+
+    Returns:
+        The metrics of each: ``step_ms`` with quartiles ``step_ms_low`` and ``step_ms_high``,
+        ``ratio_to_exact``, ``memory_bytes``, and ``weight_error``, the share ½ Σ |p − p*| of the
+        pooling weight that is in another place than the exact solution in float64 has it, mean
+        over the images.
+
+    Raises:
+        RuntimeError: What the first contender that failed raised.
+    """
+    device = torch.device(settings.device)
+    maps = draw_maps(settings, side, seed).to(device).requires_grad_()
+    layers = {it: it.build(settings).to(device) for it in contenders(settings)}
+    exact = layers[Contender("exact")]
+    for layer in layers.values():
+        layer.initialize_prototypes(maps.detach())  # the same pick in all
+    steps = {it: Step(layer, [maps]) for it, layer in layers.items()}
+    with torch.no_grad():
+        wanted = exact.double().pool(maps.double()).weights
+        exact.float()
+    memory, errors = {}, {}
+    for it, step in steps.items():
+        step()
+        memory[it] = peak_bytes(step) if settings.memory == "peak" else saved_bytes(step)
+        with torch.no_grad():
+            errors[it] = weight_error(layers[it].pool(maps).weights, wanted)
+    names = {str(it): it for it in steps}
+    clock = Clock(device, settings.rounds, settings.turn_s)
+    timed = time_in_rounds({name: steps[it] for name, it in names.items()}, clock)
+    for error in timed.failures.values():
+        raise error
+    reference = np.array(timed.times[str(Contender("exact"))])
+    found = {}
+    for name, it in names.items():
+        times = np.array(timed.times[name])
+        low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
+        weighed = memory[it]
+        assert weighed is not None
+        found[it] = {
+            "step_ms": middle,
+            "step_ms_low": low,
+            "step_ms_high": high,
+            "ratio_to_exact": float(np.median(times / reference)),
+            "memory_bytes": weighed,
+            "weight_error": errors[it],
+        }
+    return found
+
+
+def draw_maps(settings: CostSettings, side: int, seed: int) -> Tensor:
+    """Random maps (B, d, side, side), the same on every device."""
+    generator = torch.Generator().manual_seed(seed)
+    shape = (settings.batch, settings.channels, side, side)
+    dtype: torch.dtype = getattr(torch, settings.dtype)
+    return torch.randn(shape, generator=generator).to(dtype)
+
+
+def weight_error(weights: Tensor | None, wanted: Tensor | None) -> float:
+    """Share of the weight that is misplaced, ½ Σ |p − p*|, mean over images (B, h, w).
+
+    Example:
+        >>> weight_error(torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[0.75, 0.25]]]))
+        0.25
+    """
+    assert weights is not None
+    assert wanted is not None
+    return float((weights.double() - wanted.double()).abs().flatten(1).sum(1).mean() / 2)
+
+
+def _cell(contender: Contender, side: int, seed: int) -> dict[str, Any]:
+    return {
+        "solver": contender.solver,
+        "k": contender.k,
+        "size": f"{side}×{side}",
+        "seed": seed,
+    }

@@ -1,0 +1,348 @@
+"""What the studies of poolings train on: glyph or CIFAR collages, CUB, or a stand-in.
+
+All of them share these settings, so that a cell of one study is a cell of another. On glyph
+collages, which need no data, a training takes half a minute on a core; on CIFAR collages seconds
+on a GPU, on CUB a quarter of an hour.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.data import (
+    CifarCollages,
+    CifarForegrounds,
+    GlyphCollages,
+    ImageDataset,
+    detect_format,
+    open_feed,
+    write_cifar_stand_in,
+)
+from sumpool.data.glyphs import TILE
+from sumpool.models import Embedder
+from sumpool.studies.cells import CellResult, Trained, train_cell
+from sumpool.studies.glyphs import CONFIG as GLYPHS
+from sumpool.studies.tiles import tile_shares
+from sumpool.training import (
+    ConfigError,
+    HardwareConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ZeroShotConfig,
+)
+from sumpool.training.pretrain_config import PretrainConfig
+from sumpool.training.pretraining import pretrain
+from sumpool.training.splits import Splits, TestSet
+
+#: Steps of a training on CIFAR collages, and of an epoch, which shows each foreground once.
+STEPS, EPOCH = 1000, 250
+#: Learning rates on them: the papers', and one at which pretrained features suffer less.
+RATES = (1e-3, 3e-4)
+#: The zero-shot loss of the studies, where they have it.
+ZERO_SHOT = ZeroShotConfig(weight=0.5)
+#: Collages of each split that attention is stored for.
+SHOWN = 4
+
+
+@dataclass(frozen=True)
+class Testbed:
+    """What all cells of a study share.
+
+    Attributes:
+        name: "glyphs", "CIFAR-100", "CUB" or "stand-in".
+        config: What every cell is trained with, but for what the study changes.
+        rates: Learning rates that studies of several compare; that of ``config`` is the last.
+        distilled: What makes of a configuration one of foregrounds alone; None where there is no
+            telling them from the background.
+        whole: Whether the data must have as many images as published.
+    """
+
+    name: str
+    config: TrainConfig
+    rates: tuple[float, ...]
+    distilled: Mapping[str, Any] | None = None
+    whole: bool = True
+
+    def settings(self) -> dict[str, Any]:
+        """What goes into every row."""
+        config = self.config
+        return {
+            "data": self.name,
+            "backbone": config.backbone,
+            "batch_size": config.batch_size,
+            "images_per_class": config.images_per_class,
+            "embedding_size": config.embedding_size,
+            "steps": config.stop.max_steps,
+            "validate_every": config.stop.validate_every,
+            "precision": config.hardware.precision,
+        }
+
+
+def open_testbed(
+    out_dir: Path, data: Path | None, *, quick: bool, weights: Path | None, progress: bool
+) -> Testbed:
+    """Look at ``data`` and choose the settings; pretrain the backbone of collages if need be.
+
+    Args:
+        out_dir: Folder of the study, where a pretrained backbone and a stand-in are kept.
+        data: Folder of CIFAR-100 or CUB; None is glyph collages or, in quick mode, the stand-in.
+        quick: A few steps with a small network.
+        weights: A pretrained backbone for collages; None pretrains one.
+        progress: Whether pretraining shows a bar.
+
+    Raises:
+        ConfigError: If the data is something else.
+    """
+    if data is None and not quick:
+        return _glyphs(weights)
+    if data is None:
+        data = write_cifar_stand_in(out_dir / "stand-in", train_per_class=8, test_per_class=4)
+        return _collages("stand-in", data, out_dir, quick=True, weights=weights, progress=progress)
+    found = detect_format(data)
+    if found == "cub":
+        return _cub(data, quick=quick, weights=weights)
+    if found != "cifar100":
+        raise ConfigError(f"data must be CIFAR-100 or CUB, but {data} holds {found}")
+    return _collages("CIFAR-100", data, out_dir, quick=quick, weights=weights, progress=progress)
+
+
+def _collages(
+    name: str, data: Path, out_dir: Path, *, quick: bool, weights: Path | None, progress: bool
+) -> Testbed:
+    whole = name != "stand-in"
+    backbone = "small_cnn" if quick else "resnet20"
+    if weights is None:
+        told = PretrainConfig(
+            str(data),
+            "cifar100",
+            backbone,
+            epochs=1 if quick else 100,
+            batch_size=32 if quick else 128,
+            check_counts=whole,
+        )
+        weights = pretrain(told, out_dir / "pretrained", progress=progress)
+    config = TrainConfig(
+        data=str(data),
+        format="cifar-collage",
+        backbone=backbone,
+        weights=str(weights),
+        crop=64,
+        cache="ram",
+        loss="c2",
+        zero_shot=ZeroShotConfig(weight=0.0),
+        batch_size=32 if quick else 64,
+        images_per_class=2 if quick else 4,
+        optimizer=OptimizerConfig(
+            lr=RATES[-1],
+            weight_decay=0.0,
+            beta2=0.999,
+            plateau_patience=5,
+            # An epoch of foregrounds, of which there are ten collages each, trains the map and the
+            # pooling alone. Without it C2 collapses at the papers' rate: all embeddings are one.
+            warmup_epochs=0.1,
+        ),
+        stop=StopConfig(validate_every=EPOCH, patience=1000, max_steps=STEPS),
+        hardware=hardware(),
+    )
+    if quick:
+        config = replace(config, stop=StopConfig(validate_every=2, patience=1000, max_steps=2))
+    distilled = {"format": "cifar-foreground", "crop": 32}
+    return Testbed(name, config, RATES[-1:] if quick else RATES, distilled, whole)
+
+
+def _glyphs(weights: Path | None) -> Testbed:
+    if weights is not None:
+        raise ConfigError(f"weights must be left out on glyphs, got {weights}")
+    config = replace(
+        GLYPHS,
+        images_per_class=4,
+        # From random weights there is nothing to spare, and the rate is high for proxies as it is.
+        optimizer=replace(GLYPHS.optimizer, proxy_lr_multiplier=1.0, warmup_epochs=0.0),
+    )
+    assert config.optimizer.lr is not None
+    return Testbed("glyphs", config, (config.optimizer.lr,), {"crop": TILE})
+
+
+def _cub(data: Path, *, quick: bool, weights: Path | None) -> Testbed:
+    if weights is not None:
+        raise ConfigError(f"weights must be left out on CUB, got {weights}")
+    config = TrainConfig(
+        data=str(data),
+        format="cub",
+        fold=1,
+        cache="gpu" if torch.cuda.is_available() else "ram",
+        zero_shot=ZeroShotConfig(weight=0.0),
+        hardware=replace(hardware(), compile=False),
+    )
+    if quick:
+        config = replace(config, stop=StopConfig(validate_every=2, patience=1, max_steps=2))
+    return Testbed("CUB", config, (1e-5,))
+
+
+def hardware() -> HardwareConfig:
+    """The fastest way to train small networks on what is at hand."""
+    if not torch.cuda.is_available():
+        return HardwareConfig(accelerator="cpu", workers=0)
+    return HardwareConfig(
+        accelerator="cuda", precision="bf16-mixed", compile=True, cuda_step=True, workers=0
+    )
+
+
+def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
+    """Train and judge ``config``, which is that of the testbed with some options changed."""
+    if config.format == "glyphs":
+        return train_cell(config, splits=_glyph_splits("letter" if config.crop else "collage"))
+    if config.format == "cub":
+        return train_cell(config)
+    assert config.data is not None
+    return train_cell(config, splits=_cifar_splits(config.data, config.format, testbed.whole))
+
+
+# Read or drawn once a process, not once a cell.
+@functools.lru_cache(maxsize=2)
+def _cifar_splits(data: str, format: str, whole: bool) -> Splits:
+    kind = CifarCollages if format == "cifar-collage" else CifarForegrounds
+    train, validation, test = (
+        kind(data, part, check_counts=whole) for part in ("train", "validation", "test")
+    )
+    return Splits(format, train, validation, TestSet(test))
+
+
+@functools.lru_cache(maxsize=2)
+def _glyph_splits(part: str) -> Splits:
+    train, validation, test = (
+        GlyphCollages(split=split, part=part) for split in ("train", "validation", "test")
+    )
+    return Splits("glyphs", train, validation, TestSet(test))
+
+
+def measure(trained: Trained) -> dict[str, float]:
+    """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
+    judged = trained.metrics["test"]
+    metrics: dict[str, float] = {
+        "map_at_r": judged["mean_average_precision_at_r"],
+        "precision_at_1": judged["precision_at_1"],
+        "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
+        "queries": judged["queries"],
+        "best_step": trained.outcome.best_step,
+        "steps": trained.outcome.steps,
+    }
+    test = trained.splits.test
+    assert test is not None
+    places = foreground_tiles(test.query)
+    if places is not None:
+        share = foreground_weight(trained.model, test.query, places)
+        if share is not None:
+            metrics["foreground_weight"] = share
+    return metrics
+
+
+def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
+    """Which tile of each collage matters, (N,) int64; None where there are no collages."""
+    if isinstance(dataset, CifarCollages) and dataset.whole:
+        return dataset.foreground_tile
+    if isinstance(dataset, GlyphCollages) and dataset.part == "collage":
+        return dataset.letter_tile
+    return None
+
+
+@torch.no_grad()
+def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -> float | None:
+    """Mean share of the pooling weight on the foreground's tile; None if a pooling has no weights.
+
+    Average pooling has 25 %.
+
+    Args:
+        model: The embedder.
+        collages: The images.
+        places: The tile of each that matters, (N,).
+    """
+    shares = []
+    feed = open_feed(
+        collages, model.preprocessing, cache="ram", device=_device(model), progress=False
+    )
+    for batch in feed.test_batches(batch_size=64):
+        weights = _weights(model, batch.images)
+        if weights is None:
+            return None
+        shares.append(tile_shares(weights).gather(1, places[batch.indices, None]))
+    return float(torch.cat(shares).mean())
+
+
+@torch.no_grad()
+def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
+    """Training and test collages with the pooling weights on them, for figures."""
+    test = trained.splits.test
+    assert test is not None
+    images, found, places = [], [], []
+    for part in (trained.splits.train, test.query):
+        tiles = foreground_tiles(part)
+        if tiles is None:
+            return None
+        # Spread over the classes.
+        chosen = torch.linspace(0, len(part) - 1, SHOWN + 2).long()[1:-1]
+        feed = open_feed(
+            part,
+            trained.model.preprocessing,
+            cache="ram",
+            device=_device(trained.model),
+            progress=False,
+        )
+        (batch,) = feed.test_batches(chosen)
+        weights = _weights(trained.model, batch.images)
+        if weights is None:
+            return None
+        images += [np.asarray(part.load(int(it))) for it in chosen]
+        found.append(weights)
+        places.append(tiles[chosen])
+    return {
+        "images": np.stack(images),
+        "weights": torch.cat(found).numpy(),
+        "foreground_tile": torch.cat(places).numpy(),
+    }
+
+
+def result(
+    trained: Trained, *, pictures: bool, more: Mapping[str, float] | None = None
+) -> CellResult:
+    """The metrics of a cell and, with ``pictures``, its attention."""
+    metrics = {**measure(trained), **(more or {})}
+    arrays: dict[str, NDArray[Any]] | None = attention(trained) if pictures else None
+    return CellResult(metrics, arrays)
+
+
+def _weights(model: Embedder, images: Tensor) -> Tensor | None:
+    model.eval()
+    pooled = model(images, details=True)
+    assert not isinstance(pooled, Tensor)
+    return None if pooled.weights is None else pooled.weights.float().cpu()
+
+
+def _device(model: Embedder) -> torch.device:
+    return next(model.parameters()).device
+
+
+__all__ = [
+    "EPOCH",
+    "RATES",
+    "STEPS",
+    "ZERO_SHOT",
+    "Testbed",
+    "attention",
+    "foreground_weight",
+    "hardware",
+    "measure",
+    "open_testbed",
+    "result",
+    "train_on",
+]

@@ -1,0 +1,125 @@
+"""Work side by side in processes that can be ended at once, and whose end is noticed."""
+
+from __future__ import annotations
+
+import collections
+import multiprocessing
+import pickle
+import traceback
+from collections.abc import Callable, Generator, Sequence
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Seconds that a process is given to end before it is killed.
+PATIENCE = 5.0
+
+
+class WorkerError(Exception):
+    """A process ended in the middle of its work; the message says how."""
+
+
+class Done(NamedTuple, Generic[T, R]):
+    """A finished piece of work.
+
+    Attributes:
+        item: What was worked on.
+        found: What came out; None if it failed.
+        failure: What went wrong; None if nothing did.
+    """
+
+    item: T
+    found: R | None
+    failure: Exception | None
+
+
+def work_side_by_side(
+    work: Callable[[T], R], items: Sequence[T], jobs: int, *, threads: int = 1
+) -> Generator[Done[T, R], None, None]:
+    """Apply ``work`` to ``items`` in ``jobs`` processes, and give what is finished as it is.
+
+    A piece that fails is given with its failure, and the others go on. A process that dies takes
+    one piece with it, and another takes its place. When the iterator is closed, or interrupted, the
+    processes are ended and what they were at is lost.
+
+    Args:
+        work: A function of a module, or a partial of one: it is sent to the processes.
+        items: What to apply it to.
+        jobs: How many processes.
+        threads: Threads of torch in each.
+    """
+    context = multiprocessing.get_context("spawn")
+    left = collections.deque(items)
+    busy: dict[Connection, tuple[BaseProcess, T]] = {}
+
+    def begin() -> None:
+        here, there = context.Pipe()
+        process = context.Process(target=_serve, args=(there, work, threads), daemon=True)
+        process.start()
+        there.close()
+        give(here, process)
+
+    def give(connection: Connection, process: BaseProcess) -> None:
+        item = left.popleft()
+        busy[connection] = process, item
+        connection.send(item)
+
+    try:
+        for _ in range(min(jobs, len(items))):
+            begin()
+        while busy:
+            for ready in wait(list(busy)):
+                assert isinstance(ready, Connection)
+                process, item = busy.pop(ready)
+                try:
+                    found, failure = ready.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    failure = WorkerError(f"its process ended with exit code {process.exitcode}")
+                    yield Done(item, None, failure)
+                    if left:
+                        begin()
+                    continue
+                if left:
+                    give(ready, process)
+                else:
+                    ready.close()
+                yield Done(item, found, failure)
+    finally:
+        for process, _ in busy.values():
+            process.terminate()
+        for process, _ in busy.values():
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+
+
+def _serve(connection: Connection, work: Callable[[Any], Any], threads: int) -> None:
+    torch.set_num_threads(threads)
+    while True:
+        try:
+            item = connection.recv()
+        except EOFError:  # there is nothing more to do
+            return
+        answer: tuple[Any, Exception | None]
+        try:
+            answer = work(item), None
+        except Exception as error:
+            answer = None, _sendable(error)
+        connection.send(answer)
+
+
+def _sendable(error: Exception) -> Exception:
+    """``error`` if it survives the way to another process, else its text; with its traceback."""
+    trace = "".join(traceback.format_exception(error))
+    try:
+        copy: Exception = pickle.loads(pickle.dumps(error))
+    except Exception:  # whatever keeps it from being sent
+        copy = WorkerError(f"{type(error).__name__}: {error}")
+    copy.add_note(trace)
+    return copy

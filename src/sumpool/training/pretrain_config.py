@@ -1,0 +1,34 @@
+"""What a pretraining is told. Imports no torch, so that ``sumpool pretrain --help`` is quick."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """Train a backbone for small images to classify them.
+
+    Args:
+        data: folder with the images
+        format: cifar10, cifar100, mnist, fashion-mnist or auto
+        backbone: resnet20 or resnetv2_20
+        epochs: passes over the training images
+        batch_size: images a step
+        lr: highest learning rate, from which it falls along a cosine
+        weight_decay: L2 penalty
+        seed: seed of weights, order and views
+        accelerator: auto, cpu or cuda
+        check_counts: whether the data must have as many images as published
+    """
+
+    data: str
+    format: str = "auto"
+    backbone: str = "resnet20"
+    epochs: int = 100
+    batch_size: int = 128
+    lr: float = 0.1
+    weight_decay: float = 5e-4
+    seed: int = 0
+    accelerator: str = "auto"
+    check_counts: bool = True

@@ -1,0 +1,280 @@
+"""Pretraining of a backbone for small images by classification."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from sumpool.data import Batch, ImageDataset, Preprocessing, open_dataset
+from sumpool.models import build_backbone
+from sumpool.training.checkpoint import Checkpoints
+from sumpool.training.config import ConfigError
+from sumpool.training.errors import RunError
+from sumpool.training.pretrain_config import PretrainConfig
+from sumpool.training.recorded import RecordedStep, Step
+from sumpool.training.run_folder import machine, versions, write_json
+
+#: The weights of the backbone, and what they are.
+WEIGHTS, FACTS = "backbone.safetensors", "pretraining.json"
+
+
+class Classifier(nn.Module):
+    """A backbone with average pooling and a linear classifier on top.
+
+    Args:
+        backbone: From images to maps (B, C, h, w).
+        channels: C.
+        classes: How many classes.
+    """
+
+    def __init__(self, backbone: nn.Module, channels: int, classes: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.fc = nn.Linear(channels, classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Logits (B, classes)."""
+        logits: Tensor = self.fc(self.backbone(images).float().mean((2, 3)))
+        return logits
+
+
+def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Path:
+    """Train a backbone by classification; the weights go to ``out``.
+
+    Training images are shifted by up to an eighth of their side and half of them mirrored [resnet,
+    sec. 4.2]. Stochastic gradient descent with Nesterov momentum, the rate rising over the first
+    twentieth of the steps and falling along a cosine. A folder with a finished pretraining of the
+    same configuration is left as it is; an interrupted one goes on after its last whole epoch.
+
+    Args:
+        config: What to do.
+        out: Folder of the weights, their facts (accuracy, versions) and the checkpoint.
+        progress: Whether to show a bar.
+
+    Returns:
+        The file of weights, for ``weights`` of :class:`sumpool.models.EmbedderConfig`.
+
+    Raises:
+        RunError: If the folder holds a pretraining of another configuration.
+        ConfigError: If the configuration cannot be used.
+    """
+    if config.epochs < 1 or config.batch_size < 1 or config.lr <= 0:
+        raise ConfigError(
+            "epochs, batch_size and lr must be positive, got "
+            f"{config.epochs}, {config.batch_size}, {config.lr}"
+        )
+    told = dataclasses.asdict(config)
+    facts = _read(out / FACTS)
+    if facts is not None and facts["config"] != told:
+        raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
+    if facts is not None and facts["finished"]:
+        return out / WEIGHTS
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / FACTS, {"config": told, "finished": False})
+    device = torch.device(_device(config.accelerator))
+    train, test = (
+        open_dataset(config.data, config.format, split, check_counts=config.check_counts)
+        for split in ("train", "test")
+    )
+    torch.manual_seed(config.seed)
+    backbone = build_backbone(config.backbone)
+    model = Classifier(backbone.network, backbone.layout.channels, len(train.class_names))
+    # Convolutions are faster on maps that lie so.
+    model = model.to(memory_format=torch.channels_last).to(device)
+    images, labels = _pixels(train, device), train.labels.to(device)
+    run = _Descent(config, model, backbone.preprocessing, images, labels)
+    checkpoints = Checkpoints(out / "checkpoints")
+    first = run.load(checkpoints.load())
+    with tqdm(
+        total=config.epochs, initial=first, desc="pretraining", unit="epoch", disable=not progress
+    ) as bar:
+        for epoch in range(first, config.epochs):
+            loss = run.epoch(epoch)
+            bar.update()
+            bar.set_postfix_str(f"loss {loss:.3f}")
+            checkpoints.save(epoch + 1, run.state(epoch + 1))
+    accuracy = classification_accuracy(model, test, backbone.preprocessing)
+    state = {name: value.contiguous() for name, value in model.backbone.state_dict().items()}
+    save_file(state, out / WEIGHTS)
+    done = {
+        "config": told,
+        "finished": True,
+        "test_accuracy": accuracy,
+        "train_images": len(train),
+        "test_images": len(test),
+        "versions": versions(),
+        "machine": machine(),
+        "device": device.type,
+    }
+    write_json(out / FACTS, done)
+    return out / WEIGHTS
+
+
+@torch.no_grad()
+def classification_accuracy(
+    model: nn.Module, dataset: ImageDataset, view: Preprocessing, batch_size: int = 500
+) -> float:
+    """The share of the images of ``dataset`` that ``model`` classifies right."""
+    device = next(model.parameters()).device
+    pixels, training = _pixels(dataset, device), model.training
+    model.eval()
+    right = 0
+    for start in range(0, len(dataset), batch_size):
+        part = slice(start, start + batch_size)
+        guess = model(view.normalize(pixels[part])).argmax(1).cpu()
+        right += int((guess == dataset.labels[part]).sum())
+    model.train(training)
+    return right / len(dataset)
+
+
+def shifted(images: Tensor, pad: int, shifts: Tensor, flips: Tensor) -> Tensor:
+    """Padded images moved and mirrored, each by its own.
+
+    Args:
+        images: Images with a border of ``pad`` on each side, (b, c, h + 2p, w + 2p).
+        pad: The border p.
+        shifts: Rows and columns that are cut off at the top and left, 0..2p, (b, 2).
+        flips: Which are mirrored, (b,) boolean.
+
+    Returns:
+        Images (b, c, h, w).
+
+    Example:
+        >>> image = F.pad(torch.tensor([[[[1.0, 2.0]]]]), (1, 1, 1, 1))
+        >>> shifted(image, 1, torch.tensor([[1, 0]]), torch.tensor([True]))
+        tensor([[[[1., 0.]]]])
+    """
+    height, width = images.shape[-2] - 2 * pad, images.shape[-1] - 2 * pad
+    rows = shifts[:, 0, None] + torch.arange(height, device=images.device)  # (b, h)
+    columns = torch.arange(width, device=images.device).expand(len(images), -1)
+    columns = torch.where(flips[:, None], width - 1 - columns, columns) + shifts[:, 1, None]
+    which = torch.arange(len(images), device=images.device)[:, None, None]
+    return images[which, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+
+
+class _Descent:
+    def __init__(
+        self,
+        config: PretrainConfig,
+        model: Classifier,
+        view: Preprocessing,
+        images: Tensor,
+        labels: Tensor,
+    ) -> None:
+        self.config, self.model, self.view = config, model, view
+        self.labels = labels
+        self.pad = images.shape[-1] // 8
+        self.images = F.pad(images, (self.pad,) * 4)
+        self.steps = len(labels) // config.batch_size
+        if not self.steps:
+            raise ConfigError(
+                f"batch_size {config.batch_size} must be at most the {len(labels)} training images"
+            )
+        device = images.device
+        on_cuda = device.type == "cuda"
+        self.rate: Any = torch.tensor(config.lr, device=device) if on_cuda else config.lr
+        self.optimizer = torch.optim.SGD(
+            model.parameters(),
+            lr=self.rate,
+            momentum=0.9,
+            nesterov=True,
+            weight_decay=config.weight_decay,
+            fused=on_cuda,
+        )
+        self.do: Step = RecordedStep(self._step) if on_cuda else self._step
+
+    def epoch(self, epoch: int) -> float:
+        """One pass over the images; the mean loss."""
+        self.model.train()
+        total: Any = 0.0
+        for step, batch in enumerate(self._batches(epoch)):
+            self._set_rate((epoch + step / self.steps) / self.config.epochs)
+            total = total + self.do(batch)["loss"].detach()
+        mean = float(total) / self.steps
+        if not math.isfinite(mean):
+            raise RunError(f"the loss is {mean} in epoch {epoch + 1}: lower lr")
+        return mean
+
+    def state(self, epochs: int) -> dict[str, Any]:
+        return {
+            "epochs": epochs,
+            "model": self.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+        }
+
+    def load(self, state: dict[str, Any] | None) -> int:
+        """Go on from ``state``; the epochs that are done."""
+        if state is None:
+            return 0
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rate
+        return int(state["epochs"])
+
+    def _batches(self, epoch: int) -> Iterator[Batch]:
+        # All that is random in an epoch depends on the seed and its number alone.
+        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + epoch)
+        size, device = self.config.batch_size, self.images.device
+        order = torch.randperm(len(self.labels), generator=generator)
+        shifts = torch.randint(2 * self.pad + 1, (len(order), 2), generator=generator).to(device)
+        flips = (torch.rand(len(order), generator=generator) < 0.5).to(device)
+        flips = flips & self.view.flip
+        placed = order.to(device)
+        for start in range(0, self.steps * size, size):
+            part = slice(start, start + size)
+            images = shifted(self.images[placed[part]], self.pad, shifts[part], flips[part])
+            yield Batch(self.view.normalize(images), self.labels[placed[part]], order[part])
+
+    def _step(self, batch: Batch) -> dict[str, Tensor]:
+        self.optimizer.zero_grad(set_to_none=True)
+        on_cuda = self.images.device.type == "cuda"
+        with torch.autocast(self.images.device.type, torch.bfloat16, enabled=on_cuda):
+            logits = self.model(batch.images.contiguous(memory_format=torch.channels_last))
+        loss = F.cross_entropy(logits.float(), batch.labels)
+        loss.backward()
+        self.optimizer.step()
+        return {"loss": loss.detach()}
+
+    def _set_rate(self, share: float) -> None:
+        rate = self.config.lr * min(share / 0.05, 0.5 * (1 + math.cos(math.pi * share)))
+        for group in self.optimizer.param_groups:
+            if isinstance(group["lr"], Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+
+def _pixels(dataset: ImageDataset, device: torch.device) -> Tensor:
+    """All images, which are of one size, (N, 3, h, w) uint8."""
+    pixels = np.stack([np.asarray(dataset.load(index)) for index in range(len(dataset))])
+    return torch.from_numpy(pixels).permute(0, 3, 1, 2).to(device)
+
+
+def _device(accelerator: str) -> str:
+    if accelerator not in ("auto", "cpu", "cuda"):
+        raise ConfigError(f"accelerator must be auto, cpu or cuda, got {accelerator!r}")
+    if accelerator == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return accelerator
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    if not path.is_file():
+        return None
+    try:
+        facts = json.loads(path.read_text())
+    except ValueError as error:
+        raise RunError(f"{path} is no JSON file: remove it to begin anew") from error
+    return dict(facts)

@@ -1,0 +1,70 @@
+"""A whole training step as one CUDA graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from sumpool.data import Batch
+
+#: A training step: from a batch to its loss and the parts of it, weights updated.
+Step = Callable[[Batch], dict[str, Tensor]]
+
+#: Steps that run as they are before one is recorded: the optimiser makes its moments in the first,
+#: libraries choose their kernels.
+EAGER_STEPS = 3
+
+
+class RecordedStep:
+    """Forward pass, loss, backward pass and optimiser, launched at once.
+
+    The first steps run as they are, on a stream of their own; then one is recorded, which does not
+    run it, and from there on steps are replayed. All of them are steps of the training, so that a
+    recorded run computes what an unrecorded one does. :meth:`forget` begins anew, for when other
+    parameters are to learn.
+
+    Args:
+        step: The step. It must not wait for the device, and its optimiser must be ``capturable``.
+    """
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        self._stream = torch.cuda.Stream()
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop the recording, if there is one."""
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._batch: Batch | None = None
+        self._terms: dict[str, Tensor] = {}
+        self._eager = EAGER_STEPS
+
+    def __call__(self, batch: Batch) -> dict[str, Tensor]:
+        """Do the step with ``batch``, whose shapes are the same every time."""
+        if self._eager:
+            self._eager -= 1
+            current = torch.cuda.current_stream()
+            self._stream.wait_stream(current)
+            with torch.cuda.stream(self._stream):
+                terms = self._step(batch)
+            current.wait_stream(self._stream)
+            return terms
+        if self._graph is None:
+            self._record(batch)
+        assert self._batch is not None
+        assert self._graph is not None
+        self._batch.images.copy_(batch.images)
+        self._batch.labels.copy_(batch.labels)
+        self._graph.replay()
+        # The next replay writes to the same memory.
+        return {name: value.clone() for name, value in self._terms.items()}
+
+    def _record(self, batch: Batch) -> None:
+        self._batch = Batch(batch.images.clone(), batch.labels.clone(), batch.indices)
+        graph = torch.cuda.CUDAGraph()
+        # Only calls of this thread can spoil the recording: feeds work in threads of their own.
+        with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
+            self._terms = self._step(self._batch)
+        self._graph = graph

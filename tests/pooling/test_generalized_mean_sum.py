@@ -1,0 +1,135 @@
+"""GeMean+GSP: the mapped generalized mean of features weighed by generalized sum pooling."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from pooling.layers import CHANNELS, PROTOTYPES, maps, tokens
+from sumpool import GeneralizedSumPool1d
+from sumpool.pooling.generalized_mean import generalized_mean
+from sumpool.pooling.generalized_mean_sum import (
+    GeneralizedMeanSumPool1d,
+    GeneralizedMeanSumPool2d,
+)
+from transport.generators import random_mask
+
+SIZE = 6
+
+
+def pool1d(**options: Any) -> GeneralizedMeanSumPool1d:
+    options = {"init": "random", "dtype": torch.float64, **options}
+    return GeneralizedMeanSumPool1d(CHANNELS, SIZE, PROTOTYPES, **options)
+
+
+def positive(*size: int) -> Tensor:
+    return tokens(*size, dtype=torch.float64).abs() + 0.05
+
+
+def looped(layer: GeneralizedMeanSumPool1d, x: Tensor) -> Tensor:
+    """The embedding of one sequence (n, C): channels and tokens one by one."""
+    weight, p = layer.map.weight.detach(), layer.p.item()
+    local = torch.stack([weight @ token for token in x])
+    shares = layer.gsp.pool(local.unsqueeze(0)).weights[0].tolist()
+    n = len(shares)
+    means = []
+    for c in range(CHANNELS):
+        powers = [max(n * share * float(x[j, c]), 1e-6) ** p for j, share in enumerate(shares)]
+        means.append((sum(powers) / n) ** (1 / p))
+    return weight @ torch.tensor(means, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("p", [3.0, 1.7])
+def test_the_embedding_equals_the_definition(p: float) -> None:
+    layer, x = pool1d(p=p), tokens(dtype=torch.float64)  # negative features count as the floor
+    expected = torch.stack([looped(layer, it) for it in x])
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_mu_one_is_the_mapped_generalized_mean(masked: bool) -> None:
+    layer, x = pool1d(mu=1.0), positive()
+    mask = random_mask(3, 30) if masked else None
+    expected = layer.map(generalized_mean(x, 3.0, mask))
+    torch.testing.assert_close(layer(x, mask), expected)
+
+
+def test_mu_one_and_p_one_is_the_mapped_mean() -> None:
+    layer, x = pool1d(mu=1.0, p=1.0), positive()
+    torch.testing.assert_close(layer(x), layer.map(x.mean(1)))
+
+
+def test_p_one_is_gsp_of_positive_features() -> None:
+    layer, x = pool1d(p=1.0, eps=1.0), positive()
+    torch.testing.assert_close(layer(x), layer.gsp(layer.map(x)))
+
+
+def test_weights_attributes_and_plan_are_those_of_gsp_on_the_mapped_features() -> None:
+    layer = GeneralizedMeanSumPool2d(CHANNELS, SIZE, PROTOTYPES, init="random")
+    alone = GeneralizedSumPool1d(SIZE, PROTOTYPES, init="random")
+    got, expected = layer.pool(maps()), alone.pool(layer.map(maps().flatten(2).mT))
+    torch.testing.assert_close(got.weights.flatten(1), expected.weights)
+    torch.testing.assert_close(got.attributes, expected.attributes)
+    torch.testing.assert_close(layer.plan(maps()).sum(1), got.weights)
+
+
+def test_prototypes_are_set_by_the_first_training_pass() -> None:
+    layer, twin = (GeneralizedMeanSumPool2d(CHANNELS, SIZE, PROTOTYPES) for _ in range(2))
+    twin.load_state_dict(layer.state_dict())
+    assert not layer.prototypes_ready
+    layer(maps())
+    twin.initialize_prototypes(maps())
+    assert layer.prototypes_ready
+    assert torch.equal(layer.prototypes, twin.prototypes)
+
+
+def test_invalid_positions_have_no_influence_whatever_stands_there() -> None:
+    layer, mask = pool1d(), random_mask(3, 30)
+    x = positive().masked_fill(~mask.unsqueeze(-1), torch.nan)
+    out = layer.pool(x, mask)
+    for row in range(3):
+        alone = layer.pool(x[row : row + 1, mask[row]])
+        torch.testing.assert_close(out.embedding[row], alone.embedding[0])
+        torch.testing.assert_close(out.weights[row, mask[row]], alone.weights[0])
+    assert (out.weights[~mask] == 0).all()
+    out.embedding.square().sum().backward()
+    assert all(it.grad.isfinite().all() for it in layer.parameters())
+
+
+def test_the_exponent_is_learned_unless_told_otherwise() -> None:
+    layer = pool1d()
+    layer(positive()).sum().backward()
+    assert layer.p.item() == 3.0
+    assert layer.p.grad.abs() > 0
+    assert not pool1d(learn_p=False).p.requires_grad
+
+
+def test_gradients_are_those_of_the_formula() -> None:
+    layer, x = pool1d(), positive(2, 5).requires_grad_()
+    torch.autograd.gradcheck(lambda x, *_: layer(x), (x, layer.map.weight, layer.p))
+
+
+def test_resetting_brings_the_exponent_back() -> None:
+    layer = pool1d(p=2.0)
+    with torch.no_grad():
+        layer.p += 1
+    layer.reset_parameters()
+    assert layer.p.item() == 2.0
+
+
+@pytest.mark.parametrize(
+    ("options", "match"),
+    [
+        ({"p": 0.0}, r"p must be a positive finite number, got 0\.0"),
+        ({"floor": 0.0}, r"floor must be a positive finite number, got 0\.0"),
+        ({"channels": 0}, r"channels must be at least 1, got 0"),
+        ({"embedding_size": -1}, r"embedding_size must be at least 1, got -1"),
+        ({"eps": 0.0}, r"eps must be a positive finite number, got 0\.0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(options: dict[str, Any], match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        GeneralizedMeanSumPool2d(**{"channels": 8, **options})
