@@ -229,9 +229,19 @@ PAIR_LOSSES = {
 PROXY_LOSSES = {"panchor": panchor, "pnca": pnca, "softtriple": softtriple, "proxynca": proxynca}
 
 
-def zero_shot(z: Tensor, y: list[int], classes: Tensor, ridge: float, scale: float) -> Tensor:
-    """L_ZS image by image, with an explicit inverse; the classes go to the halves by turns."""
-    order = sorted(set(y))
+def zero_shot(
+    z: Tensor,
+    y: list[int],
+    classes: Tensor,
+    ridge: float,
+    scale: float,
+    order: list[int] | None = None,
+) -> Tensor:
+    """L_ZS image by image, with an explicit inverse; the classes go to the halves by turns.
+
+    They do so in ``order``, by default that of their first appearance.
+    """
+    order = list(dict.fromkeys(y)) if order is None else order
     halves = [[i for i in range(len(y)) if order.index(y[i]) % 2 == k] for k in range(2)]
     loss = 0 * z.sum()
     for fitted, predicted in (halves, halves[::-1]):

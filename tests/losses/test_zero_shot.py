@@ -6,12 +6,14 @@ import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from losses.batches import CLASSES, LABELS, attributes_of
 from losses.naive_losses import zero_shot
 from sumpool.losses import ZeroShotLoss, class_halves, ridge_fit, zero_shot_loss
+from sumpool.losses.zero_shot import standardized
 
 SIZE = 5
 several_classes = st.lists(st.integers(0, CLASSES - 1), min_size=2, max_size=14).filter(
@@ -26,13 +28,17 @@ def class_embeddings(seed: int = 7) -> torch.Tensor:
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize("m", [1, 3, 12])
-@pytest.mark.parametrize(("ridge", "scale"), [(0.05, 9.5), (1.0, 1.0), (1e-4, 2.0)])
+@pytest.mark.parametrize(
+    ("ridge", "scale", "halves"),
+    [(0.05, 9.5, "appearance"), (1.0, 1.0, "label"), (1e-4, 2.0, "appearance")],
+)
 def test_the_loss_equals_a_computation_image_by_image(
-    labels: list[int], m: int, ridge: float, scale: float
+    labels: list[int], m: int, ridge: float, scale: float, halves: str
 ) -> None:
     z, classes = attributes_of(labels, m).requires_grad_(), class_embeddings().requires_grad_()
-    got = zero_shot_loss(z, torch.tensor(labels), classes, ridge, scale)
-    expected = zero_shot(z, labels, classes, ridge, scale)
+    got = zero_shot_loss(z, torch.tensor(labels), classes, ridge, scale, halves)
+    order = sorted(set(labels)) if halves == "label" else list(dict.fromkeys(labels))
+    expected = zero_shot(z, labels, classes, ridge, scale, order)
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-10)
     found, wanted = (torch.autograd.grad(it, [z, classes]) for it in (got, expected))
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
@@ -61,9 +67,9 @@ def test_gradients_flow_through_the_fit_and_through_the_targets() -> None:
     assert (classes.grad.abs().sum(1) > 0).all()
 
 
-@given(several_classes)
-def test_halves_share_no_class_and_are_even(labels: list[int]) -> None:
-    second = class_halves(torch.tensor(labels)).tolist()
+@given(several_classes, st.sampled_from(["appearance", "label"]))
+def test_halves_share_no_class_and_are_even(labels: list[int], by: str) -> None:
+    second = class_halves(torch.tensor(labels), by).tolist()
     one = {label for label, half in zip(labels, second, strict=True) if not half}
     two = {label for label, half in zip(labels, second, strict=True) if half}
     assert not one & two
@@ -71,16 +77,71 @@ def test_halves_share_no_class_and_are_even(labels: list[int]) -> None:
 
 
 @given(several_classes, st.randoms(use_true_random=False))
-def test_the_order_of_the_batch_does_not_matter(labels: list[int], random: object) -> None:
+def test_by_label_the_order_of_the_batch_does_not_matter(labels: list[int], random: object) -> None:
     order = list(range(len(labels)))
     random.shuffle(order)  # type: ignore[attr-defined]
     z, y, classes = attributes_of(labels), torch.tensor(labels), class_embeddings()
     z.requires_grad_()
-    assert torch.equal(class_halves(y)[order], class_halves(y[order]))
-    straight, shuffled = zero_shot_loss(z, y, classes), zero_shot_loss(z[order], y[order], classes)
+    assert torch.equal(class_halves(y, "label")[order], class_halves(y[order], "label"))
+    straight = zero_shot_loss(z, y, classes, halves="label")
+    shuffled = zero_shot_loss(z[order], y[order], classes, halves="label")
     torch.testing.assert_close(straight, shuffled, rtol=1e-9, atol=1e-9)
     found, wanted = (torch.autograd.grad(it, z)[0] for it in (shuffled, straight))
     torch.testing.assert_close(found, wanted, rtol=1e-7, atol=1e-9)
+
+
+def test_by_appearance_a_batch_of_all_classes_is_split_in_many_ways() -> None:
+    generator = torch.Generator().manual_seed(0)
+    seen = set()
+    for _ in range(50):
+        labels = torch.randperm(6, generator=generator)
+        seen.add(tuple(sorted(labels[class_halves(labels)].tolist())))
+    assert len(seen) > 10
+    by_label = {
+        tuple(sorted(labels[class_halves(labels, "label")].tolist()))
+        for labels in (torch.randperm(6, generator=generator) for _ in range(50))
+    }
+    assert by_label == {(1, 3, 5)}
+
+
+def test_standardized_attributes_are_centred_and_of_length_one() -> None:
+    z = standardized(attributes_of([0, 1, 2, 3, 4, 5], m=7))
+    torch.testing.assert_close(z.mean(0), torch.zeros(7, dtype=z.dtype), rtol=0, atol=1e-12)
+    assert float(z.square().sum(1).mean()) == pytest.approx(1)
+    assert standardized(torch.full((4, 3), 0.25)).isfinite().all()
+
+
+def test_a_ridge_hides_what_tells_attributes_apart_unless_they_are_standardized() -> None:
+    # Shares of 1 over many prototypes: a large mean, small differences. Classes are the corners of
+    # a plane, and a map that holds on one half of them holds on the other.
+    generator = torch.Generator().manual_seed(0)
+    corners = torch.randn(16, 2, generator=generator, dtype=torch.float64)
+    basis = torch.randn(2, 64, generator=generator, dtype=torch.float64)
+    z = 1 / 64 + 1e-3 * (corners @ basis)
+    labels = torch.randperm(16, generator=generator)
+    classes = F.normalize(corners, dim=-1)[labels.argsort()]
+    plain = zero_shot_loss(z, labels, classes)
+    fair = zero_shot_loss(standardized(z), labels, classes)
+    uniform = 2 * math.log(16)
+    assert float(plain) > uniform - 0.5  # no better than guessing
+    assert float(fair) < uniform - 2
+
+
+def test_unit_class_embeddings_do_not_depend_on_their_length() -> None:
+    z, labels = attributes_of([0, 1, 2, 3]), torch.tensor([0, 1, 2, 3])
+    loss = ZeroShotLoss(CLASSES, SIZE, unit=True).double()
+    before = loss(z, labels)
+    with torch.no_grad():
+        loss.class_embeddings.mul_(7)
+    torch.testing.assert_close(loss(z, labels), before)
+
+
+def test_an_unknown_order_of_halves_is_refused() -> None:
+    match = r"must be one of \('appearance', 'label'\), got 'random'"
+    with pytest.raises(ValueError, match=match):
+        ZeroShotLoss(CLASSES, halves="random")
+    with pytest.raises(ValueError, match=match):
+        class_halves(torch.tensor([0, 1]), "random")
 
 
 @given(st.integers(1, 12), st.integers(1, 12), st.floats(1e-3, 10.0), st.integers(0, 99))

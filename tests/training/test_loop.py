@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sumpool.training import OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -104,6 +104,65 @@ def test_proxies_learn_at_their_own_rate() -> None:
     )
 
 
+def test_the_embedding_learns_at_its_own_rate() -> None:
+    optimizer = replace(CONFIG.optimizer, embedding_lr_multiplier=10.0)
+    runner = trainer(optimizer=optimizer)
+    rates = {group["name"]: group["lr"] for group in runner.optimizer.param_groups}
+    assert rates == pytest.approx({"backbone": 0.01, "embedding": 0.1, "class_embeddings": 0.01})
+
+
+def test_the_zero_shot_loss_counts_from_its_beginning_to_its_end(tmp_path: Path) -> None:
+    zero_shot = ZeroShotConfig(weight=0.5, begin=4, end=8)
+    runner = trainer(folder=tmp_path, zero_shot=zero_shot)
+    plain = trainer(zero_shot=ZeroShotConfig(weight=0.0), stop=stop(max_steps=4))
+    at_four: list[dict[str, Tensor]] = []
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        if runner.progress.step == 4:
+            at_four.append(weights(runner.model))
+        terms = step(batch)
+        counts = 4 <= runner.progress.step < 8
+        share = 0.5 if counts else 0.0
+        mixed = (1 - share) * terms["base_loss"] + share * terms["zero_shot_loss"]
+        torch.testing.assert_close(terms["loss"], mixed)
+        return terms
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    plain.fit()
+    assert_equal(at_four[0], weights(plain.model))
+
+
+def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() -> None:
+    gsp = GspConfig(4, 0.5, 5.0, average_steps=5)
+    zero_shot = ZeroShotConfig(weight=0.0)
+    runner = trainer(gsp=gsp, zero_shot=zero_shot, stop=stop(max_steps=8, validate_every=2))
+    pooling: Any = runner.model.get_submodule("pooling")
+    drawn = pooling.prototypes.detach().clone()
+    shares: dict[int, Tensor] = {}
+    prototypes: dict[int, Tensor] = {}
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        now = runner.progress.step
+        prototypes[now] = pooling.prototypes.detach().clone()
+        with torch.no_grad():
+            shares[now] = runner.model(batch.images, details=True).weights
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    outcome = runner.fit()
+    for now in range(5):
+        assert torch.equal(prototypes[now], drawn)
+        torch.testing.assert_close(shares[now], torch.full_like(shares[now], 1 / 16))
+    assert not torch.equal(prototypes[5], drawn)
+    assert float(shares[5].std()) > 1e-4
+    # What is kept is a model with prototypes.
+    assert outcome.best_step == 6
+    assert bool(pooling.prototypes_ready)
+
+
 def test_every_trainable_parameter_is_in_one_group() -> None:
     runner = trainer(loss="softtriple", images_per_class=1, batch_size=4)
     listed = [id(p) for group in runner.optimizer.param_groups for p in group["params"]]
@@ -116,6 +175,8 @@ CASES = {
     "c2 alone": {"zero_shot": ZeroShotConfig(weight=0.0)},
     "proxies": {"loss": "panchor", "images_per_class": 1, "batch_size": 4},
     "memory": {"loss": "xbm-c2", "loss_options": {"start_step": 3, "memory_batches": 2}},
+    "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
+    "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
     "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
 }
 

@@ -64,6 +64,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "optimizer.plateau_patience",
         "stop.max_steps",
         "hardware.workers",
+        "zero_shot.end",
     }
 
 
@@ -75,7 +76,7 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
     ("changes", "complaint"),
     [
         ({"loss": "c3"}, "loss must be one of c1, c2"),
-        ({"pool": "max"}, "pool must be one of gap, gsp"),
+        ({"pool": "max"}, "pool must be one of gap, gmp"),
         ({"pool": "gap", "zero_shot": ZeroShotConfig(weight=0.1)}, "gap has no attributes"),
         ({"fold": 5}, r"fold must lie in 1\.\.4"),
         ({"fold": 0}, r"fold must lie in 1\.\.4"),

@@ -51,6 +51,7 @@ def trained(steps: int = 12, folder: Path | None = None, **hardware: Any) -> dic
     ("hardware", "tolerance"),
     [
         ({"cuda_graph": True}, 1e-5),
+        ({"cuda_step": True}, 1e-5),
         ({"channels_last": False}, 1e-3),
         ({"compile": True}, 1e-4),
         ({"precision": "bf16-mixed"}, 5e-2),
@@ -63,9 +64,10 @@ def test_faster_steps_are_the_same_steps(hardware: dict[str, Any], tolerance: fl
         torch.testing.assert_close(plain[name], fast[name], rtol=tolerance, atol=tolerance)
 
 
-def test_a_recorded_run_is_resumed(tmp_path: Path) -> None:
-    whole = trained(cuda_graph=True)
-    trained(steps=5, folder=tmp_path, cuda_graph=True)
-    resumed = trained(folder=tmp_path, cuda_graph=True)
+@pytest.mark.parametrize("how", ["cuda_graph", "cuda_step"])
+def test_a_recorded_run_is_resumed(tmp_path: Path, how: str) -> None:
+    whole = trained(**{how: True})
+    trained(steps=5, folder=tmp_path, **{how: True})
+    resumed = trained(folder=tmp_path, **{how: True})
     for name in whole:
         torch.testing.assert_close(whole[name], resumed[name], rtol=1e-4, atol=1e-5)

@@ -65,6 +65,8 @@ class _GeneralizedSumPool(PrototypePool):
         self.solver = solver
         self.fused = fused
         self._mu, self._eps = float(mu), float(eps)
+        #: While True the layer pools as average pooling, and prototypes wait to be set.
+        self.averaging = False
 
         # Kept in an unbounded form, so that a step never leaves (0, 1) and (0, ∞).
         def scalar() -> nn.Parameter:
@@ -95,14 +97,17 @@ class _GeneralizedSumPool(PrototypePool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) by the transport to the prototypes."""
-        self.prepare(features, mask)
+        if self.averaging:
+            self.check_channels(features)
+        else:
+            self.prepare(features, mask)
         out = sum_pool(
             features,
             self.prototypes,
-            self.mu,
+            1.0 if self.averaging else self.mu,
             self.eps,
             mask=mask,
-            background=self.background,
+            background=self.background and not self.averaging,
             solver=self.solver,
             attributes=details,
             fused=self.fused,

@@ -117,6 +117,16 @@ class PrototypePool(GlobalPool):
         features, positions = self.to_tokens(x)
         self._initialize(features, flat_mask(mask, x.shape[0], positions))
 
+    def initialize_prototypes_among(self, vectors: Tensor) -> None:
+        """Set the prototypes, in place, to picks among ``vectors`` (N, C), such as embeddings.
+
+        Args:
+            vectors: At least as many as there are prototypes.
+        """
+        if vectors.ndim != 2:
+            raise ValueError(f"vectors must have shape (N, C), got {tuple(vectors.shape)}")
+        self._initialize(vectors.unsqueeze(0), None)
+
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which share of an image goes from which position to which prototype.
 

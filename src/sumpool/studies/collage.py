@@ -8,8 +8,8 @@ A network is trained to embed collages of one foreground tile and three backgrou
 every pooling and the losses C2 and PNCA: a small one from random weights on letters among digits
 or, on images of CIFAR-100, a ResNet20 that was pretrained on their classification, at two learning
 rates. "distilled" sees the foreground alone: what a pooling could reach that leaves out the
-background. "gsp+zs" adds the zero-shot loss. Poolings that give 8192 numbers are left out on glyphs,
-where they would take minutes a training.
+background. "gsp+zs" adds the zero-shot loss. Poolings with 8192 numbers are left out on glyphs:
+they would take minutes a training.
 Expected, MAP@R over 3 seeds: see docs/results/collage-glyphs.
 """
 

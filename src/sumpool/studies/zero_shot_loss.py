@@ -145,12 +145,12 @@ def diagnose(trained: Trained) -> dict[str, float]:
     base = (criterion.base if isinstance(criterion, Mixture) else criterion)(
         embeddings, batch.labels
     )
-    found = {"base_loss": float(base), "attribute_perplexity": perplexity}
+    found = {"base_loss": base.item(), "attribute_perplexity": perplexity}
     if isinstance(criterion, Mixture):
         weight = config.zero_shot.weight or 0.0
         other = criterion.zero_shot(z, batch.labels)
         pull = torch.autograd.grad(base, features, retain_graph=True)[0].norm()
         other_pull = torch.autograd.grad(other, features)[0].norm()
         ratio = weight * other_pull / ((1 - weight) * pull).clamp_min(1e-12)
-        found |= {"zero_shot_loss": float(other), "gradient_ratio": float(ratio)}
+        found |= {"zero_shot_loss": other.item(), "gradient_ratio": ratio.item()}
     return found

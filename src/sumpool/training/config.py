@@ -26,11 +26,15 @@ class GspConfig:
         prototypes: number m of prototypes (64; SOP and In-shop 128)
         mu: share μ of each image that is pooled, in (0, 1]; 1 is average pooling (0.3)
         eps: inverse smoothing ε; large selects sharply (5 with pair losses, 0.5 with proxy losses)
+        average_steps: steps at the start in which it pools as average pooling; then prototypes are
+            picked among embeddings of images, as in the authors' practice. With 0 they are picked
+            among local features of the first batch (--pool gsp alone)
     """
 
     prototypes: int | None = None
     mu: float | None = None
     eps: float | None = None
+    average_steps: int = 0
 
 
 @dataclass(frozen=True)

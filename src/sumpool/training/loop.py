@@ -25,7 +25,7 @@ from sumpool.training.optimization import (
     keep_rates_on,
     parameter_groups,
 )
-from sumpool.training.recorded import RecordedStep, Step
+from sumpool.training.recorded import RecordedStep
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record
 from sumpool.training.task import Outcome, Progress, Task
@@ -96,9 +96,7 @@ class Trainer:
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
-        self._do: Step = self._step
-        if config.hardware.cuda_step:
-            self._do = RecordedStep(self._step)
+        self._recorded = RecordedStep(self._step) if config.hardware.cuda_step else None
         self._best: dict[str, Tensor] | None = None
         self._sums: dict[str, Tensor] = {}
         self._since_log = 0
@@ -137,7 +135,8 @@ class Trainer:
         reason = self._end()
         while reason is None:
             self._change()
-            self._add(self._do(next(batches)))
+            batch = next(batches)
+            self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
             progress.seconds = time.monotonic() - begun
             self._journal.advance()
@@ -165,7 +164,8 @@ class Trainer:
             batch = next(batches)
         finally:
             batches.close()  # type: ignore[attr-defined]
-        self._initialize_pooling(batch)
+        if self.progress.step >= self.config.gsp.average_steps:
+            self._initialize_pooling(batch)
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
 
@@ -176,9 +176,15 @@ class Trainer:
             ended = zero_shot.end is not None and step >= zero_shot.end
             counts = step >= zero_shot.begin and not ended
             self.criterion.weight = (zero_shot.weight or 0.0) if counts else 0.0
-        turns = (self._warmup, zero_shot.begin, zero_shot.end)
-        if step in turns and isinstance(self._do, RecordedStep):
-            self._do.forget()
+        average = self.config.gsp.average_steps
+        if average:
+            pooling: Any = self.model.get_submodule("pooling")
+            pooling.averaging = step < average
+            if step == average:
+                self._pick_prototypes(pooling)
+        turns = (self._warmup, zero_shot.begin, zero_shot.end, average)
+        if step in turns and self._recorded is not None:
+            self._recorded.forget()
 
     def _outcome(
         self,
@@ -209,6 +215,10 @@ class Trainer:
             # Without a gradient Adam leaves a parameter and its moments alone.
             for parameter in self._groups.backbone:
                 parameter.grad = None
+        if self.progress.step < self.config.gsp.average_steps:
+            # Average pooling has no use for them; a weight decay would still move them.
+            pooling: Any = self.model.get_submodule("pooling")
+            pooling.prototypes.grad = None
         self.optimizer.step()
         return {name: value.detach() for name, value in terms.items()}
 
@@ -236,6 +246,28 @@ class Trainer:
         pooling.initialize_prototypes(  # type: ignore[operator]
             gather(self.fabric, features.float(), gradients=False)
         )
+
+    @torch.no_grad()
+    def _pick_prototypes(self, pooling: Any) -> None:
+        # Among embeddings of images as average pooling gives them, four to choose each from. The
+        # batches come from an iterator of their own, so that training sees what it would have seen.
+        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
+        count = math.ceil(4 * len(pooling.prototypes) / self.config.batch_size)
+        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
+        pooling.averaging = True
+        try:
+            found = [
+                gather(
+                    self.fabric,
+                    pooling(feature_map(next(batches).images)).flatten(1),
+                    gradients=False,
+                )
+                for _ in range(count)
+            ]
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+        pooling.averaging = False
+        pooling.initialize_prototypes_among(torch.cat(found).float())
 
     def _add(self, terms: dict[str, Tensor]) -> None:
         # Kept on the device: reading a number would wait for it.
@@ -267,14 +299,16 @@ class Trainer:
                 f"validation gives {self.config.stop.monitor} = {value} at step "
                 f"{self.progress.step}: the validation classes need at least two images each"
             )
-        is_best = value > self.progress.best_value
+        # Until its prototypes are picked the model is not yet what is trained.
+        begun = self.progress.step > self.config.gsp.average_steps
+        is_best = begun and value > self.progress.best_value
         if is_best:
             self.progress.best_value, self.progress.best_step = value, self.progress.step
             self.progress.stale = 0
             self._best = {
                 name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()
             }
-        else:
+        elif begun:
             self.progress.stale += 1
         if self._plateau is not None:
             self._plateau.step(value)

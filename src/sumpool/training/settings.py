@@ -115,6 +115,10 @@ def _check(config: TrainConfig) -> LossRecipe:
             "attributes for the zero-shot loss; average pooling with attributes is --pool gsp "
             "--gsp.mu 1"
         )
+    if config.gsp.average_steps < 0:
+        raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
+    if config.gsp.average_steps and config.pool != "gsp":
+        raise ConfigError(f"gsp.average_steps needs pool gsp, got {config.pool}")
     if config.fold is not None and not 1 <= config.fold <= config.folds:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     if not 0 < config.validation < 1:

@@ -1,0 +1,130 @@
+"""The studies of poolings: their cells, their designs, and that each runs on its stand-in."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from sumpool.data import write_cifar_stand_in
+from sumpool.pooling import POOLINGS
+from sumpool.report.store import read_arrays
+from sumpool.studies import (
+    collage,
+    components,
+    prototypes,
+    screening,
+    share,
+    testbed,
+    zero_shot_loss,
+)
+from sumpool.studies.tiles import tile_shares
+from sumpool.training.config import ConfigError
+
+
+def test_half_of_a_factorial_keeps_main_effects_apart() -> None:
+    cells = screening.half_factorial(screening.FACTORS)
+    assert len(cells) == 8
+    levels = np.array(
+        [
+            [2 * (cell[name] == high) - 1 for name, (_, high) in screening.FACTORS.items()]
+            for cell in cells
+        ]
+    )
+    assert (levels.sum(0) == 0).all()  # balanced
+    for one, two in itertools.combinations(range(4), 2):
+        assert levels[:, one] @ levels[:, two] == 0  # orthogonal
+        for three in range(4):  # and no effect of two options is mixed up with a main one
+            assert three in (one, two) or (levels[:, one] * levels[:, two]) @ levels[:, three] == 0
+    assert (levels.prod(1) == 1).all()
+
+
+def test_shares_of_tiles() -> None:
+    weights = torch.zeros(1, 4, 6)
+    weights[0, 0, 0], weights[0, 3, 5] = 1.0, 3.0
+    assert tile_shares(weights).tolist() == [[0.25, 0, 0, 0.75]]
+    with pytest.raises(ValueError, match="even height and width"):
+        tile_shares(torch.ones(1, 3, 4))
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "images" / "a").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="data must be CIFAR-100 or CUB"):
+        share.run(tmp_path / "out", data=tmp_path / "images", progress=False)
+
+
+def test_without_data_it_is_glyphs_which_need_no_weights(tmp_path: Path) -> None:
+    found = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    assert (found.name, found.rates) == ("glyphs", (6e-3,))
+    with pytest.raises(ConfigError, match="weights must be left out on glyphs"):
+        testbed.open_testbed(tmp_path, None, quick=False, weights=tmp_path, progress=False)
+
+
+def test_configurations_of_methods(tmp_path: Path) -> None:
+    ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    for method in collage.METHODS:
+        cell = {"method": method, "loss": "pnca", "lr": 0.5, "seed": 3}
+        config = collage.method_config(ground, cell)
+        assert (config.loss, config.seed, config.optimizer.lr) == ("pnca", 3, 0.5)
+        assert config.pool in POOLINGS
+        assert bool(config.zero_shot.weight) == (method == "gsp+zs")
+    assert config.crop == 24  # distilled, the last, sees one tile
+    level = {"gsp": False, "zero_shot": True}
+    changed = components.change(ground.config, level)
+    assert changed.gsp.mu == 1
+    assert changed.zero_shot.weight
+    assert share.change(ground.config, {"mu": 0.7}).gsp.mu == 0.7
+    assert prototypes.change(ground.config, {"prototypes": 3, "eps": 2.0}).gsp.eps == 2
+
+
+def test_zero_shot_variants_differ_from_none_and_from_each_other(tmp_path: Path) -> None:
+    ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    made = [
+        zero_shot_loss.variant_config(
+            ground.config, {"variant": name, "loss": "c2", "lr": 0.1, "seed": 0}
+        )
+        for name in zero_shot_loss.VARIANTS
+    ]
+    for one, two in itertools.combinations(made, 2):
+        assert one != two
+    assert made[0] == replace(
+        ground.config, pool="gsp", optimizer=replace(ground.config.optimizer, lr=0.1)
+    )
+
+
+@pytest.mark.slow
+def test_every_pooling_is_trained_and_looked_at(tmp_path: Path) -> None:
+    rows = collage.run(tmp_path, quick=True, jobs=1, progress=False)
+    assert [row.cell["method"] for row in rows] == list(collage.METHODS)
+    by_method = {row.cell["method"]: row for row in rows}
+    assert by_method["gap"].metrics["foreground_weight"] == pytest.approx(0.25, abs=1e-4)
+    assert "foreground_weight" not in by_method["netvlad"].metrics
+    assert "foreground_weight" not in by_method["distilled"].metrics
+    arrays = read_arrays(tmp_path, by_method["gsp"])
+    assert arrays["images"].shape == (8, 64, 64, 3)
+    assert arrays["weights"].shape[0] == len(arrays["foreground_tile"]) == 8
+    again = collage.run(tmp_path, quick=True, jobs=1, progress=False)
+    assert [row.duration_s for row in again] == [row.duration_s for row in rows]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [components, share, prototypes, screening, zero_shot_loss])
+def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None:
+    rows = study.run(tmp_path, quick=True, jobs=1, progress=False)  # type: ignore[attr-defined]
+    assert rows
+    assert all(0 <= row.metrics["map_at_r"] <= 1 for row in rows)
+    assert rows[0].settings["data"] == "stand-in"
+
+
+def test_a_cell_of_the_zero_shot_study_tells_how_the_losses_pull(tmp_path: Path) -> None:
+    root = write_cifar_stand_in(tmp_path / "data", train_per_class=4, test_per_class=2)
+    ground = testbed._collages("stand-in", root, tmp_path, quick=True, weights=None, progress=False)
+    cell = {"variant": "λ .5 (papers)", "loss": "c2", "lr": 3e-4, "seed": 0}
+    metrics = zero_shot_loss.train_variant(ground, cell).metrics
+    assert metrics["gradient_ratio"] > 10  # the papers' weight drowns the base loss at the start
+    assert metrics["zero_shot_loss"] > 2 * np.log(16)  # worse than guessing
+    assert 1 <= metrics["attribute_perplexity"] <= 128

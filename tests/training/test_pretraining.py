@@ -1,0 +1,121 @@
+"""Pretraining: what it leaves behind, that it goes on, and how views are moved."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from sumpool.data import write_cifar_stand_in
+from sumpool.models import EmbedderConfig, build_embedder
+from sumpool.training import pretraining
+from sumpool.training.config import ConfigError
+from sumpool.training.errors import RunError
+from sumpool.training.pretrain_config import PretrainConfig
+from sumpool.training.pretraining import FACTS, WEIGHTS, pretrain, shifted
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> PretrainConfig:
+    root = write_cifar_stand_in(
+        tmp_path_factory.mktemp("cifar"), train_per_class=2, test_per_class=1
+    )
+    return PretrainConfig(
+        str(root), "cifar100", "small_cnn", epochs=3, batch_size=50, check_counts=False
+    )
+
+
+def test_weights_are_those_an_embedder_starts_from(tmp_path: Path, config: PretrainConfig) -> None:
+    weights = pretrain(config, tmp_path, progress=False)
+    assert weights == tmp_path / WEIGHTS
+    model = build_embedder(EmbedderConfig("small_cnn", str(weights), 16, "gap", crop=64))
+    for name, value in load_file(weights).items():
+        assert torch.equal(model.backbone.state_dict()[name], value)
+    facts = json.loads((tmp_path / FACTS).read_text())
+    assert facts["finished"]
+    assert 0 <= facts["test_accuracy"] <= 1
+    assert (facts["train_images"], facts["test_images"]) == (200, 100)
+
+
+def test_a_finished_pretraining_is_left_as_it_is(
+    tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = replace(config, epochs=1)
+    pretrain(config, tmp_path, progress=False)
+    monkeypatch.setattr(pretraining, "open_dataset", None)  # would fail
+    assert pretrain(config, tmp_path, progress=False) == tmp_path / WEIGHTS
+    with pytest.raises(RunError, match="another configuration"):
+        pretrain(replace(config, lr=0.2), tmp_path, progress=False)
+
+
+def test_an_interrupted_pretraining_ends_as_the_uninterrupted_one(
+    tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = load_file(pretrain(config, tmp_path / "whole", progress=False))
+    epoch = pretraining._Descent.epoch
+
+    def cut(self: Any, number: int) -> float:
+        if number == 2:
+            raise KeyboardInterrupt
+        return epoch(self, number)
+
+    monkeypatch.setattr(pretraining._Descent, "epoch", cut)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(config, tmp_path / "parts", progress=False)
+    monkeypatch.setattr(pretraining._Descent, "epoch", epoch)
+    assert not (tmp_path / "parts" / WEIGHTS).exists()
+    resumed = load_file(pretrain(config, tmp_path / "parts", progress=False))
+    assert whole.keys() == resumed.keys()
+    for name in whole:
+        assert torch.equal(whole[name], resumed[name])
+
+
+def test_the_loss_falls(
+    tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    epoch, losses = pretraining._Descent.epoch, []
+
+    def watched(self: Any, number: int) -> float:
+        losses.append(epoch(self, number))
+        return losses[-1]
+
+    monkeypatch.setattr(pretraining._Descent, "epoch", watched)
+    pretrain(replace(config, epochs=6), tmp_path, progress=False)
+    assert losses[-1] < 0.9 * losses[0]
+
+
+def test_images_are_moved_and_mirrored_each_by_its_own() -> None:
+    images = torch.randn(4, 3, 6, 8)
+    shifts, flips = (
+        torch.tensor([[0, 4], [2, 2], [4, 0], [1, 3]]),
+        torch.tensor([0, 1, 0, 1]).bool(),
+    )
+    padded = F.pad(images, (2,) * 4)
+    found = shifted(padded, 2, shifts, flips)
+    for it in range(4):
+        y, x = shifts[it].tolist()
+        view = padded[it, :, y : y + 6, x : x + 8]
+        assert torch.equal(found[it], view.flip(-1) if flips[it] else view)
+    assert torch.equal(shifted(padded, 2, torch.full((4, 2), 2), torch.zeros(4).bool()), images)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"epochs": 0}, "epochs, batch_size and lr must be positive"),
+        ({"lr": 0.0}, "epochs, batch_size and lr must be positive"),
+        ({"batch_size": 500}, "batch_size 500 must be at most the 200"),
+        ({"accelerator": "tpu"}, "accelerator must be auto, cpu or cuda, got 'tpu'"),
+    ],
+)
+def test_what_cannot_be_is_refused(
+    tmp_path: Path, config: PretrainConfig, changes: dict[str, Any], complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        pretrain(replace(config, **changes), tmp_path, progress=False)
