@@ -12,12 +12,40 @@ from torch.nn import functional as F
 from models.tiny import GSP, LAYOUTS, config, embedder, images, pictures
 from sumpool import Pooled
 from sumpool.models import build_embedder
-from sumpool.pooling import POOLINGS
+from sumpool.pooling import POOLINGS, pooling_class
+
+MAPPED_FIRST = sorted(name for name in POOLINGS if pooling_class(name).linear_map == "before")
+
+
+@pytest.mark.parametrize(
+    ("case", "pooling"),
+    [
+        *(("maps", name) for name in sorted(POOLINGS)),
+        # One of each kind is enough on the other layouts.
+        *((case, name) for case in sorted(LAYOUTS) for name in ("cbam", "gmp", "gsp", "netvlad")),
+    ],
+)
+def test_the_map_stands_where_the_pooling_wants_it(case: str, pooling: str) -> None:
+    values, (kind, _, _) = LAYOUTS[case]
+    if kind == "NLC" and POOLINGS[pooling][1] is None:
+        with pytest.raises(ValueError, match=f"pooling '{pooling}' needs maps"):
+            embedder(**values, pooling=pooling)
+        return
+    model = embedder(**values, pooling=pooling).eval()
+    x = images(model)
+    out, local = model(x, details=True), model.backbone(x)
+    place = pooling_class(pooling, sequence=kind == "NLC").linear_map
+    pooled = model.pooling.pool(model.map(local) if place == "before" else local)
+    expected = model.map(pooled.embedding) if place == "after" else pooled.embedding
+    torch.testing.assert_close(out.embedding, F.normalize(expected, dim=-1))
+    torch.testing.assert_close(model(x), out.embedding)
+    assert out.embedding.shape == (3, 8)
+    assert (sum(it.numel() for it in model.map.parameters()) == 0) == (place == "inside")
 
 
 @pytest.mark.parametrize("case", sorted(LAYOUTS))
-@pytest.mark.parametrize("pooling", sorted(POOLINGS))
-def test_an_embedding_is_the_parts_in_a_row(case: str, pooling: str) -> None:
+@pytest.mark.parametrize("pooling", MAPPED_FIRST)
+def test_an_embedding_is_the_weighted_sum_of_mapped_features(case: str, pooling: str) -> None:
     values, (kind, _, prefix) = LAYOUTS[case]
     model = embedder(**values, pooling=pooling).eval()
     x = images(model)
@@ -72,7 +100,7 @@ def test_an_image_of_nothing_has_an_embedding_and_a_gradient() -> None:
 
 
 def test_unknown_poolings_and_options_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"pooling must be one of \['gap', 'gsp'.*got 'sum'"):
+    with pytest.raises(ValueError, match=r"pooling must be one of \[.*'gap'.*got 'sum'"):
         embedder(pooling="sum")
     with pytest.raises(ValueError, match=r"'gsp' must be among .*got \['nu'\]"):
         embedder(pooling_options={"nu": 1})
@@ -159,15 +187,18 @@ def test_under_autocast_pooling_and_normalisation_are_in_float32(pooling: str) -
     model = embedder(pooling=pooling).eval()
     x = images(model)
     with torch.autocast("cpu", torch.bfloat16):
-        assert model.map(model.backbone(x)).dtype == torch.bfloat16
+        assert model.backbone(x).dtype == torch.bfloat16
         features = model.feature_map(x)
         out = model(x, details=True)
         plain = model(x)
-    assert features.dtype == out.embedding.dtype == out.weights.dtype == torch.float32
-    # What comes after the map is as exact as without autocast.
+    assert features.dtype == out.embedding.dtype == torch.float32
+    # What comes after the features is as exact as without autocast.
     pooled = model.pooling.pool(features)
-    torch.testing.assert_close(out.embedding, F.normalize(pooled.embedding, dim=-1))
-    torch.testing.assert_close(out.weights, pooled.weights)
+    last = model.map if model.pooling.linear_map == "after" else nn.Identity()
+    torch.testing.assert_close(out.embedding, F.normalize(last(pooled.embedding), dim=-1))
+    if out.weights is not None:
+        assert out.weights.dtype == torch.float32
+        torch.testing.assert_close(out.weights, pooled.weights)
     torch.testing.assert_close(plain, out.embedding)
     torch.testing.assert_close(out.embedding.norm(dim=1), torch.ones(3))
     torch.testing.assert_close(out.embedding, model(x), rtol=0, atol=0.05)

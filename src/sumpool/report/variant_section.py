@@ -39,10 +39,12 @@ from sumpool.report.train_figures import COLORS, MARKERS, plain_text
 NONE = "none"
 #: Metric → column, digits, scale.
 _COLUMNS = {
-    "gradient_ratio": ("gradient ratio", 2, 1.0),
+    "start_gradient_ratio": ("gradient ratio at the start", 2, 1.0),
+    "gradient_ratio": ("at the end", 2, 1.0),
     "foreground_weight": ("weight on foreground [%]", 1, 100.0),
-    "zero_shot_loss": ("L_ZS", 2, 1.0),
-    "base_loss": ("base loss", 3, 1.0),
+    "start_zero_shot_loss": ("L_ZS at the start", 1, 1.0),
+    "zero_shot_loss": ("at the end", 2, 1.0),
+    "base_loss": ("base loss at the end", 3, 1.0),
     "attribute_perplexity": ("attribute perplexity", 1, 1.0),
 }
 

@@ -19,18 +19,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
 
-from sumpool.data import open_feed
+from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, open_feed
 from sumpool.losses import Mixture
+from sumpool.models import Embedder
 from sumpool.report.store import ResultStore, Row
 from sumpool.studies.cells import CellResult, Trained, run_cells
 from sumpool.studies.seeds import seed_range
 from sumpool.studies.testbed import Testbed, open_testbed, result, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
+from sumpool.training.assemble import build_criterion, build_model
 from sumpool.training.config import ConfigError
 
 SEEDS = 3
 LOSSES = ("c2", "pnca")
+
+#: Training batches on which the losses are compared.
+BATCHES = 4
 
 _PAPER = ZeroShotConfig(weight=0.5)
 
@@ -99,7 +106,11 @@ def run(
 def train_variant(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     """Train and judge one cell."""
     trained = train_on(testbed, variant_config(testbed.config, cell))
-    return result(trained, pictures=False, more=diagnose(trained))
+    dataset = trained.splits.train
+    found = diagnose(trained.model, trained.criterion, trained.config, dataset)
+    begun = diagnose(*_untrained(trained), trained.config, dataset)
+    found |= {f"start_{name}": value for name, value in begun.items()}
+    return result(trained, pictures=False, more=found)
 
 
 def variant_config(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
@@ -114,43 +125,65 @@ def variant_config(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     )
 
 
-def diagnose(trained: Trained) -> dict[str, float]:
-    """What the two losses are and how they pull, on one batch of training images.
+def diagnose(
+    model: Embedder, criterion: nn.Module, config: TrainConfig, dataset: ImageDataset
+) -> dict[str, float]:
+    """What the two losses are and how they pull, on average over some training batches.
+
+    Args:
+        model: The embedder, with GSP.
+        criterion: Its loss.
+        config: Its configuration, resolved.
+        dataset: The training images.
 
     Returns:
         ``base_loss``; ``attribute_perplexity``, the number of prototypes in use, exp of the entropy
         of the mean attributes; and, with the zero-shot loss, ``zero_shot_loss`` and
         ``gradient_ratio``, ‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ with respect to the local features.
     """
-    model, config = trained.model, trained.config
     device = next(model.parameters()).device
-    feed = open_feed(
-        trained.splits.train, model.preprocessing, cache="ram", device=device, progress=False
-    )
-    labels = trained.splits.train.labels
-    # The same images of each class for every cell.
-    chosen = torch.cat([(labels == it).nonzero()[:8, 0] for it in labels.unique()])
-    (batch,) = feed.test_batches(chosen, batch_size=len(chosen))
+    feed = open_feed(dataset, model.preprocessing, cache="ram", device=device, progress=False)
+    labels, _ = contiguous_labels(dataset.labels)
+    assert config.images_per_class is not None
+    per_class = config.images_per_class
+    sampler = ClassBatchSampler(labels, config.batch_size // per_class, per_class)
     model.eval()
-    with torch.no_grad():
-        features = model.feature_map(batch.images)
+    parts = []
+    for step in range(BATCHES):
+        (batch,) = feed.test_batches(sampler.batch(step), batch_size=config.batch_size)
+        with torch.no_grad():
+            features = model.feature_map(batch.images)
+            if not model.pooling.prototypes_ready:
+                model.pooling.initialize_prototypes(features)  # type: ignore[operator]
+        parts.append(_pulls(model, criterion, config, features, labels[batch.indices].to(device)))
+    return {name: sum(part[name] for part in parts) / BATCHES for name in parts[0]}
+
+
+def _pulls(
+    model: Embedder, criterion: nn.Module, config: TrainConfig, features: Tensor, labels: Tensor
+) -> dict[str, float]:
     features.requires_grad_()
     pooled = model.pooling.pool(features)
-    embeddings = torch.nn.functional.normalize(pooled.embedding, dim=-1)
+    embeddings = F.normalize(pooled.embedding, dim=-1)
     z = pooled.attributes
     assert z is not None
     use = z.detach().mean(0)
-    perplexity = float(torch.exp(-(use * use.clamp_min(1e-30).log()).sum()))
-    criterion = trained.criterion
-    base = (criterion.base if isinstance(criterion, Mixture) else criterion)(
-        embeddings, batch.labels
-    )
-    found = {"base_loss": base.item(), "attribute_perplexity": perplexity}
+    perplexity = torch.exp(-(use * use.clamp_min(1e-30).log()).sum())
+    base = (criterion.base if isinstance(criterion, Mixture) else criterion)(embeddings, labels)
+    found = {"base_loss": base.item(), "attribute_perplexity": perplexity.item()}
     if isinstance(criterion, Mixture):
         weight = config.zero_shot.weight or 0.0
-        other = criterion.zero_shot(z, batch.labels)
+        other = criterion.zero_shot(z, labels)
         pull = torch.autograd.grad(base, features, retain_graph=True)[0].norm()
         other_pull = torch.autograd.grad(other, features)[0].norm()
         ratio = weight * other_pull / ((1 - weight) * pull).clamp_min(1e-12)
         found |= {"zero_shot_loss": other.item(), "gradient_ratio": ratio.item()}
     return found
+
+
+def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
+    """The model and the loss as they were before the first step."""
+    config, device = trained.config, next(trained.model.parameters()).device
+    classes = int(trained.splits.train.labels.unique().numel())
+    criterion = build_criterion(config, classes, trained.splits.name)
+    return build_model(config).to(device), criterion.to(device)
