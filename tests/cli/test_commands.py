@@ -245,3 +245,14 @@ def test_help_needs_neither_torch_nor_matplotlib() -> None:
     environment = {**os.environ, "PYTHONWARNINGS": "error"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_studies_run_quickly_on_one_page(tmp_path: Path) -> None:
+    out = tmp_path / "all"
+    assert main(["study", "all", "--quick", "--out", str(out)]) == 0
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for name in STUDIES:
+        assert (out / name / "rows.jsonl").is_file(), name
+    assert page.count("data:image/png") >= len(STUDIES)

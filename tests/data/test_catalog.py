@@ -87,6 +87,8 @@ def test_the_catalogue_has_every_data_set() -> None:
         "cifar100",
         "mnist",
         "fashion-mnist",
+        "cifar-collage",
+        "cifar-foreground",
         "folder",
         "csv",
         "glyphs",

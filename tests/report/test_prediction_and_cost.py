@@ -50,7 +50,7 @@ def predicted(tmp_path: Path) -> Path:
                 "precision_at_1": 0.6,
             }
             store.add(
-                {"zero_shot": used, "seed": seed},
+                {"eps": 0.5, "zero_shot": used, "seed": seed},
                 {**SHARED, **scores},
                 1.0,
                 arrays if seed == 0 else None,
@@ -88,13 +88,13 @@ def timed(tmp_path: Path) -> Path:
 def test_prediction_table_has_both_variants_and_chance(predicted: Path) -> None:
     found, models = tables(predicted)
     lines = {row[0]: list(row[1:]) for row in found.rows}
-    assert list(lines) == ["without L_ZS", "with L_ZS", "chance"]
-    assert lines["without L_ZS"][:4] == ["31.0 ± 1.4", "10.0", "40.0 ± 0.0", "20.0"]
-    assert lines["with L_ZS"][0] == "51.0 ± 1.4"
+    assert list(lines) == ["ε = 0.5, without L_ZS", "ε = 0.5, with L_ZS", "chance"]
+    assert lines["ε = 0.5, without L_ZS"][:4] == ["31.0 ± 1.4", "10.0", "40.0 ± 0.0", "20.0"]
+    assert lines["ε = 0.5, with L_ZS"][0] == "51.0 ± 1.4"
     assert lines["chance"][:3] == ["25.0", "", "25.0"]
-    assert lines["with L_ZS"][4:] == ["70.0 ± 0.0", "80.0 ± 0.0"]
+    assert lines["ε = 0.5, with L_ZS"][4:] == ["70.0 ± 0.0", "80.0 ± 0.0"]
     assert "1000 splits" in found.caption
-    assert [row[0] for row in models.rows] == ["without L_ZS", "with L_ZS"]
+    assert [row[0] for row in models.rows] == ["ε = 0.5, without L_ZS", "ε = 0.5, with L_ZS"]
     assert models.rows[0][1:4] == ["3.50 ± 0.00", "2.50 ± 0.00", "50.0 ± 0.0"]
 
 
@@ -102,8 +102,8 @@ def test_prediction_draws_histograms_and_maps_of_the_first_seed(predicted: Path)
     rows = read_rows(predicted)
     shown = prediction_figure.shown_rows(rows)
     assert [dict(row.cell) for row in shown] == [
-        {"zero_shot": False, "seed": 0},
-        {"zero_shot": True, "seed": 0},
+        {"eps": 0.5, "zero_shot": False, "seed": 0},
+        {"eps": 0.5, "zero_shot": True, "seed": 0},
     ]
     pictures = section(predicted).pictures
     assert len(pictures) == 2

@@ -153,7 +153,8 @@ def test_parts_share_their_classes_and_no_image(tmp_path: Path) -> None:
 def test_cells_differ_in_the_zero_shot_loss_alone() -> None:
     settings = choose_settings(None, True, None)
     without, with_it = (
-        cell_config(settings, {"zero_shot": used, "seed": 0}, None) for used in (False, True)
+        cell_config(settings, {"eps": 0.5, "zero_shot": used, "seed": 0}, None)
+        for used in (False, True)
     )
     assert without.zero_shot.weight == 0
     assert with_it.zero_shot.weight == 0.1
@@ -170,8 +171,8 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
 def test_quick_run_stores_what_table_and_figures_need(quick: tuple[Path, list[Row]]) -> None:
     folder, rows = quick
     assert [dict(row.cell) for row in rows] == [
-        {"zero_shot": False, "seed": 0},
-        {"zero_shot": True, "seed": 0},
+        {"eps": 10.0, "zero_shot": False, "seed": 0},
+        {"eps": 10.0, "zero_shot": True, "seed": 0},
     ]
     for row in rows:
         assert row.metrics["chance"] == pytest.approx(0.1)

@@ -118,11 +118,9 @@ def test_the_number_of_threads_is_left_as_it_was(tmp_path: Path, trained: list[o
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_a_study_refuses_no_seeds(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
-        get_study(name).load()(tmp_path, seeds=0)
+        get_study(name).load()(tmp_path, seeds=0, quick=True)
 
 
 def test_an_unknown_study_lists_the_choices() -> None:
-    with pytest.raises(
-        ValueError, match="study must be one of glyphs, toy, tokens, margins, got 'cub'"
-    ):
+    with pytest.raises(ValueError, match=r"study must be one of glyphs, toy, .*, got 'cub'"):
         get_study("cub")

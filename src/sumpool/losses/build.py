@@ -50,7 +50,7 @@ def build_loss(
         0.5409
         >>> embeddings = torch.eye(4, 16, requires_grad=True)
         >>> loss(embeddings, torch.tensor([0, 0, 1, 1]))
-        tensor(1.1490, grad_fn=<SumBackward0>)
+        tensor(1.1490, grad_fn=<AddBackward0>)
         >>> build_loss("pnca", num_classes=98, embedding_size=16).proxy_parameters()[0].shape
         torch.Size([16, 98])
     """
