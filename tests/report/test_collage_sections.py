@@ -203,11 +203,11 @@ def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
     )
     first, second = cells_of(tmp_path, 0), cells_of(tmp_path, 1)
     assert list(first) == ["none", "λ = 0.5", "λ = 0.1"]
-    assert first["none"]["change [points]"] == first["none"]["gradient ratio"] == "–"
+    assert first["none"]["change [points]"] == first["none"]["gradient ratio, end"] == "–"
     assert first["λ = 0.5"]["MAP@R [%]"] == "10.5 ± 2.1"
     assert first["λ = 0.5"]["change [points]"] == "-1.0 ± 0.0"
     assert first["λ = 0.1"]["change [points]"] == "+2.0 ± 0.0"
-    assert first["λ = 0.1"]["gradient ratio"] == "1.00 ± 0.71"
+    assert first["λ = 0.1"]["gradient ratio, end"] == "1.00 ± 0.71"
     assert second["λ = 0.1"]["change [points]"] == "+2.0"  # one seed in common
     assert [re.search(r"rate (\S+),", table.caption)[1] for table in tables(tmp_path)] == [  # type: ignore[index]
         "1e-3",

@@ -83,7 +83,8 @@ def images_in_words(settings: Mapping[str, Any]) -> str:
     """What the models are trained and judged on."""
     if not on_collages(settings):
         return "CUB-200-2011"
-    return "collages of CIFAR-100" if settings.get("data") == "CIFAR-100" else "drawn collages"
+    known = {"CIFAR-100": "collages of CIFAR-100", "glyphs": "collages of letters and digits"}
+    return known.get(str(settings.get("data")), "drawn collages")
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

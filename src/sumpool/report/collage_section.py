@@ -53,7 +53,8 @@ def tables(rows: list[Row]) -> list[Table]:
     caption = (
         f"Test {images_in_words(rows[0].settings)}, of sub-classes never seen. Columns: loss, "
         "learning rate and what is measured; weight: the share of the pooling weight on the "
-        f"foreground tile; all in %, {seeds_in_words(rows)}; the best of 128 dimensions stand out"
+        f"foreground tile; all in %, {seeds_in_words(rows)}; the best of {_size(rows)} dimensions "
+        "stand out"
     )
     return [Table(header, lines, caption, strong)]
 
@@ -119,9 +120,9 @@ def section(folder: Path, rows: list[Row]) -> Section:
             + "; ".join(gap_closed(rows))
             + ".",
             "distilled: trained and judged on the foreground tile alone. gsp+zs: gsp with the "
-            f"zero-shot loss. Names that end in {LARGE} have 8192 dimensions, all others 128. "
-            "Equal weights put 25% on the foreground tile; a dash stands where a method has no "
-            "weights of positions, or a cell is not computed.",
+            f"zero-shot loss. Names that end in {LARGE} have 8192 dimensions, all others "
+            f"{_size(rows)}. Equal weights put 25% on the foreground tile; a dash stands where a "
+            "method has no weights of positions, or a cell is not computed.",
             *(
                 ["The collages are those of the first seed; weights are relative to equal ones."]
                 if shown
@@ -150,10 +151,15 @@ def _methods(rows: Sequence[Row]) -> list[str]:
 
 
 def _best(own: Mapping[str, Sequence[Row]], name: str) -> list[int]:
-    """The lines of the methods of 128 dimensions that have the highest mean."""
+    """The lines of the methods of the usual size that have the highest mean."""
     means = {
         line: mean_and_deviation(found)[0]
         for line, (method, rows) in enumerate(own.items())
         if method != BOUND and not method.endswith(LARGE) and (found := values(rows, name))
     }
     return [line for line, mean in means.items() if mean == max(means.values())]
+
+
+def _size(rows: Sequence[Row]) -> int:
+    """Numbers of an embedding, but for the large ones."""
+    return int(rows[0].settings.get("embedding_size", 128))

@@ -18,7 +18,7 @@ from sumpool.report.store import Row
 
 #: The method that sees the foreground alone: a bound, not a rival.
 BOUND = "distilled"
-#: What ends the name of a method with embeddings of more than 128 numbers.
+#: What ends the name of a method with embeddings of 8192 numbers.
 LARGE = "-8192"
 _FAMILIES = {
     "with GSP": ORANGE,

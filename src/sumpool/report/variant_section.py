@@ -39,12 +39,11 @@ from sumpool.report.train_figures import COLORS, MARKERS, plain_text
 NONE = "none"
 #: Metric → column, digits, scale.
 _COLUMNS = {
-    "start_gradient_ratio": ("gradient ratio at the start", 2, 1.0),
-    "gradient_ratio": ("at the end", 2, 1.0),
+    "start_gradient_ratio": ("gradient ratio, start", 2, 1.0),
+    "gradient_ratio": ("gradient ratio, end", 2, 1.0),
     "foreground_weight": ("weight on foreground [%]", 1, 100.0),
-    "start_zero_shot_loss": ("L_ZS at the start", 1, 1.0),
-    "zero_shot_loss": ("at the end", 2, 1.0),
-    "base_loss": ("base loss at the end", 3, 1.0),
+    "start_zero_shot_loss": ("L_ZS, start", 1, 1.0),
+    "zero_shot_loss": ("L_ZS, end", 2, 1.0),
     "attribute_perplexity": ("attribute perplexity", 1, 1.0),
 }
 
@@ -162,7 +161,7 @@ def _signed(change: Sequence[float]) -> str:
 
 def _variants(rows: Sequence[Row]) -> list[str]:
     """None first; then as the settings list them, or as they were stored."""
-    listed = rows[0].settings.get("variants", ())
+    listed = [name for name in rows[0].settings.get("variants", ()) if name != NONE]
     return in_given_order((str(row.cell["variant"]) for row in rows), [NONE, *listed])
 
 

@@ -57,6 +57,7 @@ def run_cells(
     work: Work,
     *,
     jobs: int | None = None,
+    quick: bool = False,
     progress: bool = True,
     description: str = "cells",
 ) -> list[Row]:
@@ -71,6 +72,7 @@ def run_cells(
         work: Computes one.
         jobs: Cells that run side by side, each in a process; 1 computes them in this one. None is
             one a core.
+        quick: Whether a cell takes less time than starting a process; None is one job then.
         progress: Whether to show a bar.
         description: What the bar calls it.
 
@@ -81,7 +83,7 @@ def run_cells(
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     missing = [cell for cell in cells if store.find(cell) is None]
     cores = os.cpu_count() or 1
-    jobs = min(jobs or cores, max(1, len(missing)))
+    jobs = min(jobs or (1 if quick else cores), max(1, len(missing)))
     with tqdm(total=len(missing), desc=description, unit="cell", disable=not progress) as bar:
         if jobs == 1:
             for cell in missing:

@@ -86,7 +86,9 @@ def run(
         if not (method.endswith("-8192") and testbed.name == "glyphs")
     ]
     work = partial(train_method, testbed)
-    return run_cells(store, cells, work, jobs=jobs, progress=progress, description="collage")
+    return run_cells(
+        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="collage"
+    )
 
 
 def train_method(testbed: Testbed, cell: dict[str, Any]) -> CellResult:

@@ -59,7 +59,9 @@ def run_effects(
         for level in levels
     ]
     work = partial(train_level, testbed, change)
-    return run_cells(store, cells, work, jobs=jobs, progress=progress, description=study)
+    return run_cells(
+        store, cells, work, jobs=jobs, quick=quick, progress=progress, description=study
+    )
 
 
 def train_level(testbed: Testbed, change: Change, cell: dict[str, Any]) -> CellResult:

@@ -94,13 +94,17 @@ def run(
         for eps in (EPS[1:] if quick else EPS)
         for zero_shot in (False, True)
     ]
-    if quick and jobs is None:
-        jobs = 1
     missing = any(store.find(cell) is None for cell in cells)
     with _folder(data, draw=missing) as folder:
         work = partial(run_cell, settings, folder, None if weights is None else str(weights))
         return run_cells(
-            store, cells, work, jobs=jobs, progress=progress, description="zero-shot prediction"
+            store,
+            cells,
+            work,
+            jobs=jobs,
+            quick=quick,
+            progress=progress,
+            description="zero-shot prediction",
         )
 
 

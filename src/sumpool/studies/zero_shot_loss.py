@@ -100,7 +100,9 @@ def run(
         for variant in (list(VARIANTS)[:3] if quick else VARIANTS)
     ]
     work = partial(train_variant, testbed)
-    return run_cells(store, cells, work, jobs=jobs, progress=progress, description="zero-shot")
+    return run_cells(
+        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="zero-shot"
+    )
 
 
 def train_variant(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
