@@ -256,3 +256,19 @@ def test_all_studies_run_quickly_on_one_page(tmp_path: Path) -> None:
     for name in STUDIES:
         assert (out / name / "rows.jsonl").is_file(), name
     assert page.count("data:image/png") >= len(STUDIES)
+
+
+def test_a_study_leaves_tables_and_figures_and_is_drawn_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "toy"
+    assert main(["study", "toy", "--quick", "--out", str(out)]) == 0
+    assert "| pooling |" in (out / "tables.md").read_text(encoding="utf-8")
+    assert (out / "figure-1.png").read_bytes().startswith(b"\x89PNG")
+    before = (out / "report.html").read_text(encoding="utf-8")
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    after = (out / "report.html").read_text(encoding="utf-8")
+    assert before.count("data:image/png") == after.count("data:image/png") > 0
+    assert main(["report", str(out), str(tmp_path)]) == 1
+    assert "a page has runs or studies" in capsys.readouterr().err

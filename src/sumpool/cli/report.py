@@ -1,4 +1,4 @@
-"""``sumpool report``: the page of a run, or of several side by side."""
+"""``sumpool report``: the page of a run, of several side by side, or of studies."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter
 
-SUMMARY = "write the page of a run, or one that compares several"
+SUMMARY = "write the page of a run, one that compares several, or that of studies"
 
 DESCRIPTION = """\
-Write one self-contained HTML page from what run folders hold; nothing is computed again.
+Write one self-contained HTML page from what folders hold; nothing is computed again.
 
 With one run: metrics, curves, what the model retrieves and where it looks. With several: their
-metrics and curves side by side, runs that differ in nothing but the seed averaged.
+metrics and curves side by side, runs that differ in nothing but the seed averaged. With folders of
+studies: their tables and figures.
 
 examples:
   sumpool report runs/photos
   sumpool report runs/gap-0 runs/gap-1 runs/gsp-0 runs/gsp-1 --out gap-gsp.html
+  sumpool report runs/collage runs/share --out studies.html
 """
 
 
@@ -29,12 +31,15 @@ def build_parser() -> ArgumentParser:
         description=DESCRIPTION,
         formatter_class=HelpFormatter,
     )
-    parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folders of runs")
+    parser.add_argument(
+        "runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of studies"
+    )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="the page (default: report.html in the run, comparison.html for several)",
+        help="the page (default: report.html in the folder; comparison.html for several runs, "
+        "studies.html for several studies)",
     )
     return parser
 
@@ -43,9 +48,21 @@ def run(options: Namespace) -> int:
     """Write the page and say where it is."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.report.comparison_page import group_runs, write_comparison_page
+    from sumpool.report.page import write_page
     from sumpool.report.run_page import write_run_page
+    from sumpool.report.store import ROWS, StoreError
 
-    if len(options.runs) == 1:
+    studies = [folder for folder in options.runs if (folder / ROWS).is_file()]
+    if studies:
+        others = [str(folder) for folder in options.runs if folder not in studies]
+        if others:
+            raise StoreError(
+                f"a page has runs or studies: {', '.join(others)} hold no study, unlike "
+                f"{', '.join(map(str, studies))}"
+            )
+        alone = studies[0] / "report.html" if len(studies) == 1 else Path("studies.html")
+        page = write_page(studies, options.out or alone, "sumpool: studies")
+    elif len(options.runs) == 1:
         page = write_run_page(options.runs[0], options.out)
     else:
         page = write_comparison_page(

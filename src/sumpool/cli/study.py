@@ -27,8 +27,10 @@ studies:
 
 Every cell (a method with a seed) is stored in DIR/rows.jsonl as soon as it is finished. The same
 command after an interrupt, or with more seeds, computes only what is missing. The page,
-DIR/report.html, is drawn from the stored results alone. With the name all, each study has the
-folder DIR/NAME, the page shows them all, and one that fails does not keep the others from running.
+DIR/report.html, the tables in Markdown, DIR/tables.md, and the figures, DIR/figure-1.png and so on,
+are drawn from the stored results alone; `sumpool report DIR` draws the page again. With the name
+all, each study has the folder DIR/NAME, the page shows them all, and one that fails does not keep
+the others from running.
 
 examples:
   sumpool study toy
@@ -122,6 +124,7 @@ def _given(options: Namespace) -> dict[str, Any]:
 
 def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
     # Imported here: drawing needs matplotlib, which `--help` does not.
+    from sumpool.report.page import write_files
     from sumpool.report.sections import tables
 
     study = get_study(name)
@@ -130,6 +133,7 @@ def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any])
     execute = study.load()
     execute(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
     print("\n\n".join(table.text() for table in tables(out)))
+    write_files(out)
 
 
 def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:

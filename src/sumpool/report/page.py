@@ -1,4 +1,4 @@
-"""One self-contained HTML page from folders of results: opens anywhere, loads nothing."""
+"""Pages, tables and figures of studies, from their stored results alone."""
 
 from __future__ import annotations
 
@@ -21,6 +21,23 @@ def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
     """
     body = "\n".join(_section_html(section(folder)) for folder in folders)
     return write_document(out, title, body)
+
+
+def write_files(folder: Path) -> list[Path]:
+    """Write the tables of the study in ``folder`` as Markdown and its figures as images, into it.
+
+    Returns:
+        ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
+    """
+    part = section(folder)
+    tables = folder / "tables.md"
+    texts = [f"{table.caption}\n\n{table.markdown()}\n" for table in part.tables]
+    tables.write_text("\n".join([*texts, f"{part.provenance}\n"]), encoding="utf-8")
+    figures = []
+    for number, picture in enumerate(part.pictures, 1):
+        figures.append(folder / f"figure-{number}.png")
+        figures[-1].write_bytes(picture.png)
+    return [tables, *figures]
 
 
 def _section_html(part: Section) -> str:

@@ -40,7 +40,7 @@ def run(
     """Run the study into ``out_dir``; see :func:`sumpool.studies.effects.run_effects`."""
     return run_effects(
         "prototypes",
-        LEVELS[:7:5] if quick else LEVELS,
+        [LEVELS[number] for number in (0, 2, 5, 7)] if quick else LEVELS,
         change,
         out_dir,
         seeds=seeds,
