@@ -6,7 +6,7 @@
     sumpool study components --quick
 
 The zero-shot loss needs attributes: without GSP it is given those of μ = 1, where the pooling is
-average pooling. Expected: see docs/results/components-glyphs.
+average pooling.
 """
 
 from __future__ import annotations

@@ -1,11 +1,9 @@
 """Number m of prototypes × inverse smoothing ε [gsp, fig. 8].
 
-    sumpool study prototypes                           (glyphs: a quarter of an hour on two cores)
-    sumpool study prototypes --data cifar-100-python   (minutes on an H200)
-    sumpool study prototypes --data CUB_200_2011       (hours)
-    sumpool study prototypes --quick
-
-Expected: see docs/results/prototypes-glyphs.
+sumpool study prototypes                           (glyphs: a quarter of an hour on two cores)
+sumpool study prototypes --data cifar-100-python   (minutes on an H200)
+sumpool study prototypes --data CUB_200_2011       (hours)
+sumpool study prototypes --quick
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@
 
 Eight of the sixteen combinations, those in which an even number of options is at its high level
 (I = m μ ε λ): main effects are free of each other and of effects of two options together.
-Expected: see docs/results/screening-glyphs.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
     sumpool study share --data CUB_200_2011       (hours)
     sumpool study share --quick
 
-A collage's foreground takes a quarter of it; μ = 1 is average pooling. Expected: see
-docs/results/share-glyphs.
+A collage's foreground takes a quarter of it; μ = 1 is average pooling.
 """
 
 from __future__ import annotations

@@ -65,6 +65,8 @@ class Testbed:
         rates: Learning rates that studies of several compare; that of ``config`` is the last.
         distilled: What makes of a configuration one of foregrounds alone; None where there is no
             telling them from the background.
+        late: Steps as average pooling before prototypes are picked among embeddings, for methods
+            that pick them late.
         whole: Whether the data must have as many images as published.
     """
 
@@ -72,6 +74,7 @@ class Testbed:
     config: TrainConfig
     rates: tuple[float, ...]
     distilled: Mapping[str, Any] | None = None
+    late: int = EPOCH
     whole: bool = True
 
     def settings(self) -> dict[str, Any]:
@@ -158,7 +161,8 @@ def _collages(
     if quick:
         config = replace(config, stop=StopConfig(validate_every=2, patience=1000, max_steps=2))
     distilled = {"format": "cifar-foreground", "crop": 32}
-    return Testbed(name, config, RATES[-1:] if quick else RATES, distilled, whole)
+    rates, late = (RATES[-1:], 1) if quick else (RATES, EPOCH)
+    return Testbed(name, config, rates, distilled, late, whole)
 
 
 def _glyphs(weights: Path | None) -> Testbed:
@@ -171,7 +175,7 @@ def _glyphs(weights: Path | None) -> Testbed:
         optimizer=replace(GLYPHS.optimizer, proxy_lr_multiplier=1.0, warmup_epochs=0.0),
     )
     assert config.optimizer.lr is not None
-    return Testbed("glyphs", config, (config.optimizer.lr,), {"crop": TILE})
+    return Testbed("glyphs", config, (config.optimizer.lr,), {"crop": TILE}, late=100)
 
 
 def _cub(data: Path, *, quick: bool, weights: Path | None) -> Testbed:
