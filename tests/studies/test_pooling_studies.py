@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from data import miniatures
 from sumpool.data import write_cifar_stand_in
 from sumpool.pooling import POOLINGS
 from sumpool.report.store import read_arrays
@@ -23,6 +24,7 @@ from sumpool.studies import (
     zero_shot_loss,
 )
 from sumpool.studies.tiles import tile_shares
+from sumpool.training import resolve
 from sumpool.training.config import ConfigError
 
 
@@ -62,6 +64,22 @@ def test_without_data_it_is_glyphs_which_need_no_weights(tmp_path: Path) -> None
     assert (found.name, found.rates) == ("glyphs", (6e-3,))
     with pytest.raises(ConfigError, match="weights must be left out on glyphs"):
         testbed.open_testbed(tmp_path, None, quick=False, weights=tmp_path, progress=False)
+
+
+def test_on_cub_all_is_as_in_the_fair_protocol(tmp_path: Path) -> None:
+    root = miniatures.cub(tmp_path / "cub")
+    found = testbed.open_testbed(tmp_path, root, quick=False, weights=None, progress=False)
+    assert found.name == "CUB"
+    for loss, eps in (("c2", 5.0), ("pnca", 0.5)):
+        level = share.change(replace(found.config, loss=loss, pool="gsp"), {"mu": 0.5})
+        config = resolve(level, "cub")
+        assert (config.optimizer.lr, config.batch_size, config.fold) == (1e-5, 32, 1)
+        assert (config.gsp.prototypes, config.gsp.mu, config.gsp.eps) == (64, 0.5, eps)
+        assert (config.stop.validate_every, config.stop.patience) == (100, 15)
+    both = components.change(found.config, {"gsp": True, "zero_shot": True})
+    assert both.zero_shot.weight == 0.1
+    with pytest.raises(ConfigError, match=r"data must be CIFAR-100, but .* holds CUB"):
+        collage.run(tmp_path, data=root, progress=False)
 
 
 def test_configurations_of_methods(tmp_path: Path) -> None:
