@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from sumpool.training.pulls import measure_pulls
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -134,6 +135,47 @@ def test_the_zero_shot_loss_counts_from_its_beginning_to_its_end(tmp_path: Path)
     assert_equal(at_four[0], weights(plain.model))
 
 
+def test_a_balanced_zero_shot_loss_pulls_in_proportion() -> None:
+    runner = trainer(zero_shot=ZeroShotConfig(weight=0.5, balance=0.7), stop=stop(max_steps=1))
+    found: list[float] = []
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        model: Any = runner.model
+        criterion: Any = runner.criterion
+        with torch.no_grad():
+            features = model.feature_map(batch.images)
+        labels = runner._class_of[batch.labels]
+        pulls = measure_pulls(model.pooling, criterion, features, labels)
+        found.append(pulls.ratio(criterion.weight))
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    assert found == pytest.approx([0.7], rel=1e-4)
+
+
+def test_pulls_are_gradients_at_the_features() -> None:
+    runner = trainer()
+    model: Any = runner.model
+    criterion: Any = runner.criterion
+    batch = next(runner.task.feed.train_batches(runner.task.sampler))
+    labels = runner._class_of[batch.labels]
+    features = model.feature_map(batch.images).detach().requires_grad_()
+    model.pooling.initialize_prototypes(features)
+    pooled = model.pooling.pool(features)
+    parts = criterion.components(
+        nn.functional.normalize(pooled.embedding), labels, pooled.attributes
+    )
+    wanted = [
+        torch.autograd.grad(parts[name], features, retain_graph=True)[0].norm().item()
+        for name in ("base_loss", "zero_shot_loss")
+    ]
+    pulls = measure_pulls(model.pooling, criterion, features, labels)
+    assert [pulls.base, pulls.zero_shot] == pytest.approx(wanted, rel=1e-5)
+    assert pulls.base_loss == pytest.approx(parts["base_loss"].item())
+
+
 def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() -> None:
     gsp = GspConfig(4, 0.5, 5.0, average_steps=5)
     zero_shot = ZeroShotConfig(weight=0.0)
@@ -176,6 +218,7 @@ CASES = {
     "proxies": {"loss": "panchor", "images_per_class": 1, "batch_size": 4},
     "memory": {"loss": "xbm-c2", "loss_options": {"start_step": 3, "memory_batches": 2}},
     "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
+    "a balanced zero-shot loss": {"zero_shot": ZeroShotConfig(balance=0.7, weight=0.5)},
     "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
     "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
 }

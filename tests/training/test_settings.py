@@ -64,6 +64,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "optimizer.plateau_patience",
         "stop.max_steps",
         "hardware.workers",
+        "zero_shot.balance",
         "zero_shot.end",
     }
 
@@ -78,6 +79,18 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ({"loss": "c3"}, "loss must be one of c1, c2"),
         ({"pool": "max"}, "pool must be one of gap, gmp"),
         ({"pool": "gap", "zero_shot": ZeroShotConfig(weight=0.1)}, "gap has no attributes"),
+        ({"zero_shot": ZeroShotConfig(balance=0.0)}, "balance must be positive, got 0"),
+        ({"zero_shot": ZeroShotConfig(0.0, 1.0)}, "balance sets the weight, which is given as 0"),
+        (
+            {"pool": "gap", "zero_shot": ZeroShotConfig(balance=1.0)},
+            "balance needs attributes, which pool gap lacks",
+        ),
+        (
+            {"zero_shot": ZeroShotConfig(balance=1.0), "gsp": GspConfig(average_steps=3)},
+            r"leave gsp\.average_steps at 0",
+        ),
+        ({"gsp": GspConfig(average_steps=-1)}, "average_steps must be at least 0, got -1"),
+        ({"pool": "gap", "gsp": GspConfig(average_steps=1)}, "average_steps needs pool gsp"),
         ({"fold": 5}, r"fold must lie in 1\.\.4"),
         ({"fold": 0}, r"fold must lie in 1\.\.4"),
         ({"validation": 1.0}, "validation must lie in"),

@@ -160,9 +160,8 @@ def _signed(change: Sequence[float]) -> str:
 
 
 def _variants(rows: Sequence[Row]) -> list[str]:
-    """None first; then as the settings list them, or as they were stored."""
-    listed = [name for name in rows[0].settings.get("variants", ()) if name != NONE]
-    return in_given_order((str(row.cell["variant"]) for row in rows), [NONE, *listed])
+    """None first; then as they were stored."""
+    return in_given_order((str(row.cell["variant"]) for row in rows), [NONE])
 
 
 def _look(position: int) -> dict[str, Any]:

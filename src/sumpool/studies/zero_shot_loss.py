@@ -32,6 +32,7 @@ from sumpool.studies.testbed import Testbed, open_testbed, result, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_criterion, build_model
 from sumpool.training.config import ConfigError
+from sumpool.training.pulls import measure_pulls
 
 SEEDS = 3
 LOSSES = ("c2", "pnca")
@@ -54,6 +55,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "λ .1": _variant(weight=0.1),
     "λ .02": _variant(weight=0.02),
     "λ .002": _variant(weight=0.002),
+    "balance .7": _variant(balance=0.7),
     "λ .1, scale 1": _variant(weight=0.1, scale=1.0),
     "λ .1, unit": _variant(weight=0.1, unit=True),
     "λ .1, unit, Υ × 30": _variant(weight=0.1, unit=True, lr_multiplier=30.0),
@@ -91,8 +93,7 @@ def run(
     testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
     if testbed.name == "CUB":
         raise ConfigError(f"data must be CIFAR-100, but {data} holds CUB")
-    settings = {**testbed.settings(), "variants": list(VARIANTS)}
-    store = ResultStore(out_dir, "zero-shot-loss", settings, force=force)
+    store = ResultStore(out_dir, "zero-shot-loss", testbed.settings(), force=force)
     cells = [
         {"variant": variant, "loss": loss, "lr": testbed.rates[-1], "seed": seed}
         for seed in seed_range(seeds, quick, SEEDS)
@@ -157,30 +158,28 @@ def diagnose(
             features = model.feature_map(batch.images)
             if not model.pooling.prototypes_ready:
                 model.pooling.initialize_prototypes(features)  # type: ignore[operator]
-        parts.append(_pulls(model, criterion, config, features, labels[batch.indices].to(device)))
+            parts.append(_pulls(model, criterion, features, labels[batch.indices].to(device)))
     return {name: sum(part[name] for part in parts) / BATCHES for name in parts[0]}
 
 
 def _pulls(
-    model: Embedder, criterion: nn.Module, config: TrainConfig, features: Tensor, labels: Tensor
+    model: Embedder, criterion: nn.Module, features: Tensor, labels: Tensor
 ) -> dict[str, float]:
-    features.requires_grad_()
     pooled = model.pooling.pool(features)
-    embeddings = F.normalize(pooled.embedding, dim=-1)
     z = pooled.attributes
     assert z is not None
-    use = z.detach().mean(0)
+    use = z.mean(0)
     perplexity = torch.exp(-(use * use.clamp_min(1e-30).log()).sum())
-    base = (criterion.base if isinstance(criterion, Mixture) else criterion)(embeddings, labels)
-    found = {"base_loss": base.item(), "attribute_perplexity": perplexity.item()}
-    if isinstance(criterion, Mixture):
-        weight = config.zero_shot.weight or 0.0
-        other = criterion.zero_shot(z, labels)
-        pull = torch.autograd.grad(base, features, retain_graph=True)[0].norm()
-        other_pull = torch.autograd.grad(other, features)[0].norm()
-        ratio = weight * other_pull / ((1 - weight) * pull).clamp_min(1e-12)
-        found |= {"zero_shot_loss": other.item(), "gradient_ratio": ratio.item()}
-    return found
+    found = {"attribute_perplexity": perplexity.item()}
+    if not isinstance(criterion, Mixture):
+        return found | {"base_loss": criterion(F.normalize(pooled.embedding), labels).item()}
+    pulls = measure_pulls(model.pooling, criterion, features, labels)
+    return found | {
+        "base_loss": pulls.base_loss,
+        "zero_shot_loss": pulls.zero_shot_loss,
+        "gradient_ratio": pulls.ratio(criterion.weight),
+        "weight": criterion.weight,
+    }
 
 
 def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
@@ -188,4 +187,6 @@ def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
     config, device = trained.config, next(trained.model.parameters()).device
     classes = int(trained.splits.train.labels.unique().numel())
     criterion = build_criterion(config, classes, trained.splits.name)
+    if isinstance(criterion, Mixture) and isinstance(trained.criterion, Mixture):
+        criterion.weight = trained.criterion.weight  # balanced ones are set in training
     return build_model(config).to(device), criterion.to(device)

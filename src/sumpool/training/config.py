@@ -44,6 +44,9 @@ class ZeroShotConfig:
     Args:
         weight: λ of (1 − λ) L + λ L_ZS; 0 leaves it out (0.1 with gsp, 0 with poolings that have no
             attributes)
+        balance: in place of weight: λ is set on the first batch so that the zero-shot loss pulls
+            this many times as strongly at the local features as the base loss; null takes the
+            weight
         scale: factor on its logits
         ridge: ridge of its fit
         lr_multiplier: learning rate of its class embeddings over that of the network
@@ -56,6 +59,7 @@ class ZeroShotConfig:
     """
 
     weight: float | None = None
+    balance: float | None = None
     scale: float = 9.5
     ridge: float = 0.05
     lr_multiplier: float = 1.0

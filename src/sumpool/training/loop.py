@@ -25,6 +25,7 @@ from sumpool.training.optimization import (
     keep_rates_on,
     parameter_groups,
 )
+from sumpool.training.pulls import measure_pulls
 from sumpool.training.recorded import RecordedStep
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record
@@ -97,6 +98,7 @@ class Trainer:
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
         self._recorded = RecordedStep(self._step) if config.hardware.cuda_step else None
+        self._zero_shot_weight = config.zero_shot.weight or 0.0
         self._best: dict[str, Tensor] | None = None
         self._sums: dict[str, Tensor] = {}
         self._since_log = 0
@@ -166,8 +168,24 @@ class Trainer:
             batches.close()  # type: ignore[attr-defined]
         if self.progress.step >= self.config.gsp.average_steps:
             self._initialize_pooling(batch)
+        if self.progress.step == 0 and self.config.zero_shot.balance is not None:
+            self._balance(batch)
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
+
+    @torch.no_grad()
+    def _balance(self, batch: Batch) -> None:
+        assert isinstance(self.criterion, Mixture)
+        assert self.config.zero_shot.balance is not None
+        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
+        found = measure_pulls(
+            self.model.get_submodule("pooling"),
+            self.criterion,
+            feature_map(batch.images),
+            self._class_of[batch.labels],
+        )
+        self._zero_shot_weight = found.weight(self.config.zero_shot.balance)
+        logger.info("the weight of the zero-shot loss is set to %.3g", self._zero_shot_weight)
 
     def _change(self) -> None:
         # What the steps from here on do otherwise than those before.
@@ -175,7 +193,7 @@ class Trainer:
         if isinstance(self.criterion, Mixture):
             ended = zero_shot.end is not None and step >= zero_shot.end
             counts = step >= zero_shot.begin and not ended
-            self.criterion.weight = (zero_shot.weight or 0.0) if counts else 0.0
+            self.criterion.weight = self._zero_shot_weight if counts else 0.0
         average = self.config.gsp.average_steps
         if average:
             pooling: Any = self.model.get_submodule("pooling")
@@ -344,6 +362,7 @@ class Trainer:
             "plateau": None if self._plateau is None else self._plateau.state_dict(),
             "sums": self._sums,
             "since_log": self._since_log,
+            "zero_shot_weight": self._zero_shot_weight,
             "random": torch.get_rng_state(),
             "random_cuda": (
                 torch.cuda.get_rng_state(self.fabric.device)
@@ -373,6 +392,7 @@ class Trainer:
             self._plateau.load_state_dict(state["plateau"])
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}
         self._since_log = state["since_log"]
+        self._zero_shot_weight = state["zero_shot_weight"]
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None and device.type == "cuda":
             torch.cuda.set_rng_state(state["random_cuda"], device)

@@ -115,6 +115,19 @@ def _check(config: TrainConfig) -> LossRecipe:
             "attributes for the zero-shot loss; average pooling with attributes is --pool gsp "
             "--gsp.mu 1"
         )
+    balance = config.zero_shot.balance
+    if balance is not None:
+        if balance <= 0:
+            raise ConfigError(f"zero_shot.balance must be positive, got {balance}")
+        if not pooling_class(config.pool).has_attributes:
+            raise ConfigError(f"zero_shot.balance needs attributes, which pool {config.pool} lacks")
+        if config.zero_shot.weight == 0:
+            raise ConfigError("zero_shot.balance sets the weight, which is given as 0")
+        if config.gsp.average_steps or config.hardware.devices * config.hardware.nodes > 1:
+            raise ConfigError(
+                "zero_shot.balance needs prototypes in the first step, and one process: leave "
+                "gsp.average_steps at 0 and hardware.devices at 1"
+            )
     if config.gsp.average_steps < 0:
         raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
     if config.gsp.average_steps and config.pool != "gsp":

@@ -1,0 +1,62 @@
+"""How strongly two losses pull at the local features, and a weight that sets them in proportion."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from sumpool.losses import Mixture
+
+
+class Pulls(NamedTuple):
+    """Both losses of a mixture on a batch, and their gradients' lengths at the local features.
+
+    Attributes:
+        base_loss: L.
+        zero_shot_loss: L_ZS.
+        base: ‖∇L‖.
+        zero_shot: ‖∇L_ZS‖.
+    """
+
+    base_loss: float
+    zero_shot_loss: float
+    base: float
+    zero_shot: float
+
+    def ratio(self, weight: float) -> float:
+        """‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ at the weight λ."""
+        return weight * self.zero_shot / max((1 - weight) * self.base, 1e-12)
+
+    def weight(self, ratio: float) -> float:
+        """The λ at which the two have that ratio.
+
+        Example:
+            >>> pulls = Pulls(1.0, 70.0, 0.5, 20.0)
+            >>> round(pulls.ratio(pulls.weight(0.7)), 6)
+            0.7
+        """
+        return ratio * self.base / max(self.zero_shot + ratio * self.base, 1e-12)
+
+
+def measure_pulls(
+    pooling: nn.Module, criterion: Mixture, features: Tensor, labels: Tensor
+) -> Pulls:
+    """Both losses and how they pull at ``features``, what the pooling receives, with their labels.
+
+    Args:
+        pooling: A pooling with attributes, its prototypes set.
+        criterion: The two losses; nothing of theirs is changed.
+        features: Local features of a batch, in the layout of the pooling.
+        labels: Classes 0..C−1, (b,).
+    """
+    features = features.detach().float().requires_grad_()
+    with torch.enable_grad():
+        pooled = pooling.pool(features)  # type: ignore[operator]
+        base = criterion.base(F.normalize(pooled.embedding, dim=-1), labels)
+        other = criterion.zero_shot(pooled.attributes, labels)
+        (pull,) = torch.autograd.grad(base, features, retain_graph=True)
+        (other_pull,) = torch.autograd.grad(other, features)
+    return Pulls(base.item(), other.item(), pull.norm().item(), other_pull.norm().item())
