@@ -216,16 +216,6 @@ def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
     assert section(tmp_path).pictures[0].png.startswith(b"\x89PNG")
 
 
-def test_variants_keep_the_order_that_settings_give(tmp_path: Path) -> None:
-    store = ResultStore(tmp_path, "zero-shot-loss", {"variants": ["none", "a", "b"]})
-    for variant in ("b", "c", "a"):
-        cell = {"variant": variant, "loss": "c2", "lr": 1e-3, "seed": 0}
-        store.add(cell, metrics(0.1), 1.0)
-    assert list(cells_of(tmp_path)) == ["a", "b", "c"]
-    assert cells_of(tmp_path)["a"]["change [points]"] == "–"
-    assert section(tmp_path).pictures
-
-
 def test_every_study_on_collages_has_a_chapter() -> None:
     assert {"collage", "components", "share", "prototypes", "screening", "zero-shot-loss"} <= set(
         CHAPTERS
