@@ -100,12 +100,12 @@ STUDIES: Mapping[str, Study] = {
     ),
     "collage": Study(
         "all poolings on collages: which of them finds the foreground",
-        "40 minutes on two cores (glyphs), ten on an H200 (CIFAR-100, --data)",
+        "126 trainings of glyphs, about an hour on two cores; 276 of CIFAR collages (--data)",
         "sumpool.studies.collage",
     ),
     "zero-shot-loss": Study(
         "variants of the zero-shot loss on collages: when it helps, when it hurts",
-        "25 minutes on two cores (glyphs), a few on an H200 (CIFAR-100, --data)",
+        "78 trainings of glyphs, 40 minutes on two cores, or of CIFAR collages (--data)",
         "sumpool.studies.zero_shot_loss",
     ),
     "components": Study(

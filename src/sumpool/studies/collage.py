@@ -1,7 +1,7 @@
 """All poolings on collages: which of them finds the foreground [gsp, tab. 4, fig. 3b].
 
-    sumpool study collage                           (glyphs: about 40 minutes on two cores)
-    sumpool study collage --data cifar-100-python   (ten minutes on an H200)
+    sumpool study collage                           (glyphs: about an hour on two cores)
+    sumpool study collage --data cifar-100-python   (276 trainings: for a GPU)
     sumpool study collage --quick                   (a minute, on a stand-in)
 
 A network is trained to embed collages of one foreground tile and three background tiles, with

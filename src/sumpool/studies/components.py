@@ -1,7 +1,7 @@
 """Sum pooling and the zero-shot loss, each on and off [gsp, tab. 1], [thesis, tab. 5.3].
 
-    sumpool study components                           (glyphs: a quarter of an hour on two cores)
-    sumpool study components --data cifar-100-python   (minutes on an H200)
+    sumpool study components                           (glyphs: 12 minutes on two cores)
+    sumpool study components --data cifar-100-python   (24 trainings: for a GPU)
     sumpool study components --data CUB_200_2011       (hours)
     sumpool study components --quick
 

@@ -1,7 +1,7 @@
 """Number m of prototypes × inverse smoothing ε [gsp, fig. 8].
 
-sumpool study prototypes                           (glyphs: a quarter of an hour on two cores)
-sumpool study prototypes --data cifar-100-python   (minutes on an H200)
+sumpool study prototypes                           (glyphs: 62 minutes on two cores)
+sumpool study prototypes --data cifar-100-python   (120 trainings: for a GPU)
 sumpool study prototypes --data CUB_200_2011       (hours)
 sumpool study prototypes --quick
 """

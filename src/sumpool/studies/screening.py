@@ -1,7 +1,7 @@
 """Screening of m, μ, ε and λ by half of a two-level factorial [gsp, tab. 5], [thesis, tab. 5.4].
 
-    sumpool study screening                           (glyphs: a quarter of an hour on two cores)
-    sumpool study screening --data cifar-100-python   (minutes on an H200)
+    sumpool study screening                           (glyphs: 25 minutes on two cores)
+    sumpool study screening --data cifar-100-python   (48 trainings: for a GPU)
     sumpool study screening --data CUB_200_2011       (hours)
     sumpool study screening --quick
 

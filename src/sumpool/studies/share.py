@@ -1,7 +1,7 @@
 """The share μ of an image that is pooled [gsp, fig. 6].
 
-    sumpool study share                           (glyphs: a quarter of an hour on two cores)
-    sumpool study share --data cifar-100-python   (minutes on an H200)
+    sumpool study share                           (glyphs: 22 minutes on two cores)
+    sumpool study share --data cifar-100-python   (42 trainings: for a GPU)
     sumpool study share --data CUB_200_2011       (hours)
     sumpool study share --quick
 

@@ -1,7 +1,7 @@
 """The zero-shot loss on collages: when it helps, when it hurts, and by what.
 
-    sumpool study zero-shot-loss                           (glyphs: 25 minutes on two cores)
-    sumpool study zero-shot-loss --data cifar-100-python   (minutes on an H200)
+    sumpool study zero-shot-loss                           (glyphs: 40 minutes on two cores)
+    sumpool study zero-shot-loss --data cifar-100-python   (78 trainings: for a GPU)
     sumpool study zero-shot-loss --quick
 
 GSP is trained with variants of L_ZS: its weight λ, scale and ridge, how the classes of a batch are
