@@ -52,7 +52,9 @@ def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = Non
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
         # Positive definite by its ridge; features that are not finite give NaN.
         factor, _ = torch.linalg.cholesky_ex(gram + (ridge + _LEAST_RIDGE * squares) * eye)
-        return torch.cholesky_solve(wanted, factor).squeeze(-1)
+        # Not cholesky_solve, which for several systems waits for a CUDA device.
+        halfway = torch.linalg.solve_triangular(factor, wanted, upper=False)
+        return torch.linalg.solve_triangular(factor.mT, halfway, upper=True).squeeze(-1)
 
 
 class _GeneralizedMaxPool(GlobalPool):
