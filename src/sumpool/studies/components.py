@@ -13,44 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import Row
-from sumpool.studies.effects import run_effects
+from sumpool.studies.effects import effect_study
 from sumpool.studies.testbed import ZERO_SHOT
 from sumpool.training import TrainConfig
 
 LEVELS = tuple(
     {"gsp": gsp, "zero_shot": zero_shot} for gsp in (False, True) for zero_shot in (False, True)
 )
-
-
-def run(
-    out_dir: Path,
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    progress: bool = True,
-    force: bool = False,
-    data: Path | None = None,
-    jobs: int | None = None,
-    weights: Path | None = None,
-) -> list[Row]:
-    """Run the study into ``out_dir``; see :func:`sumpool.studies.effects.run_effects`."""
-    return run_effects(
-        "components",
-        LEVELS,
-        change,
-        out_dir,
-        seeds=seeds,
-        quick=quick,
-        progress=progress,
-        force=force,
-        data=data,
-        jobs=jobs,
-        weights=weights,
-    )
 
 
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
@@ -67,3 +38,7 @@ def zero_shot_of(config: TrainConfig) -> Any:
     if config.format == "cub":
         return replace(config.zero_shot, weight=0.1)
     return ZERO_SHOT
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = effect_study("components", LEVELS, change)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.report.store import ResultStore, Row
+from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.seeds import seed_range
 from sumpool.studies.testbed import Testbed, open_testbed, result, train_on
@@ -21,47 +22,49 @@ SEEDS = 3
 Change = Callable[[TrainConfig, Mapping[str, Any]], TrainConfig]
 
 
-def run_effects(
+def effect_study(
     study: str,
     levels: Sequence[Mapping[str, Any]],
     change: Change,
-    out_dir: Path,
-    *,
-    seeds: int | None,
-    quick: bool,
-    progress: bool,
-    force: bool,
-    data: Path | None,
-    jobs: int | None,
-    weights: Path | None,
-) -> list[Row]:
-    """Train ``levels`` × losses × seeds on collages or on CUB, whatever ``data`` holds.
+    quick_levels: Sequence[Mapping[str, Any]] | None = None,
+) -> RunStudy:
+    """The ``run`` of a study that trains ``levels`` × losses × seeds.
+
+    It is trained on glyph collages or, with ``data``, on collages of CIFAR-100 or on CUB.
 
     Args:
         study: Its name.
         levels: What cells differ in, besides loss and seed.
-        change: Applies a level.
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: One loss and a few steps.
-        progress: Show a bar.
-        force: Discard stored results first.
-        data: Folder of CIFAR-100 or CUB.
-        jobs: Cells that run side by side; None is one a core.
-        weights: A pretrained ResNet20 for collages; None pretrains one in the folder.
+        change: Applies a level; a function of a module, since it is sent to other processes.
+        quick_levels: The levels of the quick mode; None is all of them.
     """
-    testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
-    store = ResultStore(out_dir, study, testbed.settings(), force=force)
-    cells = [
-        {**level, "loss": loss, "seed": seed}
-        for seed in seed_range(seeds, quick, SEEDS)
-        for loss in (LOSSES[:1] if quick else LOSSES)
-        for level in levels
-    ]
-    work = partial(train_level, testbed, change)
-    return run_cells(
-        store, cells, work, jobs=jobs, quick=quick, progress=progress, description=study
-    )
+
+    def run(
+        out_dir: Path,
+        *,
+        seeds: int | None = None,
+        quick: bool = False,
+        progress: bool = True,
+        force: bool = False,
+        data: Path | None = None,
+        jobs: int | None = None,
+        weights: Path | None = None,
+    ) -> list[Row]:
+        """Train what is missing; see :class:`sumpool.studies.RunStudy`."""
+        testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
+        store = ResultStore(out_dir, study, testbed.settings(), force=force)
+        cells = [
+            {**level, "loss": loss, "seed": seed}
+            for seed in seed_range(seeds, quick, SEEDS)
+            for loss in (LOSSES[:1] if quick else LOSSES)
+            for level in (quick_levels or levels if quick else levels)
+        ]
+        work = partial(train_level, testbed, change)
+        return run_cells(
+            store, cells, work, jobs=jobs, quick=quick, progress=progress, description=study
+        )
+
+    return run
 
 
 def train_level(testbed: Testbed, change: Change, cell: dict[str, Any]) -> CellResult:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import Row
-from sumpool.studies.effects import run_effects
+from sumpool.studies.effects import effect_study
 from sumpool.training import TrainConfig
 
 LEVELS = tuple(
@@ -24,34 +22,11 @@ LEVELS = tuple(
 )
 
 
-def run(
-    out_dir: Path,
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    progress: bool = True,
-    force: bool = False,
-    data: Path | None = None,
-    jobs: int | None = None,
-    weights: Path | None = None,
-) -> list[Row]:
-    """Run the study into ``out_dir``; see :func:`sumpool.studies.effects.run_effects`."""
-    return run_effects(
-        "prototypes",
-        [LEVELS[number] for number in (0, 2, 5, 7)] if quick else LEVELS,
-        change,
-        out_dir,
-        seeds=seeds,
-        quick=quick,
-        progress=progress,
-        force=force,
-        data=data,
-        jobs=jobs,
-        weights=weights,
-    )
-
-
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     """Set m and ε."""
     gsp = replace(config.gsp, prototypes=cell["prototypes"], eps=cell["eps"])
     return replace(config, gsp=gsp)
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = effect_study("prototypes", LEVELS, change, [LEVELS[number] for number in (0, 2, 5, 7)])

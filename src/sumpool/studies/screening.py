@@ -14,11 +14,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import Row
-from sumpool.studies.effects import run_effects
+from sumpool.studies.effects import effect_study
 from sumpool.training import TrainConfig
 
 #: Low and high level of each option.
@@ -44,35 +42,12 @@ def half_factorial(factors: Mapping[str, tuple[float, float]]) -> list[dict[str,
     ]
 
 
-def run(
-    out_dir: Path,
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    progress: bool = True,
-    force: bool = False,
-    data: Path | None = None,
-    jobs: int | None = None,
-    weights: Path | None = None,
-) -> list[Row]:
-    """Run the study into ``out_dir``; see :func:`sumpool.studies.effects.run_effects`."""
-    return run_effects(
-        "screening",
-        half_factorial(FACTORS),
-        change,
-        out_dir,
-        seeds=seeds,
-        quick=quick,
-        progress=progress,
-        force=force,
-        data=data,
-        jobs=jobs,
-        weights=weights,
-    )
-
-
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     """Set all four options."""
     gsp = replace(config.gsp, prototypes=int(cell["prototypes"]), mu=cell["mu"], eps=cell["eps"])
     zero_shot = replace(config.zero_shot, weight=cell["zero_shot"])
     return replace(config, gsp=gsp, zero_shot=zero_shot)
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = effect_study("screening", half_factorial(FACTORS), change)
