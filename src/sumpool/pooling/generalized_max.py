@@ -54,7 +54,8 @@ def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = Non
         factor, _ = torch.linalg.cholesky_ex(gram + (ridge + _LEAST_RIDGE * squares) * eye)
         # Not cholesky_solve, which for several systems waits for a CUDA device.
         halfway = torch.linalg.solve_triangular(factor, wanted, upper=False)
-        return torch.linalg.solve_triangular(factor.mT, halfway, upper=True).squeeze(-1)
+        alpha: Tensor = torch.linalg.solve_triangular(factor.mT, halfway, upper=True)
+        return alpha.squeeze(-1)
 
 
 class _GeneralizedMaxPool(GlobalPool):
