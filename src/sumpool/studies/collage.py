@@ -17,20 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 from sumpool.pooling import POOLINGS
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.testbed import ZERO_SHOT, Testbed, open_testbed, result, train_on
+from sumpool.studies.cells import CellResult
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import ZERO_SHOT, Testbed, train_on
 from sumpool.training import TrainConfig
-from sumpool.training.config import ConfigError
-
-SEEDS = 3
-LOSSES = ("c2", "pnca")
 
 #: Methods besides the poolings themselves: what they change.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
@@ -51,45 +45,15 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 METHODS = (*POOLINGS, *VARIANTS)
 
 
-def run(
-    out_dir: Path,
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    progress: bool = True,
-    force: bool = False,
-    data: Path | None = None,
-    jobs: int | None = None,
-    weights: Path | None = None,
-) -> list[Row]:
-    """Train what is missing of methods × losses × rates × seeds; see :class:`RunStudy`.
-
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: One loss, one rate, a few steps.
-        progress: Show a bar.
-        force: Discard stored results first.
-        data: Folder of CIFAR-100; None is glyphs.
-        jobs: Cells that run side by side; None is one a core.
-        weights: A pretrained ResNet20; None pretrains one in the folder.
-    """
-    testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
-    if testbed.name == "CUB":
-        raise ConfigError(f"data must be CIFAR-100, but {data} holds CUB")
-    store = ResultStore(out_dir, "collage", testbed.settings(), force=force)
-    cells = [
-        {"method": method, "loss": loss, "lr": lr, "seed": seed}
-        for seed in seed_range(seeds, quick, SEEDS)
+def methods_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
+    """Methods × rates, without those that would take too long on a CPU."""
+    del quick  # few steps are quick with all of them
+    return [
+        {"method": method, "lr": lr}
         for lr in testbed.rates
-        for loss in (LOSSES[:1] if quick else LOSSES)
         for method in METHODS
         if not (method.endswith("-8192") and testbed.name == "glyphs")
     ]
-    work = partial(train_method, testbed)
-    return run_cells(
-        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="collage"
-    )
 
 
 def train_method(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
@@ -118,3 +82,7 @@ def method_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
         small = replace(config.hardware, compile=False)
         config = replace(config, hardware=small, **testbed.distilled)
     return config
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = pooling_study("collage", methods_of, train_method, on_cub=False)

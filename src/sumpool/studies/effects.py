@@ -1,22 +1,18 @@
-"""What the studies of a few options of GSP share: their cells, and how a cell is trained."""
+"""What the studies of a few options of GSP share: levels that change its configuration."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import ResultStore, Row
 from sumpool.studies import RunStudy
-from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.testbed import Testbed, open_testbed, result, train_on
+from sumpool.studies.cells import CellResult
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import Testbed, train_on
 from sumpool.training import TrainConfig
-
-LOSSES = ("c2", "pnca")
-SEEDS = 3
 
 #: Changes a configuration into that of a cell.
 Change = Callable[[TrainConfig, Mapping[str, Any]], TrainConfig]
@@ -28,9 +24,7 @@ def effect_study(
     change: Change,
     quick_levels: Sequence[Mapping[str, Any]] | None = None,
 ) -> RunStudy:
-    """The ``run`` of a study that trains ``levels`` × losses × seeds.
-
-    It is trained on glyph collages or, with ``data``, on collages of CIFAR-100 or on CUB.
+    """The ``run`` of a study of GSP at several levels of its options.
 
     Args:
         study: Its name.
@@ -38,36 +32,16 @@ def effect_study(
         change: Applies a level; a function of a module, since it is sent to other processes.
         quick_levels: The levels of the quick mode; None is all of them.
     """
-
-    def run(
-        out_dir: Path,
-        *,
-        seeds: int | None = None,
-        quick: bool = False,
-        progress: bool = True,
-        force: bool = False,
-        data: Path | None = None,
-        jobs: int | None = None,
-        weights: Path | None = None,
-    ) -> list[Row]:
-        """Train what is missing; see :class:`sumpool.studies.RunStudy`."""
-        testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
-        store = ResultStore(out_dir, study, testbed.settings(), force=force)
-        cells = [
-            {**level, "loss": loss, "seed": seed}
-            for seed in seed_range(seeds, quick, SEEDS)
-            for loss in (LOSSES[:1] if quick else LOSSES)
-            for level in (quick_levels or levels if quick else levels)
-        ]
-        work = partial(train_level, testbed, change)
-        return run_cells(
-            store, cells, work, jobs=jobs, quick=quick, progress=progress, description=study
-        )
-
-    return run
+    quickly = levels if quick_levels is None else quick_levels
+    return pooling_study(
+        study,
+        lambda _, quick: quickly if quick else levels,
+        partial(train_level, change),
+        on_cub=True,
+    )
 
 
-def train_level(testbed: Testbed, change: Change, cell: dict[str, Any]) -> CellResult:
+def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     """Train and judge one cell."""
     config = replace(testbed.config, loss=cell["loss"], seed=cell["seed"], pool="gsp")
     return result(train_on(testbed, change(config, cell)), pictures=False)

@@ -13,25 +13,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from sumpool.data import (
     CifarCollages,
     CifarForegrounds,
     GlyphCollages,
-    ImageDataset,
     detect_format,
-    open_feed,
     write_cifar_stand_in,
 )
 from sumpool.data.glyphs import TILE
-from sumpool.models import Embedder
-from sumpool.studies.cells import CellResult, Trained, train_cell
+from sumpool.studies.cells import Trained, train_cell
 from sumpool.studies.glyphs import CONFIG as GLYPHS
-from sumpool.studies.tiles import tile_shares
 from sumpool.training import (
     ConfigError,
     HardwareConfig,
@@ -51,8 +44,6 @@ RATES = (1e-3, 3e-4)
 #: The zero-shot loss of the studies, where they have it: as strong as the base loss at the start.
 #: At the λ = 0.5 of the papers it drowns it, see docs/zero-shot-loss.md.
 ZERO_SHOT = ZeroShotConfig(weight=0.02)
-#: Collages of each split that attention is stored for.
-SHOWN = 4
 
 
 @dataclass(frozen=True)
@@ -229,125 +220,3 @@ def _glyph_splits(part: str) -> Splits:
         GlyphCollages(split=split, part=part) for split in ("train", "validation", "test")
     )
     return Splits("glyphs", train, validation, TestSet(test))
-
-
-def measure(trained: Trained) -> dict[str, float]:
-    """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
-    judged = trained.metrics["test"]
-    metrics: dict[str, float] = {
-        "map_at_r": judged["mean_average_precision_at_r"],
-        "precision_at_1": judged["precision_at_1"],
-        "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
-        "queries": judged["queries"],
-        "best_step": trained.outcome.best_step,
-        "steps": trained.outcome.steps,
-    }
-    test = trained.splits.test
-    assert test is not None
-    places = foreground_tiles(test.query)
-    if places is not None:
-        share = foreground_weight(trained.model, test.query, places)
-        if share is not None:
-            metrics["foreground_weight"] = share
-    return metrics
-
-
-def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
-    """Which tile of each collage matters, (N,) int64; None where there are no collages."""
-    if isinstance(dataset, CifarCollages) and dataset.whole:
-        return dataset.foreground_tile
-    if isinstance(dataset, GlyphCollages) and dataset.part == "collage":
-        return dataset.letter_tile
-    return None
-
-
-@torch.no_grad()
-def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -> float | None:
-    """Mean share of the pooling weight on the foreground's tile; None if a pooling has no weights.
-
-    Average pooling has 25 %.
-
-    Args:
-        model: The embedder.
-        collages: The images.
-        places: The tile of each that matters, (N,).
-    """
-    shares = []
-    feed = open_feed(
-        collages, model.preprocessing, cache="ram", device=_device(model), progress=False
-    )
-    for batch in feed.test_batches(batch_size=64):
-        weights = _weights(model, batch.images)
-        if weights is None:
-            return None
-        shares.append(tile_shares(weights).gather(1, places[batch.indices, None]))
-    return float(torch.cat(shares).mean())
-
-
-@torch.no_grad()
-def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
-    """Training and test collages with the pooling weights on them, for figures."""
-    test = trained.splits.test
-    assert test is not None
-    images, found, places = [], [], []
-    for part in (trained.splits.train, test.query):
-        tiles = foreground_tiles(part)
-        if tiles is None:
-            return None
-        # Spread over the classes.
-        chosen = torch.linspace(0, len(part) - 1, SHOWN + 2).long()[1:-1]
-        feed = open_feed(
-            part,
-            trained.model.preprocessing,
-            cache="ram",
-            device=_device(trained.model),
-            progress=False,
-        )
-        (batch,) = feed.test_batches(chosen)
-        weights = _weights(trained.model, batch.images)
-        if weights is None:
-            return None
-        images += [np.asarray(part.load(int(it))) for it in chosen]
-        found.append(weights)
-        places.append(tiles[chosen])
-    return {
-        "images": np.stack(images),
-        "weights": torch.cat(found).numpy(),
-        "foreground_tile": torch.cat(places).numpy(),
-    }
-
-
-def result(
-    trained: Trained, *, pictures: bool, more: Mapping[str, float] | None = None
-) -> CellResult:
-    """The metrics of a cell and, with ``pictures``, its attention."""
-    metrics = {**measure(trained), **(more or {})}
-    arrays: dict[str, NDArray[Any]] | None = attention(trained) if pictures else None
-    return CellResult(metrics, arrays)
-
-
-def _weights(model: Embedder, images: Tensor) -> Tensor | None:
-    model.eval()
-    pooled = model(images, details=True)
-    assert not isinstance(pooled, Tensor)
-    return None if pooled.weights is None else pooled.weights.float().cpu()
-
-
-def _device(model: Embedder) -> torch.device:
-    return next(model.parameters()).device
-
-
-__all__ = [
-    "EPOCH",
-    "RATES",
-    "STEPS",
-    "ZERO_SHOT",
-    "Testbed",
-    "attention",
-    "foreground_weight",
-    "hardware",
-    "measure",
-    "open_testbed",
-    "result",
-    "train_on",
-]

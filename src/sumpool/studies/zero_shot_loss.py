@@ -14,8 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,17 +23,13 @@ from torch.nn import functional as F
 from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, open_feed
 from sumpool.losses import Mixture
 from sumpool.models import Embedder
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.cells import CellResult, Trained, run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.testbed import Testbed, open_testbed, result, train_on
+from sumpool.studies.cells import CellResult, Trained
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_criterion, build_model
-from sumpool.training.config import ConfigError
 from sumpool.training.pulls import measure_pulls
-
-SEEDS = 3
-LOSSES = ("c2", "pnca")
 
 #: Training batches on which the losses are compared.
 BATCHES = 4
@@ -67,43 +61,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
-def run(
-    out_dir: Path,
-    *,
-    seeds: int | None = None,
-    quick: bool = False,
-    progress: bool = True,
-    force: bool = False,
-    data: Path | None = None,
-    jobs: int | None = None,
-    weights: Path | None = None,
-) -> list[Row]:
-    """Train what is missing of variants × losses × seeds; see :class:`RunStudy`.
-
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: Three variants, one loss, a few steps.
-        progress: Show a bar.
-        force: Discard stored results first.
-        data: Folder of CIFAR-100; None is glyphs.
-        jobs: Cells that run side by side; None is one a core.
-        weights: A pretrained ResNet20; None pretrains one in the folder.
-    """
-    testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
-    if testbed.name == "CUB":
-        raise ConfigError(f"data must be CIFAR-100, but {data} holds CUB")
-    store = ResultStore(out_dir, "zero-shot-loss", testbed.settings(), force=force)
-    cells = [
-        {"variant": variant, "loss": loss, "lr": testbed.rates[-1], "seed": seed}
-        for seed in seed_range(seeds, quick, SEEDS)
-        for loss in (LOSSES[:1] if quick else LOSSES)
-        for variant in (list(VARIANTS)[:3] if quick else VARIANTS)
-    ]
-    work = partial(train_variant, testbed)
-    return run_cells(
-        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="zero-shot"
-    )
+def variants_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
+    """The variants, at the rate that spares pretrained features; three of them if quick."""
+    chosen = list(VARIANTS)[:3] if quick else VARIANTS
+    return [{"variant": variant, "lr": testbed.rates[-1]} for variant in chosen]
 
 
 def train_variant(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
@@ -190,3 +151,7 @@ def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
     if isinstance(criterion, Mixture) and isinstance(trained.criterion, Mixture):
         criterion.weight = trained.criterion.weight  # balanced ones are set in training
     return build_model(config).to(device), criterion.to(device)
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = pooling_study("zero-shot-loss", variants_of, train_variant, on_cub=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -14,7 +14,6 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.data import Batch
-from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
@@ -25,7 +24,7 @@ from sumpool.training.optimization import (
     keep_rates_on,
     parameter_groups,
 )
-from sumpool.training.pulls import measure_pulls
+from sumpool.training.phases import Phases
 from sumpool.training.recorded import RecordedStep
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record
@@ -74,7 +73,6 @@ class Trainer:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.criterion = task.criterion.to(fabric.device)
         self._groups = parameter_groups(self.model, self.criterion)
-        self._warmup = warmup_steps(config, len(task.feed.dataset))
         self._class_of = task.class_of.to(fabric.device)
         needs_attributes = hasattr(self.criterion, "zero_shot")
         train_pass = TrainPass(self.model, needs_attributes, nhwc)
@@ -98,7 +96,7 @@ class Trainer:
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
         self._recorded = RecordedStep(self._step) if config.hardware.cuda_step else None
-        self._zero_shot_weight = config.zero_shot.weight or 0.0
+        self._phases = Phases(fabric, task, config, self._class_of)
         self._best: dict[str, Tensor] | None = None
         self._sums: dict[str, Tensor] = {}
         self._since_log = 0
@@ -136,7 +134,8 @@ class Trainer:
         begun = time.monotonic() - progress.seconds
         reason = self._end()
         while reason is None:
-            self._change()
+            if self._phases.enter(progress.step) and self._recorded is not None:
+                self._recorded.forget()
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
@@ -166,43 +165,9 @@ class Trainer:
             batch = next(batches)
         finally:
             batches.close()  # type: ignore[attr-defined]
-        if self.progress.step >= self.config.gsp.average_steps:
-            self._initialize_pooling(batch)
-        if self.progress.step == 0 and self.config.zero_shot.balance is not None:
-            self._balance(batch)
+        self._phases.begin(batch, self.progress.step)
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
-
-    @torch.no_grad()
-    def _balance(self, batch: Batch) -> None:
-        assert isinstance(self.criterion, Mixture)
-        assert self.config.zero_shot.balance is not None
-        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
-        found = measure_pulls(
-            self.model.get_submodule("pooling"),
-            self.criterion,
-            feature_map(batch.images),
-            self._class_of[batch.labels],
-        )
-        self._zero_shot_weight = found.weight(self.config.zero_shot.balance)
-        logger.info("the weight of the zero-shot loss is set to %.3g", self._zero_shot_weight)
-
-    def _change(self) -> None:
-        # What the steps from here on do otherwise than those before.
-        step, zero_shot = self.progress.step, self.config.zero_shot
-        if isinstance(self.criterion, Mixture):
-            ended = zero_shot.end is not None and step >= zero_shot.end
-            counts = step >= zero_shot.begin and not ended
-            self.criterion.weight = self._zero_shot_weight if counts else 0.0
-        average = self.config.gsp.average_steps
-        if average:
-            pooling: Any = self.model.get_submodule("pooling")
-            pooling.averaging = step < average
-            if step == average:
-                self._pick_prototypes(pooling)
-        turns = (self._warmup, zero_shot.begin, zero_shot.end, average)
-        if step in turns and self._recorded is not None:
-            self._recorded.forget()
 
     def _outcome(
         self,
@@ -229,7 +194,7 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         fabric.backward(terms["loss"])
         self._average_loss_gradients()
-        if self.progress.step < self._warmup:
+        if self.progress.step < self._phases.warmup:
             # Without a gradient Adam leaves a parameter and its moments alone.
             for parameter in self._groups.backbone:
                 parameter.grad = None
@@ -250,42 +215,6 @@ class Trainer:
                 shared = self.fabric.all_reduce(parameter.grad, reduce_op="mean")
                 assert isinstance(shared, Tensor)
                 parameter.grad.copy_(shared)
-
-    @torch.no_grad()
-    def _initialize_pooling(self, batch: Batch) -> None:
-        # All processes pick the prototypes from the features of the whole first batch, so that the
-        # run does not depend on how many there are; before the first step, and outside of what is
-        # compiled or recorded.
-        pooling = self.model.get_submodule("pooling")
-        if not hasattr(pooling, "initialize_prototypes") or bool(pooling.prototypes_ready):
-            return
-        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
-        features = feature_map(batch.images)
-        pooling.initialize_prototypes(  # type: ignore[operator]
-            gather(self.fabric, features.float(), gradients=False)
-        )
-
-    @torch.no_grad()
-    def _pick_prototypes(self, pooling: Any) -> None:
-        # Among embeddings of images as average pooling gives them, four to choose each from. The
-        # batches come from an iterator of their own, so that training sees what it would have seen.
-        feature_map: Callable[[Tensor], Tensor] = self.model.feature_map  # type: ignore[assignment]
-        count = math.ceil(4 * len(pooling.prototypes) / self.config.batch_size)
-        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
-        pooling.averaging = True
-        try:
-            found = [
-                gather(
-                    self.fabric,
-                    pooling(feature_map(next(batches).images)).flatten(1),
-                    gradients=False,
-                )
-                for _ in range(count)
-            ]
-        finally:
-            batches.close()  # type: ignore[attr-defined]
-        pooling.averaging = False
-        pooling.initialize_prototypes_among(torch.cat(found).float())
 
     def _add(self, terms: dict[str, Tensor]) -> None:
         # Kept on the device: reading a number would wait for it.
@@ -362,7 +291,7 @@ class Trainer:
             "plateau": None if self._plateau is None else self._plateau.state_dict(),
             "sums": self._sums,
             "since_log": self._since_log,
-            "zero_shot_weight": self._zero_shot_weight,
+            "zero_shot_weight": self._phases.zero_shot_weight,
             "random": torch.get_rng_state(),
             "random_cuda": (
                 torch.cuda.get_rng_state(self.fabric.device)
@@ -392,13 +321,7 @@ class Trainer:
             self._plateau.load_state_dict(state["plateau"])
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}
         self._since_log = state["since_log"]
-        self._zero_shot_weight = state["zero_shot_weight"]
+        self._phases.zero_shot_weight = state["zero_shot_weight"]
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None and device.type == "cuda":
             torch.cuda.set_rng_state(state["random_cuda"], device)
-
-
-def warmup_steps(config: TrainConfig, images: int) -> int:
-    """Steps in which the backbone is spared: ``warmup_epochs`` passes over ``images`` images."""
-    epochs = config.optimizer.warmup_epochs or 0.0
-    return math.ceil(epochs * images / config.batch_size)

@@ -1,0 +1,116 @@
+"""What happens before the first step of a run, and where its steps begin to do something else."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from sumpool.data import Batch
+from sumpool.losses import Mixture
+from sumpool.training.config import TrainConfig
+from sumpool.training.pulls import measure_pulls
+from sumpool.training.step import gather
+from sumpool.training.task import Task
+
+logger = logging.getLogger(__name__)
+
+
+class Phases:
+    """The turning points of a run: warm-up, prototypes, when the zero-shot loss counts.
+
+    Args:
+        fabric: Says which processes there are.
+        task: What is trained; its model and loss are on the device.
+        config: The resolved configuration.
+        class_of: ``task.class_of`` on the device.
+
+    Attributes:
+        warmup: Steps in which the backbone is spared.
+        zero_shot_weight: λ while the zero-shot loss counts; part of a checkpoint, since balance
+            sets it in training.
+    """
+
+    def __init__(self, fabric: Fabric, task: Task, config: TrainConfig, class_of: Tensor) -> None:
+        self._fabric, self._task, self._config, self._class_of = fabric, task, config, class_of
+        self.warmup = warmup_steps(config, len(task.feed.dataset))
+        self.zero_shot_weight = config.zero_shot.weight or 0.0
+        model: Any = task.model
+        self._feature_map: Callable[[Tensor], Tensor] = model.feature_map
+        self._pooling: Any = model.pooling
+
+    @torch.no_grad()
+    def begin(self, batch: Batch, step: int) -> None:
+        """Set prototypes and balance, before the first step that this process does.
+
+        Args:
+            batch: The batch of that step.
+            step: Its number; more than 0 in a run that goes on.
+        """
+        if step >= self._config.gsp.average_steps:
+            self._initialize_pooling(batch)
+        if step == 0 and self._config.zero_shot.balance is not None:
+            self._balance(batch, self._config.zero_shot.balance)
+
+    def enter(self, step: int) -> bool:
+        """Set what this step does; whether it is the first to do something else."""
+        criterion, zero_shot = self._task.criterion, self._config.zero_shot
+        if isinstance(criterion, Mixture):
+            ended = zero_shot.end is not None and step >= zero_shot.end
+            counts = step >= zero_shot.begin and not ended
+            criterion.weight = self.zero_shot_weight if counts else 0.0
+        average = self._config.gsp.average_steps
+        if average:
+            self._pooling.averaging = step < average
+            if step == average:
+                self._pick_prototypes(step)
+        return step in (self.warmup, zero_shot.begin, zero_shot.end, average)
+
+    def _initialize_pooling(self, batch: Batch) -> None:
+        # All processes pick the prototypes from the features of the whole first batch, so that the
+        # run does not depend on how many there are; before the first step, and outside of what is
+        # compiled or recorded.
+        pooling = self._pooling
+        if not hasattr(pooling, "initialize_prototypes") or bool(pooling.prototypes_ready):
+            return
+        features = self._feature_map(batch.images).float()
+        pooling.initialize_prototypes(gather(self._fabric, features, gradients=False))
+
+    def _balance(self, batch: Batch, ratio: float) -> None:
+        criterion = self._task.criterion
+        assert isinstance(criterion, Mixture)
+        found = measure_pulls(
+            self._pooling,
+            criterion,
+            self._feature_map(batch.images),
+            self._class_of[batch.labels],
+        )
+        self.zero_shot_weight = found.weight(ratio)
+        logger.info("the weight of the zero-shot loss is set to %.3g", self.zero_shot_weight)
+
+    @torch.no_grad()
+    def _pick_prototypes(self, step: int) -> None:
+        # Among embeddings of images as average pooling gives them, four to choose each from. The
+        # batches come from an iterator of their own, so that training sees what it would have seen.
+        pooling = self._pooling
+        count = math.ceil(4 * len(pooling.prototypes) / self._config.batch_size)
+        batches = self._task.feed.train_batches(self._task.sampler, start=step)
+        pooling.averaging = True
+        try:
+            found = [pooling(self._feature_map(next(batches).images)) for _ in range(count)]
+        finally:
+            batches.close()  # type: ignore[attr-defined]
+        pooling.averaging = False
+        vectors = torch.cat([it.flatten(1) for it in found]).float()
+        pooling.initialize_prototypes_among(gather(self._fabric, vectors, gradients=False))
+
+
+def warmup_steps(config: TrainConfig, images: int) -> int:
+    """Steps in which the backbone is spared: ``warmup_epochs`` passes over ``images`` images."""
+    epochs = config.optimizer.warmup_epochs or 0.0
+    return math.ceil(epochs * images / config.batch_size)
