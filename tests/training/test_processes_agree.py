@@ -50,7 +50,7 @@ def record(fabric: Fabric) -> dict[str, Any]:
         for _ in range(STEPS):
             batch = next(batches)
             if runner.progress.step == 0:
-                runner._initialize_pooling(batch)
+                runner._phases.begin(batch, 0)
             losses.append(float(runner._step(batch)["loss"]))
             runner.progress.step += 1
             learned = [*runner.model.named_parameters(), *runner.criterion.named_parameters()]
