@@ -17,6 +17,7 @@ from sumpool.losses import (
     DATASET_COLUMNS,
     DEFAULT_COLUMN,
     LOSSES,
+    WITHOUT_NORMALIZATION,
     build_loss,
 )
 from sumpool.losses.builders import BUILDERS
@@ -70,6 +71,7 @@ def test_settings_say_what_a_loss_was_built_from(name: str) -> None:
         "embedding_size": 4,
         "batch_size": 16,
         "seed": 3,
+        "normalize": True,
     }
     assert f"name='{name}'" in repr(loss)
 
@@ -182,3 +184,43 @@ def test_training_goes_on_bit_for_bit(name: str) -> None:
     adams[2].load_state_dict(adams[1].state_dict())
     train(resumed, adams[2], 3)
     assert torch.equal(resumed.proxy_parameters()[0], whole.proxy_parameters()[0])
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_take_vectors_as_they_are_where_their_formula_lets_them(name: str) -> None:
+    if name not in WITHOUT_NORMALIZATION:
+        with pytest.raises(ValueError, match="normalize must be true with loss"):
+            build_loss(name, num_classes=3, embedding_size=4, normalize=False)
+        return
+    taken = build_loss(name, num_classes=3, embedding_size=4, normalize=False)
+    scaled = build_loss(name, num_classes=3, embedding_size=4)
+    generator = torch.Generator().manual_seed(0)
+    x = torch.nn.functional.normalize(torch.randn(8, 4, generator=generator), dim=1)
+    y = torch.arange(8) // 2 % 3
+    # On unit vectors they agree, and on others only one of them sees the length.
+    assert torch.isclose(taken(x, y), scaled(x, y))
+    assert torch.isclose(scaled(x / 2, y), scaled(x, y))
+    assert not torch.isclose(taken(x / 2, y), taken(x, y))
+
+
+@pytest.mark.parametrize("name", [name for name, it in LOSSES.items() if it.proxy])
+def test_centers_are_the_proxies_by_class(name: str) -> None:
+    loss = build_loss(name, num_classes=4, embedding_size=4, seed=1)
+    (weights,) = loss.proxy_parameters()
+    centers = loss.centers()
+    assert centers.shape[0] == centers.shape[2] == 4
+    rows = centers.flatten(0, 1)
+    assert torch.equal(rows if name == "panchor" else rows.T, weights)
+    # An embedding on a proxy of class 2 is closest to that class.
+    found = [
+        float(loss(rows[2 * centers.shape[1]][None].detach(), torch.tensor([c])).detach())
+        for c in range(4)
+    ]
+    assert found.index(min(found)) == 2
+    centers.sum().backward()
+    assert weights.grad is not None
+
+
+def test_pair_losses_have_no_centers() -> None:
+    with pytest.raises(ValueError, match="the loss c2 has no proxies"):
+        build_loss("c2", num_classes=4, embedding_size=4).centers()

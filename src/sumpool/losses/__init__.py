@@ -1,6 +1,7 @@
 """Losses: those of pytorch-metric-learning with the papers' constants, and the zero-shot loss."""
 
 from sumpool.losses.build import build_loss
+from sumpool.losses.builders import WITHOUT_NORMALIZATION
 from sumpool.losses.catalog import LOSSES
 from sumpool.losses.constants import CONSTANTS, REDUCTIONS, Constant
 from sumpool.losses.memory import MemoryLoss
@@ -16,6 +17,7 @@ __all__ = [
     "DEFAULT_COLUMN",
     "LOSSES",
     "REDUCTIONS",
+    "WITHOUT_NORMALIZATION",
     "Constant",
     "LossRecipe",
     "MemoryLoss",

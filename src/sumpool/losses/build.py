@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sumpool.losses.builders import BUILDERS, Sizes, fill_proxies
+from sumpool.losses.builders import BUILDERS, WITHOUT_NORMALIZATION, Sizes, fill_proxies
 from sumpool.losses.catalog import LOSSES
 from sumpool.losses.checks import check_count
 from sumpool.losses.constants import Value, check_constant
@@ -21,6 +21,7 @@ def build_loss(
     embedding_size: int,
     batch_size: int = 32,
     seed: int = 0,
+    normalize: bool = True,
     **overrides: Value,
 ) -> MetricLoss:
     """The loss ``name`` with the constants that the papers use on ``dataset``.
@@ -33,6 +34,9 @@ def build_loss(
         embedding_size: Size D of the embeddings.
         batch_size: Images in a batch, that a memory counts its size in.
         seed: Where proxies start. The global random state is neither read nor changed.
+        normalize: Bring embeddings to length 1 first. Without it c1 and ms compare by inner product
+            instead of cosine, and c2, triplet and lifted by the distance of vectors as they are,
+            which embeddings inside the unit ball ask for.
         **overrides: Constants to use instead of the catalogue's.
 
     Returns:
@@ -65,7 +69,12 @@ def build_loss(
     ):
         check_count(argument, value)
     check_seed(seed)
-    sizes = Sizes(num_classes, embedding_size, batch_size, seed)
+    if not normalize and name not in WITHOUT_NORMALIZATION:
+        raise ValueError(
+            f"normalize must be true with loss {name}, whose formula has unit vectors or none; it "
+            f"may be false with {', '.join(WITHOUT_NORMALIZATION)}"
+        )
+    sizes = Sizes(num_classes, embedding_size, batch_size, seed, normalize)
     loss = BUILDERS[name](constants, sizes)
     fill_proxies(loss, sizes)
     settings = {

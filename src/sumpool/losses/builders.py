@@ -14,6 +14,7 @@ from sumpool.losses.contrastive import ContrastiveLoss
 from sumpool.losses.distance import DirectDistance
 from sumpool.losses.initial import PROXIES, initial_vectors
 from sumpool.losses.memory import MemoryLoss
+from sumpool.losses.metric_loss import proxy_rows
 from sumpool.losses.reduction import REDUCERS
 
 
@@ -24,6 +25,7 @@ class Sizes(NamedTuple):
     embedding_size: int
     batch_size: int
     seed: int
+    normalize: bool = True
 
     @property
     def of_proxies(self) -> dict[str, Any]:
@@ -38,12 +40,22 @@ class Sizes(NamedTuple):
             "weight_init_func": nn.init.zeros_,
         }
 
+    @property
+    def distance(self) -> DirectDistance:
+        """ℓ2 distances, of vectors brought to length 1 unless they are to be taken as they are."""
+        return DirectDistance(normalize_embeddings=self.normalize)
+
+    @property
+    def similarity(self) -> Any:
+        """Inner products, of vectors of length 1 unless they are to be taken as they are."""
+        return distances.DotProductSimilarity(normalize_embeddings=self.normalize)
+
 
 def _c1(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     return ContrastiveLoss(
         pos_margin=1.0,
         neg_margin=constants["margin"],
-        distance=distances.CosineSimilarity(),
+        distance=sizes.similarity,
         reducer=REDUCERS[constants["reduction"]](),
     )
 
@@ -52,18 +64,18 @@ def _c2(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     return ContrastiveLoss(
         pos_margin=constants["pos_margin"],
         neg_margin=constants["neg_margin"],
-        distance=DirectDistance(),
+        distance=sizes.distance,
         reducer=REDUCERS[constants["reduction"]](),
     )
 
 
 def _triplet(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     # The mean of the non-zero terms is pytorch-metric-learning's default.
-    return losses.TripletMarginLoss(margin=constants["margin"], distance=DirectDistance())
+    return losses.TripletMarginLoss(margin=constants["margin"], distance=sizes.distance)
 
 
 def _multi_similarity(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.MultiSimilarityLoss(**constants)
+    return losses.MultiSimilarityLoss(**constants, distance=sizes.similarity)
 
 
 def _proxy_anchor(constants: Mapping[str, Any], sizes: Sizes) -> Any:
@@ -102,7 +114,7 @@ def _n_pair(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 
 
 def _lifted(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.LiftedStructureLoss(**constants, distance=DirectDistance())
+    return losses.LiftedStructureLoss(**constants, distance=sizes.distance)
 
 
 def _circle(constants: Mapping[str, Any], sizes: Sizes) -> Any:
@@ -145,12 +157,14 @@ BUILDERS: Mapping[str, _Builder] = {
 }
 
 
+#: Losses of pairs or triplets that can take vectors as they are, by inner product or distance.
+WITHOUT_NORMALIZATION = ("c1", "c2", "triplet", "ms", "xbm", "xbm-c2", "lifted")
+
+
 def fill_proxies(loss: nn.Module, sizes: Sizes) -> None:
     """Set the proxies of ``loss``, where it has any, to vectors that the seed gives."""
     for proxies in loss.parameters():
         count = proxies.numel() // sizes.embedding_size
         drawn = initial_vectors(count, sizes.embedding_size, seed=sizes.seed, kind=PROXIES)
-        # ProxyAnchor keeps a proxy in a row, the softmax losses keep it in a column.
-        columns = not isinstance(loss, losses.ProxyAnchorLoss)
         with torch.no_grad():
-            proxies.copy_(drawn.T if columns else drawn)
+            proxy_rows(loss, proxies).copy_(drawn)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_floating
+from sumpool.transport.checks import check_floating, recording
 
 
 def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:
@@ -44,11 +44,6 @@ def check_label_range(labels: Tensor, num_classes: int) -> None:
             f"labels must lie in 0..{num_classes - 1} (num_classes = {num_classes}), "
             f"got {low if low < 0 else high}"
         )
-
-
-def recording() -> bool:
-    """Whether a CUDA graph is being recorded, during which no value can be read."""
-    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 
 def check_count(name: str, value: int) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor, nn
 
 from sumpool.losses.checks import check_label_range, check_labels, check_rows
@@ -78,6 +79,19 @@ class MetricLoss(nn.Module):
         """The proxies, which train at a learning rate of their own; empty for pair losses."""
         return list(self.loss.parameters())
 
+    def centers(self) -> Tensor:
+        """The proxies as rows (C, K, D), K of each class; gradients flow to them.
+
+        Raises:
+            ValueError: If the loss has none.
+        """
+        proxies = self.proxy_parameters()
+        if not proxies or self.num_classes is None:
+            raise ValueError(f"the loss {self.settings.get('name')} has no proxies")
+        (weights,) = proxies
+        rows = proxy_rows(self.loss, weights)
+        return rows.reshape(self.num_classes, -1, self.embedding_size)
+
     def _dtype(self, embeddings: Tensor) -> torch.dtype:
         """What to compute in; proxies decide, since they must not change their own dtype."""
         proxies = self.proxy_parameters()
@@ -91,6 +105,14 @@ class MetricLoss(nn.Module):
     def extra_repr(self) -> str:
         """What it was built from, for ``print``."""
         return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
+
+
+def proxy_rows(loss: nn.Module, weights: Tensor) -> Tensor:
+    """The proxies in ``weights`` of ``loss``, one a row, those of a class being neighbours.
+
+    ProxyAnchor keeps a proxy in a row, the softmax losses keep it in a column.
+    """
+    return weights if isinstance(loss, ProxyAnchorLoss) else weights.T
 
 
 def proxies_of(loss: nn.Module) -> list[nn.Parameter]:

@@ -81,6 +81,11 @@ class Mixture(nn.Module):
         """The proxies of the base loss."""
         return proxies_of(self.base)
 
+    def centers(self) -> Tensor:
+        """The proxies of the base loss, (C, K, D)."""
+        centers: Tensor = self.base.centers()  # type: ignore[operator]
+        return centers
+
     def extra_repr(self) -> str:
         """What it is, for ``print``."""
         return f"weight={self.weight}"

@@ -13,10 +13,9 @@ from sumpool.losses.checks import (
     check_label_range,
     check_labels,
     check_rows,
-    recording,
 )
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.checks import recording, solve_dtype
 
 #: The two equivalent forms of a ridge fit.
 FORMS = ("auto", "attributes", "images")

@@ -62,6 +62,16 @@ def _check_scalar(name: str, value: float | Tensor, accepted: str, admits: objec
         raise ValueError(f"{name} must be {accepted}, got {value}")
 
 
+def recording() -> bool:
+    """Whether a CUDA graph is being recorded, during which no value can be read."""
+    return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
+
+
+def readable() -> bool:
+    """Whether values may be looked into: nothing is being compiled or recorded."""
+    return not (torch.compiler.is_compiling() or recording())
+
+
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
     """Whether a tensor of ``shape`` can be expanded to ``target``."""
     try:
