@@ -88,3 +88,25 @@ def test_covering_radius_is_at_most_twice_the_optimum(n: int, data: st.DataObjec
 
     best = min(radius(list(it)) for it in combinations(range(n), k))
     assert radius(greedy_k_center(points, k).tolist()) <= 2 * best + 1e-9
+
+
+@given(st.integers(1, 8), st.integers(0, 3), st.data())
+def test_any_batch_with_chosen_and_mask_equals_a_naive_loop(
+    n: int, given_: int, data: st.DataObject
+) -> None:
+    seed = data.draw(st.integers(0, 100))
+    points, chosen = points_of(3, n, 2, seed=seed), points_of(3, given_, 2, seed=seed + 1)
+    mask = random_mask(3, n, seed=seed)
+    k = data.draw(st.integers(1, int(mask.sum(-1).min())))
+    picks = greedy_k_center(points, k, chosen, mask)
+    for row in range(3):
+        expected = naive_k_center(points[row], k, chosen[row], mask[row])
+        assert picks[row].tolist() == expected
+
+
+def test_a_chosen_point_is_picked_last_in_float32_too() -> None:
+    points = points_of(60, 128).float()
+    picks = greedy_k_center(points, 60, chosen=points[:40])
+    assert sorted(picks[:20].tolist()) == list(range(40, 60))
+    # Points at distance 0 are equals, whatever the number of chosen ones: the first comes first.
+    assert picks[20:].tolist() == list(range(40))

@@ -1,0 +1,106 @@
+"""Times greedy k-centre and steps of the centre regularisers, and weighs the latter.
+
+    python benchmarks/centers.py               # minutes
+    python benchmarks/centers.py --step r1     # one regulariser in this process, as JSON
+
+  k-centre      10,000 classes, pools of 12, 8 picks beside 8 chosen centres, 128 dimensions
+  regularisers  690,000 centres of 128 dimensions: forward and backward pass with the default subset
+
+Each regulariser runs in a process of its own. Memory is the growth of the peak of resident memory
+over what the process held with the centres in place, the gradient of all centres (353 MB) included.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+import torch
+from _machine import machine
+
+from sumpool.centers import REGULARIZERS, build_regularizer, greedy_k_center
+
+CENTERS, SIZE = 690_000, 128
+CLASSES, POOL, PROXIES = 10_000, 12, 8
+
+
+def k_center_seconds(repeats: int = 5) -> list[float]:
+    """Seconds that the picks of all classes take."""
+    generator = torch.Generator().manual_seed(0)
+    points = torch.randn(CLASSES, POOL, SIZE, generator=generator)
+    chosen = torch.randn(CLASSES, PROXIES, SIZE, generator=generator)
+    greedy_k_center(points, PROXIES, chosen)
+    seconds = []
+    for _ in range(repeats):
+        begun = time.perf_counter()
+        greedy_k_center(points, PROXIES, chosen)
+        seconds.append(time.perf_counter() - begun)
+    return seconds
+
+
+def step(name: str, subset: int | None, repeats: int = 3) -> dict[str, Any]:
+    """Seconds and memory of a step of the regulariser ``name``."""
+    # A small step first, so that what libraries take when they are first used is there already.
+    build_regularizer(name)(torch.randn(64, SIZE, requires_grad=True)).backward()
+    centers = torch.randn(CENTERS, SIZE, generator=torch.Generator().manual_seed(0))
+    centers.requires_grad_()
+    regularizer = build_regularizer(name, subset=subset)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = []
+    for _ in range(repeats):
+        centers.grad = None
+        begun = time.perf_counter()
+        regularizer(centers).backward()
+        seconds.append(time.perf_counter() - begun)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert centers.grad is not None
+    return {
+        "name": name,
+        "subset": subset,
+        "centers": CENTERS,
+        "seconds": seconds,
+        "additional_bytes": 1024 * (peak - before),  # Linux counts in KiB
+        "gradient_finite": bool(centers.grad.isfinite().all()),
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--step", choices=sorted(REGULARIZERS), help="one regulariser, as JSON")
+    parser.add_argument("--subset", type=int, help="classes to draw, in place of the default")
+    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default all cores")
+    args = parser.parse_args(arguments)
+    torch.set_num_threads(args.threads)
+    if args.step is not None:
+        print(json.dumps(step(args.step, args.subset)))
+        return
+    print(f"{machine(torch.device('cpu'))['device_name']}, torch {torch.__version__}")
+    print(f"k-centre: {statistics.median(k_center_seconds()):.3f} s")
+    options = ["--threads", str(args.threads)]
+    options += [] if args.subset is None else ["--subset", str(args.subset)]
+    for name in REGULARIZERS:
+        done = subprocess.run(
+            [sys.executable, __file__, "--step", name, *options],
+            stdout=subprocess.PIPE,
+            text=True,
+            check=True,
+        )
+        told = json.loads(done.stdout)
+        print(
+            f"{name}: {statistics.median(told['seconds']):.2f} s a step, "
+            f"{told['additional_bytes'] / 1e6:.0f} MB beside the centres"
+        )
+
+
+if __name__ == "__main__":
+    main()

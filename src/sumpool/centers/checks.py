@@ -1,0 +1,72 @@
+"""Checks of what means and regularisers are called with."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import broadcasts_to, check_floating, readable
+
+
+def check_number(name: str, value: float, accepted: str, good: bool) -> None:
+    """Raise unless ``value`` is a number, not a boolean or NaN, that is ``good``."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{name} must be {accepted}, got {type(value).__name__}")
+    if math.isnan(value) or not good:
+        raise ValueError(f"{name} must be {accepted}, got {value}")
+
+
+def check_integer(name: str, value: int, accepted: str, good: bool) -> None:
+    """Raise unless ``value`` is an integer that is ``good``."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise TypeError(f"{name} must be {accepted}, got {value!r}")
+    if not good:
+        raise ValueError(f"{name} must be {accepted}, got {value}")
+
+
+def check_numbers(x: Tensor, dim: int, mask: Tensor | None) -> None:
+    """Raise unless ``x`` has a number to average along ``dim`` wherever ``mask`` is looked at."""
+    check_floating("x", x)
+    if x.ndim < 1:
+        raise ValueError("x must have at least one dimension, got a scalar")
+    accepted = f"an integer in {-x.ndim}..{x.ndim - 1} for x of shape {tuple(x.shape)}"
+    check_integer("dim", dim, accepted, -x.ndim <= dim < x.ndim)
+    if x.shape[dim] < 1:
+        raise ValueError(f"x must have a number along dim {dim}, got shape {tuple(x.shape)}")
+    if mask is None:
+        return
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+        raise TypeError(f"mask must be a boolean tensor (True = counts), got {kind}")
+    if not broadcasts_to(mask.shape, x.shape):
+        raise ValueError(f"mask must broadcast to shape {tuple(x.shape)}, got {tuple(mask.shape)}")
+
+
+def check_left(mask: Tensor, dim: int, least: int) -> None:
+    """Raise unless ``mask`` leaves ``least`` numbers along ``dim``, as far as it can be read."""
+    if readable():
+        fewest = int(mask.sum(dim).min()) if mask.numel() else least
+        if fewest < least:
+            raise ValueError(
+                f"mask must leave at least {least} numbers along dim {dim}, got {fewest}"
+            )
+
+
+def check_positive(x: Tensor, mask: Tensor | None) -> None:
+    """Raise unless all numbers of ``x`` that count are positive, as far as they can be read."""
+    if readable():
+        bad = ~(x > 0) if mask is None else ~(x > 0) & mask
+        if bool(bad.any()):
+            raise ValueError(f"x must be positive, got {float(x[bad.expand_as(x)][0])}")
+
+
+def check_centers(centers: Tensor) -> None:
+    """Raise unless these are centres (C, D) or (C, K, D) of at least two classes."""
+    check_floating("centers", centers)
+    if centers.ndim not in (2, 3) or centers.shape[0] < 2 or 0 in centers.shape:
+        raise ValueError(
+            "centers must have shape (C, D) or (C, K, D) with C >= 2 and K, D >= 1, "
+            f"got {tuple(centers.shape)}"
+        )

@@ -1,0 +1,78 @@
+"""How well few points cover many."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.checks import check_floating, readable
+from sumpool.transport.k_center import check_points, farthest_first
+
+
+def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The largest distance of a point to its nearest centre.
+
+    Args:
+        points: Points (..., n, d); leading dimensions, such as classes, are separate problems.
+        centers: Centres (..., k, d) with k >= 1.
+        mask: True for points that count, of shape (..., n), at least one in each problem.
+
+    Returns:
+        The radius, of shape (...).
+
+    Example:
+        >>> covering_radius(torch.tensor([[0.0], [1.0], [10.0]]), torch.tensor([[2.0]]))
+        tensor(8.)
+    """
+    valid = _valid(points, mask)
+    check_floating("centers", centers)
+    wanted = (*points.shape[:-2], "k", points.shape[-1])
+    if (
+        centers.ndim != points.ndim
+        or centers.shape[:-2] != points.shape[:-2]
+        or centers.shape[-1] != points.shape[-1]
+        or centers.shape[-2] < 1
+    ):
+        shape = ", ".join(map(str, wanted))
+        raise ValueError(
+            f"centers must have shape ({shape}) with k >= 1, got {tuple(centers.shape)}"
+        )
+    # Not through a product of matrices: a point that is a centre is at distance 0.
+    apart = torch.cdist(
+        points, centers.to(points.dtype), compute_mode="donot_use_mm_for_euclid_dist"
+    )
+    return apart.amin(-1).masked_fill(~valid, 0.0).amax(-1)
+
+
+def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
+    """The covering radius with k greedy centres, averaged over k = 1..n [thesis, chapter 3].
+
+    The centres are points, picked as :func:`greedy_k_center` does, beginning with the first valid
+    one; each pick goes on from those before, so that one pass of cost O(n² · d) gives all radii.
+
+    Args:
+        points: Points (..., n, d); leading dimensions, such as classes, are separate problems.
+        mask: True for points that count, of shape (..., n), at least one in each problem; n above
+            is the number of these.
+
+    Returns:
+        The average, of shape (...).
+
+    Example:
+        >>> mean_covering_radius(torch.tensor([[0.0], [1.0], [10.0]]))  # 10, 1 and 0
+        tensor(3.6667)
+    """
+    valid = _valid(points, mask)
+    far = torch.where(valid, torch.inf, -torch.inf).to(points)
+    total = torch.zeros_like(points[..., 0, 0])
+    for _, far in farthest_first(points, far, int(valid.sum(-1).max())):  # noqa: B020
+        total = total + far.amax(-1).clamp(min=0)  # nothing left but what was picked: radius 0
+    return total / valid.sum(-1)
+
+
+def _valid(points: Tensor, mask: Tensor | None) -> Tensor:
+    """Which points count, at least one in each problem."""
+    valid = check_points(points, mask)
+    if readable() and not bool(valid.any(-1).all()):
+        raise ValueError("mask must leave a point in every problem, one has none")
+    return valid

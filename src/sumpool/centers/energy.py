@@ -1,0 +1,91 @@
+"""Energies of charges on a sphere."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from torch import Tensor
+
+from sumpool.centers.checks import check_number
+from sumpool.centers.pairs import log_distance
+from sumpool.centers.regularizer import CenterRegularizer
+
+
+class HypersphericalEnergy(CenterRegularizer):
+    r"""The energy of unit centres that repel each other, to be minimised [mhe].
+
+    .. math:: E_s = \sum_{i\ne j} d_{ij}^{-s} \quad (s > 0), \qquad E_0 = -\sum_{i\ne j}\log d_{ij}
+
+    over ordered pairs of different classes, d the distance of the unit centres. As a regulariser it
+    is divided by the number of pairs, as its authors do; ``reduction="sum"`` gives E itself. Of a
+    subset, the sum is scaled to all pairs.
+
+    Args:
+        power: s ≥ 0.
+        reduction: "mean" or "sum".
+        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
+        seed: Where the draws start.
+
+    Example:
+        >>> import torch
+        >>> centers = torch.tensor([[1.0, 0.0], [-1.0, 0.0]])
+        >>> HypersphericalEnergy(power=2.0, reduction="sum")(centers)
+        tensor(0.5000)
+    """
+
+    def __init__(
+        self,
+        power: float = 2.0,
+        *,
+        reduction: Literal["mean", "sum"] = "mean",
+        subset: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(subset, seed)
+        accepted = "a finite number of at least 0"
+        check_number("power", power, accepted, 0 <= power < math.inf)
+        if reduction not in ("mean", "sum"):
+            raise ValueError(f"reduction must be one of mean, sum, got {reduction!r}")
+        self.power, self.reduction = power, reduction
+
+    def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
+        """The mean energy of a row."""
+        logs = log_distance(cosine).masked_fill(~counts, 0.0)
+        energy = (-self.power * logs).exp() if self.power > 0 else -logs
+        return energy.masked_fill(~counts, 0.0).sum(-1) / counts.sum(-1)
+
+    def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
+        """The mean over rows, or as many times that as there are pairs."""
+        pairs = classes * each * (classes - 1) * each
+        return rows.mean() * (1 if self.reduction == "mean" else pairs)
+
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        return f"power={self.power:g}, reduction={self.reduction!r}, " + super().extra_repr()
+
+
+class UniformFaceEnergy(HypersphericalEnergy):
+    r"""The mean potential energy of class centres, to be minimised [uniformface].
+
+    .. math:: \frac1{C(C-1)}\sum_{i\ne j}\frac1{d_{ij}}
+
+    with d the distance of the unit centres. The hyperspherical energy at s = 1, and R2 on distances
+    at λ = 1.
+
+    Args:
+        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
+        seed: Where the draws start.
+
+    Example:
+        >>> import torch
+        >>> UniformFaceEnergy()(torch.tensor([[1.0, 0.0], [-1.0, 0.0]]))
+        tensor(0.5000)
+    """
+
+    def __init__(self, subset: int | None = None, seed: int = 0) -> None:
+        super().__init__(1.0, subset=subset, seed=seed)
+
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        return CenterRegularizer.extra_repr(self)

@@ -1,0 +1,58 @@
+"""The K nearest or farthest centres of each centre, without smoothing."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from sumpool.centers.checks import check_integer
+from sumpool.centers.means import end_mean
+from sumpool.centers.pairs import End, distance
+from sumpool.centers.regularizer import CenterRegularizer, check_kind
+
+
+class SkewedRegularizer(CenterRegularizer):
+    r"""Minus the mean distance of a centre to its K nearest, or farthest, of other classes.
+
+    .. math:: -\operatorname{mean}_i M_{[\pm K]}\{d_{ij} : j \ne i\}
+
+    with M the K-skewed mean [skew, Eq. 5] and d the distance of the unit centres. The plain form of
+    what R1 and R2 smooth.
+
+    Args:
+        k: K ≥ 1, at most the number of centres of other classes. Of a subset, it counts
+            among the centres that are drawn.
+        pairs: "near" or "far".
+        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
+        seed: Where the draws start.
+
+    Example:
+        >>> import torch
+        >>> centers = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+        >>> SkewedRegularizer(k=1)(centers)
+        tensor(-1.8047)
+    """
+
+    def __init__(
+        self, k: int = 8, *, pairs: End = "far", subset: int | None = None, seed: int = 0
+    ) -> None:
+        super().__init__(subset, seed)
+        check_integer("k", k, "an integer of at least 1", k >= 1)
+        check_kind("distance", pairs)
+        self.k, self.pairs = k, pairs
+
+    def check_size(self, classes: int, each: int) -> None:
+        """Raise where a centre has fewer than K of other classes."""
+        if (classes - 1) * each < self.k:
+            raise ValueError(
+                f"k must be at most the {(classes - 1) * each} centres of other classes that "
+                f"a centre is compared with, got {self.k}"
+            )
+
+    def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
+        """Minus the mean of the K distances of a row."""
+        k = self.k if self.pairs == "far" else -self.k
+        return -end_mean(distance(cosine), k, -1, counts)
+
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        return f"k={self.k}, pairs={self.pairs!r}, " + super().extra_repr()

@@ -1,0 +1,76 @@
+"""R1: the log-exp mean of the similarities of each centre."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from sumpool.centers.checks import check_number
+from sumpool.centers.means import smooth_mean
+from sumpool.centers.pairs import Comparison, End, distance
+from sumpool.centers.regularizer import CenterRegularizer, check_kind
+
+
+class LogExpRegularizer(CenterRegularizer):
+    r"""R1, the smooth largest similarity of a centre to those of other classes, averaged.
+
+    .. math:: R_1 = \operatorname{mean}_i \frac1\gamma
+        \log\sum_{j\ne i} e^{\gamma(s_{ij} - \delta)}
+
+    [skew, Eq. 8], with the cosine as similarity s, or minus the distance of the unit centres.
+    With ``pairs="far"`` γ changes its sign, in both places: the smooth *smallest* similarity is
+    minimised, which pushes apart the centres that are far apart already. Of a subset, the sum
+    is scaled to all centres.
+
+    Args:
+        gamma: γ > 0, how far the sum leans to its largest term; inf for that term alone.
+        on: What pairs are compared by, "cosine" or "distance".
+        pairs: Which pairs count most, "near" or "far".
+        margin: δ; it shifts the value and leaves the gradient as it is.
+        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
+        seed: Where the draws start.
+
+    Example:
+        >>> import torch
+        >>> centers = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+        >>> LogExpRegularizer(gamma=math.inf)(centers)
+        tensor(0.)
+        >>> LogExpRegularizer(gamma=math.inf, on="distance", pairs="far")(centers)
+        tensor(-1.8047)
+    """
+
+    def __init__(
+        self,
+        gamma: float = 32.0,
+        *,
+        on: Comparison = "cosine",
+        pairs: End = "near",
+        margin: float = 0.0,
+        subset: int | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(subset, seed)
+        check_number("gamma", gamma, "a number above 0, or inf", gamma > 0)
+        check_number("margin", margin, "a finite number", math.isfinite(margin))
+        check_kind(on, pairs)
+        self.gamma, self.on, self.pairs, self.margin = gamma, on, pairs, margin
+
+    def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
+        """The log-exp mean of the similarities of a row."""
+        similarity = cosine if self.on == "cosine" else -distance(cosine)
+        return smooth_mean(similarity, self._signed(), -1, counts)
+
+    def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
+        """The mean over rows; from the mean of powers to their sum, less δ."""
+        return rows.mean() + math.log((classes - 1) * each) / self._signed() - self.margin
+
+    def _signed(self) -> float:
+        return self.gamma if self.pairs == "near" else -self.gamma
+
+    def extra_repr(self) -> str:
+        """The settings, for printing."""
+        return (
+            f"gamma={self.gamma:g}, on={self.on!r}, pairs={self.pairs!r}, margin={self.margin:g}, "
+            + super().extra_repr()
+        )

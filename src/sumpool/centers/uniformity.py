@@ -1,0 +1,71 @@
+"""How evenly centres lie on the sphere."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sumpool.centers.checks import check_centers
+from sumpool.centers.means import smooth_mean
+from sumpool.centers.pairs import distance, rowwise
+from sumpool.transport.checks import solve_dtype
+
+
+class CenterUniformity(NamedTuple):
+    """How evenly centres lie on the sphere, over pairs of different classes.
+
+    Attributes:
+        mean_cosine: The mean cosine.
+        nearest_cosine: The mean over centres of the largest cosine; small is even.
+        mean_distance: The mean distance.
+        uniformity: log mean e^{−2 d²} [uniformity]; small is even, −4 where all are
+            orthogonal.
+    """
+
+    mean_cosine: float
+    nearest_cosine: float
+    mean_distance: float
+    uniformity: float
+
+
+@torch.no_grad()
+def center_uniformity(centers: Tensor) -> CenterUniformity:
+    """How evenly ``centers`` (C, D) or (C, K, D), brought to length 1, lie on the sphere.
+
+    All pairs of different classes are compared, in blocks: time grows with (C·K)², memory does not.
+
+    Example:
+        >>> measures = center_uniformity(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]]))
+        >>> round(measures.mean_cosine, 4), measures.nearest_cosine
+        (-0.3333, 0.0)
+        >>> round(measures.mean_distance, 4), round(measures.uniformity, 4)
+        (1.6095, -4.3963)
+    """
+    check_centers(centers)
+    centers = centers.unsqueeze(1) if centers.ndim == 2 else centers
+    with torch.autocast(centers.device.type, enabled=False):
+        unit = F.normalize(centers.to(solve_dtype(centers)), dim=-1)
+
+        def cosine(s: Tensor, counts: Tensor) -> Tensor:
+            return smooth_mean(s, 0.0, -1, counts)
+
+        def nearest(s: Tensor, counts: Tensor) -> Tensor:
+            return smooth_mean(s, math.inf, -1, counts)
+
+        def apart(s: Tensor, counts: Tensor) -> Tensor:
+            return smooth_mean(distance(s), 0.0, -1, counts)
+
+        def crowding(s: Tensor, counts: Tensor) -> Tensor:
+            # −2 d² = 4s − 4, and every row has the same number of pairs.
+            return smooth_mean(4 * s - 4, 1.0, -1, counts)
+
+        return CenterUniformity(
+            mean_cosine=float(rowwise(unit, cosine).mean()),
+            nearest_cosine=float(rowwise(unit, nearest).mean()),
+            mean_distance=float(rowwise(unit, apart).mean()),
+            uniformity=float(smooth_mean(rowwise(unit, crowding), 1.0, -1)),
+        )

@@ -1,0 +1,21 @@
+"""The catalogue as the table of docs/centers.md shows it; run this file to print it."""
+
+from __future__ import annotations
+
+from sumpool.centers import REGULARIZERS
+
+
+def catalogue_table() -> str:
+    lines = ["| name | minimised | pairs | constant | default |", "|---|---|---|---|---|"]
+    for name, recipe in REGULARIZERS.items():
+        source = f"[{recipe.reference}](references.md#{recipe.reference})"
+        constant = recipe.symbol or "–"
+        default = "–" if recipe.lam is None else f"{recipe.lam:g}"
+        lines.append(
+            f"| `{name}` | {recipe.summary} {source} | {recipe.pairs} | {constant} | {default} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(catalogue_table())  # noqa: T201
