@@ -101,6 +101,20 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     assert (run / "run.json").read_bytes() == before
 
 
+def test_a_run_with_chance_constrained_proxies_tells_of_its_problems(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = [*SMALL, "--chance.proxies=2", "--chance.pool=3", "--chance.patience=1"]
+    command = ["train", "--data", str(photos), *told, "--stop.validate-every=1", "--out", "run"]
+    assert main(command) == 1
+    assert "options chance.… have no effect without --ccp" in capsys.readouterr().err
+    assert main([*command, "--ccp"]) == 0
+    lines = Path("run/problems.csv").read_text().splitlines()
+    assert lines[0].startswith("problem,first_step,last_step,best_step,value,covering_radius")
+    assert len(lines) >= 2
+    assert "violat" in Path("run/report.html").read_text()
+
+
 def test_a_killed_run_is_resumed_to_the_same_bits(photos: Path) -> None:
     options = [
         *(option for option in SMALL if "max-steps" not in option),

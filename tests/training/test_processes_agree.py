@@ -13,7 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from sumpool.evaluation import embed_images, retrieval_metrics
-from sumpool.training import TrainConfig, ZeroShotConfig
+from sumpool.training import ChanceConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import judge
 from training.tiny import CONFIG, Memory, MemoryFeed, trainer
 
@@ -34,6 +34,13 @@ CASES: dict[str, dict[str, Any]] = {
         "zero_shot": ZeroShotConfig(weight=0.0),
     },
     "zero-shot": {**BATCH, "zero_shot": ZeroShotConfig(weight=0.5)},
+    "ccp": {
+        **BATCH,
+        "ccp": True,
+        "normalize": "ball",
+        "chance": ChanceConfig(proxies=2, pool=4, beta=0.3, alpha=0.3),
+        "zero_shot": ZeroShotConfig(weight=0.1),
+    },
 }
 STEPS = 4
 
@@ -46,11 +53,10 @@ def record(fabric: Fabric) -> dict[str, Any]:
         runner = trainer(config, on=fabric)
         batches = runner.task.feed.train_batches(runner.task.sampler)
         runner.model.train()
+        runner._prepare()
         losses, gradients = [], []
         for _ in range(STEPS):
             batch = next(batches)
-            if runner.progress.step == 0:
-                runner._phases.begin(batch, 0)
             losses.append(float(runner._step(batch)["loss"]))
             runner.progress.step += 1
             learned = [*runner.model.named_parameters(), *runner.criterion.named_parameters()]

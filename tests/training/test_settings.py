@@ -52,7 +52,7 @@ def test_what_is_given_stays() -> None:
     resolved = resolve(given, "sop")
     before, after = flat(given), flat(resolved)
     changed = {name for name in before if before[name] != after[name]}
-    assert changed == {"optimizer.proxy_lr_multiplier"}
+    assert changed == {"normalize", "optimizer.proxy_lr_multiplier"}
 
 
 def test_nothing_is_left_open_but_what_means_something() -> None:
@@ -66,6 +66,10 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "hardware.workers",
         "zero_shot.balance",
         "zero_shot.end",
+        "center_reg",
+        "center.lam",
+        "center.subset",
+        *(f"chance.{name}" for name in ("proxies", "pool", "problems", "beta", "alpha")),
     }
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from sumpool.evaluation import judge_images
@@ -141,6 +141,8 @@ class Trained:
         outcome: How training ended.
         splits: The data.
         config: The configuration, resolved.
+        problems: Problems of chance-constrained proxies, in the columns of problems.csv.
+        proxy_trace: Their converged proxies, and those the next began with (None after the last).
     """
 
     model: Embedder
@@ -149,6 +151,17 @@ class Trained:
     outcome: Outcome
     splits: Splits
     config: TrainConfig
+    problems: list[dict[str, float]]
+    proxy_trace: list[tuple[Tensor, Tensor | None]]
+
+    @property
+    def centers(self) -> Tensor | None:
+        """Proxies (C, K, D) at the best step; None if the loss has none."""
+        own = getattr(self.criterion, "centers", None)
+        if own is None or not self.criterion.proxy_parameters():  # type: ignore[operator]
+            return None
+        centers: Tensor = own().detach()
+        return centers
 
 
 def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
@@ -172,7 +185,8 @@ def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
     feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=False)
     kept = build_feed(config, splits.validation, model.preprocessing, fabric, progress=False)
     task = build_task(config, model, feed, judge(kept, fabric), fabric, data_set=splits.name)
-    outcome = Trainer(fabric, task, config, None, progress=False).fit()
+    trainer = Trainer(fabric, task, config, None, progress=False)
+    outcome = trainer.fit()
     if outcome.stopped == "interrupted":
         raise KeyboardInterrupt
     metrics = {"validation": judge_images(model, kept, device=fabric.device).metrics}
@@ -185,4 +199,14 @@ def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
         )
         assert query is not None
         metrics["test"] = judge_images(model, query, gallery, device=fabric.device).metrics
-    return Trained(model, task.criterion, metrics, outcome, splits, config)
+    solved = trainer.alternating
+    return Trained(
+        model,
+        task.criterion,
+        metrics,
+        outcome,
+        splits,
+        config,
+        problems=[] if solved is None else solved.problems,
+        proxy_trace=[] if solved is None else solved.trace,
+    )

@@ -4,6 +4,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from sumpool.training.config import (
+    CenterConfig,
+    ChanceConfig,
     ConfigError,
     GspConfig,
     HardwareConfig,
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
     from sumpool.training.task import Outcome, Task
 
 __all__ = [
+    "CenterConfig",
+    "ChanceConfig",
     "Checkpoints",
     "ConfigError",
     "GspConfig",

@@ -9,6 +9,8 @@ import torch
 from lightning.fabric import Fabric
 from torch import nn
 
+from sumpool.centers import build_regularizer
+from sumpool.chance import ProxyPairs
 from sumpool.data import (
     ClassBatchSampler,
     ImageDataset,
@@ -111,6 +113,7 @@ def build_model(config: TrainConfig) -> Embedder:
             embedding_size=config.embedding_size,
             pooling=config.pool,
             pooling_options=options,
+            normalize=config.normalize or "l2",
             freeze_batch_norm=config.freeze_batch_norm,
             resize=config.resize,
             crop=config.crop,
@@ -150,6 +153,7 @@ def build_feed(
 
 def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.Module:
     """The loss of a resolved ``config``, with the zero-shot loss beside it where it has weight."""
+    base: nn.Module
     try:
         base = build_loss(
             config.loss,
@@ -158,10 +162,20 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
             embedding_size=config.embedding_size,
             batch_size=config.batch_size,
             seed=config.seed,
+            normalize=config.normalize != "ball",
             **config.loss_options,
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"loss {config.loss} cannot be built: {error}") from error
+    if config.ccp:
+        assert config.chance.proxies is not None
+        base = ProxyPairs(
+            base,
+            num_classes,
+            config.embedding_size,
+            config.chance.proxies,
+            batch_weight=config.chance.batch_weight,
+        )
     weight = config.zero_shot.weight
     if not weight:
         return base
@@ -224,7 +238,26 @@ def build_task(
             f"{config.images_per_class} cannot be drawn: {error}"
         ) from error
     criterion = build_criterion(config, len(classes), data_set)
-    return Task(model, criterion, feed, sampler, class_of, validate)
+    regularizer = _build_regularizer(config, criterion)
+    return Task(model, criterion, feed, sampler, class_of, validate, regularizer)
+
+
+def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
+    if config.center_reg is None:
+        return None
+    center = config.center
+    # The first is tried out: whether it fits the number of classes is known before training.
+    try:
+        tried, regularizer = (
+            build_regularizer(
+                config.center_reg, lam=center.lam, subset=center.subset, seed=config.seed
+            )
+            for _ in range(2)
+        )
+        tried(criterion.centers().detach())
+        return regularizer
+    except ValueError as error:
+        raise ConfigError(f"center_reg {config.center_reg} cannot be built: {error}") from error
 
 
 def judge(feed: ImageFeed, fabric: Fabric) -> Validate:

@@ -71,6 +71,50 @@ class ZeroShotConfig:
 
 
 @dataclass(frozen=True)
+class ChanceConfig:
+    """Chance-constrained proxies, which --ccp turns on.
+
+    Args:
+        proxies: proxies of a class (8; SOP and In-shop 4)
+        pool: images of a class that new proxies are picked among; as many as proxies is random
+            drawing (12; SOP and In-shop 7)
+        pull: λ of the pull to the weights of the last problem
+        patience: validations without gain after which a problem ends
+        problems: most problems; 1 is plain training with proxies, null is no limit
+        batch_weight: weight of the pairs inside the batch, beside those with proxies
+        beta: distance β that violated pairs are counted against; training does not depend on it
+            (the middle of the margins of c2, 0.5 with other losses)
+        alpha: α of the bound on their share (half of what is between the margins of c2, or 0.5)
+    """
+
+    proxies: int | None = None
+    pool: int | None = None
+    pull: float = 2e-4
+    patience: int = 3
+    problems: int | None = None
+    batch_weight: float = 0.0
+    beta: float | None = None
+    alpha: float | None = None
+
+
+@dataclass(frozen=True)
+class CenterConfig:
+    """The regulariser of class centres, which --center-reg names.
+
+    Args:
+        weight: factor on it, beside the loss
+        lam: its γ, λ, K or s: how much the nearest, or the farthest, pairs count (that of the
+            catalogue, see docs/centers.md)
+        subset: classes drawn at random in every step that stand for all; null is all classes up to
+            2048 centres, and so many centres where there are more
+    """
+
+    weight: float = 1.0
+    lam: float | None = None
+    subset: int | None = None
+
+
+@dataclass(frozen=True)
 class OptimizerConfig:
     """Adam and what changes its rates.
 
@@ -106,7 +150,8 @@ class StopConfig:
 
     Args:
         validate_every: steps between validations (100; SOP and In-shop 1000)
-        patience: validations without gain after which training ends (15; SOP and In-shop 10)
+        patience: validations without gain after which training ends (15; SOP and In-shop 10; 60
+            with --ccp)
         max_steps: steps after which training ends in any case; null leaves it to patience
         monitor: the validation metric that decides
     """
@@ -177,11 +222,18 @@ class TrainConfig:
             netvlad, weldon, compact-bilinear, gsp, gmp+gsp, gemean+gsp
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
+        normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
         freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
         loss_options: constants of the loss that replace those of the catalogue
         zero_shot: the zero-shot loss beside it
+        ccp: train with chance-constrained proxies: the loss (c1, c2, ms or triplet) compares images
+            with proxies, which are drawn again among images when validation stands still
+        chance: options of --ccp
+        center_reg: regulariser that spreads the centres of classes, for losses with proxies: r1,
+            r1-distance, r1-far, r2, r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
+        center: options of --center-reg
         batch_size: images a step, over all processes
         images_per_class: images of a class in a batch (4, proxy losses 1)
         optimizer: Adam and its rates
@@ -212,10 +264,15 @@ class TrainConfig:
     pool: str = "gsp"
     pool_options: dict[str, Any] = field(default_factory=dict)
     gsp: GspConfig = field(default_factory=GspConfig)
+    normalize: Literal["l2", "ball"] | None = None
     freeze_batch_norm: bool = True
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)
+    ccp: bool = False
+    chance: ChanceConfig = field(default_factory=ChanceConfig)
+    center_reg: str | None = None
+    center: CenterConfig = field(default_factory=CenterConfig)
     batch_size: int = 32
     images_per_class: int | None = None
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -229,6 +286,8 @@ class TrainConfig:
 _GROUPS = {
     "gsp": GspConfig,
     "zero_shot": ZeroShotConfig,
+    "chance": ChanceConfig,
+    "center": CenterConfig,
     "optimizer": OptimizerConfig,
     "stop": StopConfig,
     "hardware": HardwareConfig,

@@ -11,14 +11,27 @@ from lightning.fabric import Fabric
 from tqdm import tqdm
 
 from sumpool.training.config import TrainConfig
-from sumpool.training.run_folder import LOG, VALIDATION, CsvLog, RunFolder
+from sumpool.training.run_folder import LOG, PROBLEMS, VALIDATION, CsvLog, RunFolder
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
 
     from sumpool.training.task import Progress
 
-LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss")
+LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss", "center_loss")
+#: Columns of ``problems.csv``: the finished problems of a run with chance-constrained proxies.
+PROBLEM_COLUMNS = (
+    "problem",
+    "first_step",
+    "last_step",
+    "best_step",
+    "value",
+    "covering_radius",
+    "spread",
+    "violation_rate",
+    "violation_bound",
+    "drift",
+)
 #: Columns of ``validation.csv``.
 VALIDATION_COLUMNS = (
     "step",
@@ -55,6 +68,7 @@ class Journal:
         self._bar: Any = None
         self._log: CsvLog | None = None
         self._validation: CsvLog | None = None
+        self._problems: CsvLog | None = None
         self._board: SummaryWriter | None = None
         self._said: dict[str, str] = {}
         self._lap = time.monotonic()
@@ -75,6 +89,9 @@ class Journal:
             log_columns = ("step", "seconds", *LOSS_COLUMNS, "learning_rate", "images_per_second")
             self._log = CsvLog(path / LOG, log_columns, keep_until)
             self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until)
+            if self._config.ccp:
+                problems = path / PROBLEMS
+                self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
             self._board = SummaryWriter(str(path / "tensorboard"), purge_step=keep_until)
         # Away from a terminal every update is a line of its own, so there are few.
         every = 0.1 if sys.stderr.isatty() else 15.0
@@ -127,11 +144,19 @@ class Journal:
         self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")
         self._lap = time.monotonic()
 
+    def solved(self, problem: Mapping[str, float]) -> None:
+        """A problem of chance-constrained proxies came to its end."""
+        if self._problems is not None:
+            self._problems.add(problem)
+        step = int(problem["last_step"])
+        self._to_board("problem", step, {name: problem[name] for name in PROBLEM_COLUMNS[4:]})
+        self._say(problem=f"{int(problem['problem']) + 1}")
+
     def close(self) -> None:
         """Close bar and files."""
         if self._bar is not None:
             self._bar.close()
-        for file in (self._log, self._validation, self._board):
+        for file in (self._log, self._validation, self._problems, self._board):
             if file is not None:
                 file.close()
 

@@ -13,7 +13,9 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from sumpool.chance import state_copy
 from sumpool.data import Batch
+from sumpool.training.alternating import Alternating
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
@@ -27,7 +29,7 @@ from sumpool.training.optimization import (
 from sumpool.training.phases import Phases
 from sumpool.training.recorded import RecordedStep
 from sumpool.training.run_folder import RunFolder
-from sumpool.training.step import TrainPass, gather, loss_terms, record
+from sumpool.training.step import TrainPass, gather, loss_terms, record, with_centers
 from sumpool.training.task import Outcome, Progress, Task
 
 logger = logging.getLogger(__name__)
@@ -97,11 +99,18 @@ class Trainer:
         self.optimizer = wrapped
         self._recorded = RecordedStep(self._step) if config.hardware.cuda_step else None
         self._phases = Phases(fabric, task, config, self._class_of)
-        self._best: dict[str, Tensor] | None = None
+        self._best: dict[str, dict[str, Any]] | None = None
         self._sums: dict[str, Tensor] = {}
         self._since_log = 0
         self._saved_at = time.monotonic()
         self._journal = Journal(fabric, config, folder, bar=progress)
+        self._regularizer = None if task.regularizer is None else task.regularizer.to(fabric.device)
+        #: The problems of chance-constrained proxies; None without them.
+        self.alternating = (
+            Alternating(fabric, task, config, optimizer, self._journal, trace=folder is None)
+            if config.ccp
+            else None
+        )
 
     def fit(self, *, resume: bool = False) -> Outcome:
         """Train to the end of patience, or of ``max_steps``, or to a signal.
@@ -122,11 +131,14 @@ class Trainer:
         try:
             with Interrupts() as interrupts:
                 outcome = self._run(batches, interrupts)
+            if self.alternating is not None and outcome.stopped != "interrupted":
+                self.alternating.close(self.progress.step)
         finally:
             batches.close()  # type: ignore[attr-defined]
             self._journal.close()
         if outcome.best_step and self._best is not None:
-            self.model.load_state_dict(self._best)
+            self.model.load_state_dict(self._best["model"])
+            self.criterion.load_state_dict(self._best["criterion"])
         return outcome
 
     def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
@@ -145,9 +157,11 @@ class Trainer:
             if self._since_log == LOG_EVERY or validate:
                 self._log()
             if validate:
-                self._validate()
+                ended = self._validate()
                 progress.seconds = time.monotonic() - begun
             reason = self._end()
+            if validate and reason is None and ended:
+                self._next_problem()
             if reason is None and self._asked(interrupts):
                 self._save()
                 return self._outcome("interrupted", interrupts.name)
@@ -155,6 +169,12 @@ class Trainer:
                 self._save()
         self._save()
         return self._outcome(reason)
+
+    def _next_problem(self) -> None:
+        assert self.alternating is not None
+        self.alternating.turn(self.progress.step)
+        if self._recorded is not None:
+            self._recorded.forget()
 
     def _prepare(self) -> None:
         # What has to happen before the first step, with its batch. The batch comes from an iterator
@@ -166,6 +186,8 @@ class Trainer:
         finally:
             batches.close()  # type: ignore[attr-defined]
         self._phases.begin(batch, self.progress.step)
+        if self.alternating is not None and self.progress.step == 0:
+            self.alternating.begin()
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
 
@@ -191,9 +213,13 @@ class Trainer:
         labels = gather(fabric, self._class_of[batch.labels], gradients=False)
         shared = gather(fabric, attributes[0], gradients=True) if attributes else None
         terms = loss_terms(self.criterion, embeddings, labels, shared)
+        weight = self.config.center.weight
+        terms = with_centers(terms, self.criterion, self._regularizer, weight)
         self.optimizer.zero_grad(set_to_none=True)
         fabric.backward(terms["loss"])
         self._average_loss_gradients()
+        if self.alternating is not None:
+            self.alternating.add_pull()
         if self.progress.step < self._phases.warmup:
             # Without a gradient Adam leaves a parameter and its moments alone.
             for parameter in self._groups.backbone:
@@ -236,7 +262,8 @@ class Trainer:
     def _rate(self) -> float:
         return float(self.optimizer.param_groups[0]["lr"])
 
-    def _validate(self) -> None:
+    def _validate(self) -> bool:
+        # Whether a problem of chance-constrained proxies has ended with it.
         with self.fabric.autocast():
             metrics = self.fabric.broadcast(self.task.validate(self.model))
         self.model.train()
@@ -252,14 +279,15 @@ class Trainer:
         if is_best:
             self.progress.best_value, self.progress.best_step = value, self.progress.step
             self.progress.stale = 0
-            self._best = {
-                name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()
-            }
+            self._best = {"model": state_copy(self.model), "criterion": state_copy(self.criterion)}
         elif begun:
             self.progress.stale += 1
         if self._plateau is not None:
             self._plateau.step(value)
         self._journal.validated(self.progress, metrics, is_best)
+        return self.alternating is not None and self.alternating.validated(
+            value, self.progress.step
+        )
 
     def _asked(self, interrupts: Interrupts) -> bool:
         if self.fabric.world_size == 1:
@@ -292,6 +320,8 @@ class Trainer:
             "sums": self._sums,
             "since_log": self._since_log,
             "zero_shot_weight": self._phases.zero_shot_weight,
+            "regularizer": None if self._regularizer is None else self._regularizer.state_dict(),
+            "alternating": None if self.alternating is None else self.alternating.state_dict(),
             "random": torch.get_rng_state(),
             "random_cuda": (
                 torch.cuda.get_rng_state(self.fabric.device)
@@ -308,11 +338,7 @@ class Trainer:
         device = self.fabric.device
         self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"])
-        self._best = (
-            None
-            if state["best"] is None
-            else {name: tensor.to(device) for name, tensor in state["best"].items()}
-        )
+        self._best = state["best"]
         self.criterion.load_state_dict(state["criterion"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.config.hardware.cuda_step:
@@ -322,6 +348,10 @@ class Trainer:
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}
         self._since_log = state["since_log"]
         self._phases.zero_shot_weight = state["zero_shot_weight"]
+        if self._regularizer is not None:
+            self._regularizer.load_state_dict(state["regularizer"])
+        if self.alternating is not None:
+            self.alternating.load_state_dict(state["alternating"])
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None and device.type == "cuda":
             torch.cuda.set_rng_state(state["random_cuda"], device)

@@ -21,7 +21,7 @@ from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
 
 CONFIG, RUN = "config.yaml", "run.json"
-LOG, VALIDATION = "log.csv", "validation.csv"
+LOG, VALIDATION, PROBLEMS = "log.csv", "validation.csv", "problems.csv"
 MODEL, EVALUATION, EXHIBITS = "model", "evaluation", "exhibits"
 #: Distributions whose versions are recorded.
 RECORDED = (
@@ -113,16 +113,19 @@ class CsvLog:
         columns: Its columns; a line may leave values out, and may have no others.
         keep_until: When a run is resumed, lines of later steps are dropped: they will come again.
             None begins the file anew.
+        key: The column with the step.
     """
 
-    def __init__(self, path: Path, columns: Sequence[str], keep_until: int | None) -> None:
+    def __init__(
+        self, path: Path, columns: Sequence[str], keep_until: int | None, *, key: str = "step"
+    ) -> None:
         self._columns = tuple(columns)
         kept: list[dict[str, str]] = []
         if keep_until is not None and path.is_file():
             with path.open(newline="", encoding="utf-8") as old:
                 for row in csv.DictReader(old):
                     # A torn last line has no step, or too few fields.
-                    step = row.get("step") or ""
+                    step = row.get(key) or ""
                     if step.isdecimal() and int(step) <= keep_until and None not in row.values():
                         kept.append(row)
         aside = path.with_suffix(".part")

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from sumpool.losses import LOSSES, LossRecipe
+from sumpool.centers import REGULARIZERS
+from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
-from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.config import ChanceConfig, ConfigError, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class DataSettings:
         zero_shot: Weight λ of the zero-shot loss.
         validate_every: Steps between validations.
         patience: Validations without gain that end a run.
+        proxies: Proxies of a class with chance-constrained proxies.
+        pool: Images of a class that those are picked among.
     """
 
     prototypes: int = 64
@@ -32,9 +35,11 @@ class DataSettings:
     zero_shot: float = 0.1
     validate_every: int = 100
     patience: int = 15
+    proxies: int = 8
+    pool: int = 12
 
 
-_LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10)
+_LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10, proxies=4, pool=7)
 _COLLAGE = DataSettings(
     prototypes=128, mu=0.2, eps_pair=10.0, eps_proxy=10.0, zero_shot=0.5, validate_every=250
 )
@@ -48,6 +53,10 @@ SETTINGS = {
     "cifar-foreground": _COLLAGE,
 }
 DEFAULT = DataSettings()
+#: Validations without gain that end a run with chance-constrained proxies.
+CCP_PATIENCE = 60
+#: Losses that compare images with proxies in it.
+CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
 
@@ -74,6 +83,8 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
             zero_shot, weight=_or(zero_shot.weight, found.zero_shot if has_attributes else 0.0)
         ),
         weights=_or(config.weights, _weights(config.backbone)),
+        normalize=_or(config.normalize, "ball" if config.ccp else "l2"),
+        chance=_resolve_chance(config, found, data_set),
         images_per_class=_or(config.images_per_class, recipe.images_per_class),
         optimizer=replace(
             optimizer,
@@ -84,11 +95,31 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         stop=replace(
             stop,
             validate_every=_or(stop.validate_every, found.validate_every),
-            patience=_or(stop.patience, found.patience),
+            patience=_or(stop.patience, CCP_PATIENCE if config.ccp else found.patience),
         ),
     )
     _check_numbers(resolved, recipe)
     return resolved
+
+
+def _resolve_chance(config: TrainConfig, found: DataSettings, data_set: str) -> ChanceConfig:
+    chance = config.chance
+    if not config.ccp:
+        return chance
+    beta = alpha = 0.5
+    if config.loss == "c2":
+        # The generalised contrastive loss has margins β − α and β + α.
+        constants = {**LOSSES["c2"].constants(data_set), **config.loss_options}
+        low, high = float(constants["pos_margin"]), float(constants["neg_margin"])
+        beta, alpha = (low + high) / 2, (high - low) / 2
+    proxies = _or(chance.proxies, found.proxies)
+    return replace(
+        chance,
+        proxies=proxies,
+        pool=_or(chance.pool, max(found.pool, proxies)),
+        beta=_or(chance.beta, beta),
+        alpha=_or(chance.alpha, alpha),
+    )
 
 
 T = TypeVar("T")
@@ -128,6 +159,12 @@ def _check(config: TrainConfig) -> LossRecipe:
                 "zero_shot.balance needs prototypes in the first step, and one process: leave "
                 "gsp.average_steps at 0 and hardware.devices at 1"
             )
+        if config.ccp:
+            raise ConfigError(
+                "zero_shot.balance compares losses on the first batch, before there are proxies: "
+                "leave one of it and ccp out"
+            )
+    _check_centers(config)
     if config.gsp.average_steps < 0:
         raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
     if config.gsp.average_steps and config.pool != "gsp":
@@ -137,6 +174,30 @@ def _check(config: TrainConfig) -> LossRecipe:
     if not 0 < config.validation < 1:
         raise ConfigError(f"validation must lie in (0, 1), got {config.validation}")
     return LOSSES[config.loss]
+
+
+def _check_centers(config: TrainConfig) -> None:
+    recipe, defaults = LOSSES[config.loss], TrainConfig()
+    if config.ccp and config.loss not in CCP_LOSSES:
+        raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {config.loss}")
+    if not config.ccp and config.chance != defaults.chance:
+        raise ConfigError("options chance.… have no effect without --ccp")
+    if config.normalize == "ball" and config.loss not in WITHOUT_NORMALIZATION:
+        raise ConfigError(
+            f"normalize must be l2 with loss {config.loss}, whose formula has unit vectors"
+        )
+    if config.center_reg is None:
+        if config.center != defaults.center:
+            raise ConfigError("options center.… have no effect without --center-reg")
+        return
+    if config.center_reg not in REGULARIZERS:
+        raise ConfigError(
+            f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
+        )
+    if not (recipe.proxy or config.ccp):
+        raise ConfigError(
+            f"center_reg needs a loss with proxies or --ccp; loss {config.loss} has none"
+        )
 
 
 def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
@@ -153,17 +214,35 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         "stop.max_steps": config.stop.max_steps,
         "hardware.devices": config.hardware.devices,
         "hardware.nodes": config.hardware.nodes,
+        "chance.proxies": config.chance.proxies,
+        "chance.patience": config.chance.patience,
+        "chance.problems": config.chance.problems,
+        "chance.alpha": config.chance.alpha,
+        "center.subset": config.center.subset,
     }
     for name, value in positive.items():
         if value is not None and value <= 0:
             raise ConfigError(f"{name} must be positive, got {value}")
     if not 0 <= config.zero_shot.weight <= 1:
         raise ConfigError(f"zero_shot.weight must lie in [0, 1], got {config.zero_shot.weight}")
+    for name, amount in (
+        ("chance.pull", config.chance.pull),
+        ("chance.batch_weight", config.chance.batch_weight),
+        ("center.weight", config.center.weight),
+    ):
+        if amount < 0:
+            raise ConfigError(f"{name} must be at least 0, got {amount}")
+    proxies, pool = config.chance.proxies, config.chance.pool
+    if proxies is not None and pool is not None and pool < proxies:
+        raise ConfigError(
+            f"chance.pool must be at least chance.proxies = {proxies}, which are picked among its "
+            f"images, got {pool}"
+        )
     if config.batch_size % per_class:
         raise ConfigError(
             f"batch_size {config.batch_size} must be a multiple of images_per_class {per_class}"
         )
-    if not recipe.proxy and per_class < 2:
+    if not recipe.proxy and not config.ccp and per_class < 2:
         raise ConfigError(
             f"images_per_class must be at least 2 with loss {config.loss}, which compares images "
             f"of a class with each other, got {per_class}"

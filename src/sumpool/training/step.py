@@ -49,6 +49,19 @@ def loss_terms(
     return {"loss": criterion(embeddings, labels)}
 
 
+def with_centers(
+    terms: dict[str, Tensor], criterion: nn.Module, regularizer: nn.Module | None, weight: float
+) -> dict[str, Tensor]:
+    """``terms`` with weight × the regulariser of the criterion's centres, if there is one."""
+    if regularizer is None:
+        return terms
+    centers: Tensor = criterion.centers()  # type: ignore[operator]
+    value: Tensor = regularizer(centers)
+    base = terms.get("base_loss", terms["loss"])
+    total = terms["loss"] + weight * value
+    return {**terms, "loss": total, "base_loss": base, "center_loss": value}
+
+
 def gather(fabric: Fabric, values: Tensor, *, gradients: bool) -> Tensor:
     """The rows of all processes, those of the first process first; (W · b, ...).
 

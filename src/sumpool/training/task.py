@@ -26,6 +26,8 @@ class Task:
         sampler: Says which of them make up a batch.
         class_of: The class 0..C−1 that the loss sees for each label of the feed.
         validate: Judges a model; the metrics by name.
+        regularizer: A regulariser of the centres (C, K, D) of the classes, which the criterion
+            gives; None for none.
     """
 
     model: nn.Module
@@ -34,6 +36,7 @@ class Task:
     sampler: ClassBatchSampler
     class_of: Tensor
     validate: Validate
+    regularizer: nn.Module | None = None
 
 
 @dataclass

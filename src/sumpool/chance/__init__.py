@@ -1,0 +1,21 @@
+"""Chance-constrained proxies: a sequence of proxy problems, each pulled to the last solution."""
+
+from sumpool.chance.alternation import Alternation, Problem, pulled_parameters, state_copy
+from sumpool.chance.drawing import Pool, draw_pool, redraw_proxies
+from sumpool.chance.proximal import ProximalPull
+from sumpool.chance.proxy_pairs import ProxyPairs
+from sumpool.chance.violations import Violations, pair_violations
+
+__all__ = [
+    "Alternation",
+    "Pool",
+    "Problem",
+    "ProximalPull",
+    "ProxyPairs",
+    "Violations",
+    "draw_pool",
+    "pair_violations",
+    "pulled_parameters",
+    "redraw_proxies",
+    "state_copy",
+]

@@ -1,0 +1,164 @@
+"""A sequence of proxy problems, each begun at, and pulled to, the solution of the last."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from sumpool.chance.drawing import redraw_proxies
+from sumpool.chance.proximal import ProximalPull
+from sumpool.chance.proxy_pairs import ProxyPairs
+
+
+@dataclass
+class Problem:
+    """How far a problem is.
+
+    Attributes:
+        number: 1 for the first.
+        first_step: Steps that were done before it.
+        best_value: Best validation in it.
+        best_step: Step of that; 0 before its first validation.
+        stale: Validations since then.
+    """
+
+    number: int = 1
+    first_step: int = 0
+    best_value: float = -math.inf
+    best_step: int = 0
+    stale: int = 0
+
+
+class Alternation:
+    r"""Chance-constrained proxies (CCP) [thesis, alg. 1], as a part of any training loop.
+
+    Problem k minimises :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
+    and the proxies ρ. It ends after ``patience`` validations without a better one; then θ⁽ᵏ⁾ are
+    the weights of its best validation, and the proxies are drawn again among embeddings of images
+    (:func:`redraw_proxies`). The first problem is not pulled, and proxies never are.
+
+    The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
+    and the optimiser, :meth:`validated` after each validation and, when that says so,
+    :meth:`restore` and :meth:`renew`. When the whole training ends is the loop's business.
+
+    Args:
+        model: The network.
+        criterion: The loss: ``pairs`` itself, or a module that holds it.
+        pairs: The pair loss with its proxies.
+        weight: λ of the pull.
+        patience: Validations without a better one that end a problem.
+        problems: Most problems; the last goes on without end. None is no limit.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        criterion: nn.Module,
+        pairs: ProxyPairs,
+        *,
+        weight: float = 2e-4,
+        patience: int = 3,
+        problems: int | None = None,
+    ) -> None:
+        if patience < 1:
+            raise ValueError(f"patience must be at least 1, got {patience}")
+        if problems is not None and problems < 1:
+            raise ValueError(f"problems must be at least 1, got {problems}")
+        self._model, self._criterion, self._pairs = model, criterion, pairs
+        self._patience, self._problems = patience, problems
+        self.pull = ProximalPull(pulled_parameters(model, criterion, pairs), weight)
+        self.problem = Problem()
+        self._best: dict[str, dict[str, Any]] | None = None
+
+    def begin(self, chosen: Tensor, pool: Tensor, mask: Tensor | None = None) -> None:
+        """Draw the proxies of the first problem.
+
+        Args:
+            chosen: Embeddings of random images that stand for the proxies of a problem before it,
+                (C, P, D).
+            pool: Embeddings to pick among, (C, b, D).
+            mask: True where the pool holds one, (C, b).
+        """
+        self._pairs.set(redraw_proxies(chosen, pool, mask))
+        self.pull.set_anchor()
+
+    def add_pull(self) -> None:
+        """Add λ(θ − θ⁽ᵏ⁻¹⁾) to the gradients, from the second problem on."""
+        if self.problem.number > 1:
+            self.pull.add()
+
+    def validated(self, value: float, step: int) -> bool:
+        """Tell of a validation; whether the problem has ended with it.
+
+        Args:
+            value: What it gave; more is better.
+            step: Steps done.
+        """
+        problem = self.problem
+        if value > problem.best_value:
+            problem.best_value, problem.best_step, problem.stale = value, step, 0
+            self._best = {
+                "model": state_copy(self._model),
+                "criterion": state_copy(self._criterion),
+            }
+        else:
+            problem.stale += 1
+        last = self._problems is not None and problem.number >= self._problems
+        return problem.stale >= self._patience and not last
+
+    def restore(self) -> bool:
+        """Back to the weights and proxies of the best validation in the problem; False without."""
+        if self._best is None:
+            return False
+        self._model.load_state_dict(self._best["model"])
+        self._criterion.load_state_dict(self._best["criterion"])
+        return True
+
+    def renew(self, step: int, pool: Tensor, mask: Tensor | None = None) -> None:
+        """Begin the next problem at the weights as they are now, with new proxies.
+
+        Args:
+            step: Steps done.
+            pool: Embeddings, by these weights, to pick the proxies among, (C, b, D).
+            mask: True where the pool holds one, (C, b).
+        """
+        self.pull.set_anchor()
+        self._pairs.set(redraw_proxies(self._pairs.centers().detach(), pool, mask))
+        self.problem = Problem(self.problem.number + 1, first_step=step)
+        self._best = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on later, besides model and criterion."""
+        return {"problem": asdict(self.problem), "best": self._best, "anchor": self.pull.anchor}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self.problem = Problem(**state["problem"])
+        self._best = state["best"]
+        self.pull.set_anchor(state["anchor"])
+
+
+def pulled_parameters(
+    model: nn.Module, criterion: nn.Module, pairs: ProxyPairs
+) -> dict[str, nn.Parameter]:
+    """What the pull touches, by name: all that is learned but the proxies."""
+    named = [
+        (f"{owner}.{name}", parameter)
+        for owner, module in (("model", model), ("criterion", criterion))
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    ]
+    proxies = {id(parameter) for parameter in pairs.proxy_parameters()}
+    return {name: parameter for name, parameter in named if id(parameter) not in proxies}
+
+
+def state_copy(module: nn.Module) -> dict[str, Any]:
+    """The state of ``module`` as it is now, unmoved by what it learns from here on."""
+    return {
+        name: value.detach().clone() if isinstance(value, Tensor) else value
+        for name, value in module.state_dict().items()
+    }

@@ -1,0 +1,85 @@
+"""New proxies for a problem: among embeddings of images, far from those there were."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sumpool.transport import greedy_k_center
+
+
+class Pool(NamedTuple):
+    """Images of each class that proxies are picked among.
+
+    Attributes:
+        indices: Which images, (C, b) int64.
+        mask: True for those that may be picked, (C, b): classes with fewer images have fewer.
+    """
+
+    indices: Tensor
+    mask: Tensor
+
+
+def draw_pool(
+    classes: Tensor, num_classes: int, size: int, least: int, *, seed: int | Sequence[int]
+) -> Pool:
+    """Draw ``size`` images of each class at random, none twice where there are enough.
+
+    A class with fewer than ``size`` images gives all of them. If they are fewer than ``least`` too,
+    some come twice, so that there are as many to pick from.
+
+    Args:
+        classes: The class 0..C − 1 of each image, (N,).
+        num_classes: C.
+        size: Images b of a class in the pool.
+        least: How many will be picked, at most ``size``.
+        seed: What the draw depends on, and on nothing else: one integer or several.
+
+    Raises:
+        ValueError: If a class has no image, or ``least`` is more than ``size``.
+
+    Example:
+        >>> draw_pool(torch.tensor([0, 0, 0, 1]), 2, size=2, least=1, seed=0).mask
+        tensor([[ True,  True],
+                [ True, False]])
+    """
+    if not 1 <= least <= size:
+        raise ValueError(f"least must lie between 1 and size = {size}, got {least}")
+    drawn = np.random.default_rng(seed).permutation(len(classes))
+    labels = classes.cpu().numpy()[drawn]
+    # A stable sort keeps the random order inside each class.
+    order = drawn[np.argsort(labels, kind="stable")]
+    counts = np.bincount(labels, minlength=num_classes)
+    if len(counts) > num_classes or counts.min() < 1:
+        raise ValueError(
+            f"classes must have every number in 0..{num_classes - 1} at least once, and no other"
+        )
+    first = np.cumsum(counts) - counts
+    places = np.arange(size)
+    # Beyond the images of a class, its own ones come again.
+    indices = order[first[:, None] + places % counts[:, None]]
+    mask = places < np.maximum(counts, least)[:, None]
+    return Pool(torch.from_numpy(indices), torch.from_numpy(mask))
+
+
+def redraw_proxies(proxies: Tensor, pool: Tensor, mask: Tensor | None = None) -> Tensor:
+    """As many new proxies as there were, by greedy k-centre in each class [thesis, alg. 2].
+
+    The proxies of the last problem count as chosen: each pick is the embedding of the pool that is
+    farthest from them and from the picks before it. With a pool as large as the number of proxies,
+    this is random drawing.
+
+    Args:
+        proxies: Converged proxies ρ, (C, P, D).
+        pool: Embeddings of images of each class, (C, b, D).
+        mask: True where the pool holds one, (C, b); at least P in each class.
+
+    Returns:
+        New proxies, (C, P, D): rows of the pool.
+    """
+    picks = greedy_k_center(pool, proxies.shape[1], chosen=proxies, mask=mask)
+    return pool.gather(1, picks.unsqueeze(-1).expand(*picks.shape, pool.shape[-1]))

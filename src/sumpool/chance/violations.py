@@ -1,0 +1,58 @@
+"""How often pairs lie on the wrong side of a distance, and what the loss says about it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class Violations(NamedTuple):
+    """Violated pairs, positive and negative ones counting alike as classes of pairs.
+
+    Attributes:
+        rate: Share of pairs on the wrong side of β.
+        bound: Upper bound of that share, by Markov's inequality.
+    """
+
+    rate: float
+    bound: float
+
+
+def pair_violations(
+    distances: Tensor, positive: Tensor, beta: float, alpha: float, mask: Tensor | None = None
+) -> Violations:
+    r"""The share of pairs that violate β, and its bound by the generalised contrastive loss.
+
+    With ι = 1 for positive and −1 for negative pairs, a pair violates β if ι(d − β) > 0. Its loss
+    is :math:`ℓ = (ι(d - β) + α)_+`, which is more than α then, so that
+    :math:`P[\text{violation}] \le E[ℓ] / α` [thesis, ch. 3]. Both are means over positive and over
+    negative pairs, then the mean of the two: there are many more negative pairs.
+
+    Args:
+        distances: Distances d of pairs, of any shape.
+        positive: Whether a pair is of one class, of the same shape.
+        beta: β.
+        alpha: α > 0.
+        mask: True for the pairs that count; None is all.
+
+    Example:
+        >>> import torch
+        >>> distances, positive = torch.tensor([0.25, 0.75, 1.0]), torch.tensor([True, True, False])
+        >>> pair_violations(distances, positive, beta=0.5, alpha=0.5)
+        Violations(rate=0.25, bound=0.5)
+    """
+    if not alpha > 0:
+        raise ValueError(f"alpha must be positive, got {alpha}")
+    signed = (distances - beta).double()
+    kept = positive.new_ones(positive.shape) if mask is None else mask
+    sides = []
+    for chosen, sign in ((positive & kept, 1.0), (~positive & kept, -1.0)):
+        found = sign * signed[chosen]
+        if found.numel():
+            loss = (found + alpha).clamp(min=0).mean()
+            sides.append((float((found > 0).double().mean()), float(loss) / alpha))
+    if not sides:
+        raise ValueError("mask must leave at least one pair")
+    rate, bound = (sum(values) / len(sides) for values in zip(*sides, strict=True))
+    return Violations(rate, bound)

@@ -1,0 +1,175 @@
+"""Chance-constrained proxies in a run: pools of embedded images, measured problems."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from lightning.fabric import Fabric
+from torch import Tensor
+
+from sumpool.centers import covering_radius
+from sumpool.chance import Alternation, Pool, ProxyPairs, draw_pool, pair_violations
+from sumpool.evaluation import embed_images
+from sumpool.losses import Mixture
+from sumpool.training.config import TrainConfig
+from sumpool.training.journal import Journal
+from sumpool.training.task import Task
+
+#: What pools are drawn for; batches and views have random numbers of their own.
+_POOLS = 5
+#: Most classes whose pairs with other classes are counted for the share of violated pairs.
+MEASURED_CLASSES = 400
+
+
+class Alternating:
+    """Gives an :class:`sumpool.chance.Alternation` what it needs, and tells what it does.
+
+    Args:
+        fabric: Devices and precision.
+        task: What is trained; its criterion is, or holds, a :class:`sumpool.chance.ProxyPairs`.
+        config: The resolved configuration.
+        optimizer: Its moments of the proxies begin anew with every problem.
+        journal: Hears of every finished problem.
+        trace: Keep the proxies of every problem.
+
+    Attributes:
+        problems: What was measured at the end of each problem, in the columns of problems.csv.
+        trace: Converged proxies of each problem, and the ones the next began with, both (C, P, D);
+            for the last problem, None in their place. Empty unless asked for.
+    """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        task: Task,
+        config: TrainConfig,
+        optimizer: torch.optim.Optimizer,
+        journal: Journal,
+        *,
+        trace: bool,
+    ) -> None:
+        chance, criterion = config.chance, task.criterion
+        pairs = criterion.base if isinstance(criterion, Mixture) else criterion
+        assert isinstance(pairs, ProxyPairs)
+        self._fabric, self._task, self._config, self._pairs = fabric, task, config, pairs
+        self._optimizer, self._journal = optimizer, journal
+        self._alternation = Alternation(
+            task.model,
+            criterion,
+            pairs,
+            weight=chance.pull,
+            patience=chance.patience,
+            problems=chance.problems,
+        )
+        self._classes = task.class_of[task.feed.dataset.labels]
+        self._tracing = trace
+        self.problems: list[dict[str, float]] = []
+        self.trace: list[tuple[Tensor, Tensor | None]] = []
+
+    def begin(self) -> None:
+        """Draw the first proxies, before the first step."""
+        count = self._pairs.proxies.shape[1]
+        first = self._draw(0, size=count)
+        vectors, pool = self._embed(first), self._draw(1)
+        self._alternation.begin(vectors, self._embed(pool), pool.mask.to(vectors.device))
+
+    def add_pull(self) -> None:
+        """Add the pull to the gradients."""
+        self._alternation.add_pull()
+
+    def validated(self, value: float, step: int) -> bool:
+        """Tell of a validation; whether the problem has ended with it."""
+        return self._alternation.validated(value, step)
+
+    def turn(self, step: int) -> None:
+        """End the problem, measure it, and begin the next."""
+        self._alternation.restore()
+        vectors, mask = self._finish(step)
+        self._alternation.renew(step, vectors, mask)
+        self._forget_moments()
+        if self._tracing:
+            self.trace[-1] = (self.trace[-1][0], self._pairs.centers().detach().cpu().clone())
+
+    def close(self, step: int) -> None:
+        """Measure the last problem, at its best validation, as the run ends."""
+        if self._alternation.restore():
+            self._finish(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that is needed to go on later."""
+        return {"alternation": self._alternation.state_dict(), "problems": self.problems}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from what :meth:`state_dict` gave."""
+        self._alternation.load_state_dict(state["alternation"])
+        self.problems = list(state["problems"])
+
+    def _finish(self, step: int) -> tuple[Tensor, Tensor]:
+        problem = self._alternation.problem
+        pool = self._draw(problem.number + 1)
+        vectors = self._embed(pool)
+        mask = pool.mask.to(vectors.device)
+        found = {
+            "problem": float(problem.number),
+            "first_step": float(problem.first_step),
+            "last_step": float(step),
+            "best_step": float(problem.best_step),
+            "value": problem.best_value,
+            **self._measure(vectors, mask),
+            "drift": self._alternation.pull.drift(),
+        }
+        self.problems.append(found)
+        counts = ("problem", "first_step", "last_step", "best_step")
+        self._journal.solved({**found, **{name: int(found[name]) for name in counts}})
+        if self._tracing:
+            self.trace.append((self._pairs.centers().detach().cpu().clone(), None))
+        return vectors, mask
+
+    @torch.no_grad()
+    def _measure(self, vectors: Tensor, mask: Tensor) -> dict[str, float]:
+        chance = self._config.chance
+        assert chance.beta is not None
+        assert chance.alpha is not None
+        centers = self._pairs.centers()
+        among = torch.cdist(centers, centers)  # (C, P, P)
+        count = centers.shape[1]
+        spread = float(among.sum((1, 2)).mean()) / max(1, count * (count - 1))
+        # Pairs grow with the square of the classes.
+        step = -(-len(centers) // MEASURED_CLASSES)
+        some, proxies, kept = vectors[::step], centers[::step], mask[::step]
+        distances = torch.cdist(some.flatten(0, 1), proxies.flatten(0, 1))
+        own = torch.eye(len(some), dtype=torch.bool, device=some.device)
+        positive = own.repeat_interleave(some.shape[1], 0).repeat_interleave(count, 1)
+        counted = kept.flatten()[:, None].expand_as(positive)
+        violations = pair_violations(distances, positive, chance.beta, chance.alpha, counted)
+        return {
+            "covering_radius": float(covering_radius(vectors, centers, mask).mean()),
+            "spread": spread,
+            "violation_rate": violations.rate,
+            "violation_bound": violations.bound,
+        }
+
+    def _draw(self, number: int, size: int | None = None) -> Pool:
+        count = self._pairs.proxies.shape[1]
+        return draw_pool(
+            self._classes,
+            len(self._pairs.proxies),
+            size or self._config.chance.pool or count,
+            count,
+            seed=(self._config.seed, _POOLS, number),
+        )
+
+    def _embed(self, pool: Pool) -> Tensor:
+        with self._fabric.autocast():
+            found = embed_images(
+                self._task.model, self._task.feed, indices=pool.indices.flatten(), batch_size=128
+            )
+        vectors = found.vectors.to(self._fabric.device)
+        return vectors.reshape(*pool.indices.shape, -1)  # (C, b, D)
+
+    def _forget_moments(self) -> None:
+        for proxies in self._pairs.proxy_parameters():
+            for value in self._optimizer.state[proxies].values():
+                value.zero_()
