@@ -1,0 +1,215 @@
+"""The study of centre regularisers on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import BinaryIO, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+from sumpool.report.bar_style import dress, mean_and_deviation
+from sumpool.report.cell_words import conditions, images_in_words, in_given_order, loss_name, losses
+from sumpool.report.section import (
+    NOTHING,
+    Section,
+    drawn,
+    grouped,
+    over_seeds,
+    provenance,
+    seeds_in_words,
+    values,
+)
+from sumpool.report.store import Row
+from sumpool.report.tables import Table
+from sumpool.report.train_figures import COLORS, MARKERS
+
+#: The regularisers in the order of tables and colours.
+ORDER = ("none", "r1", "r2", "r2-far", "uniformface", "mhe")
+#: Metric, heading, digits and factor of each column.
+_COLUMNS = (
+    ("map_at_r", "MAP@R", 1, 100.0),
+    ("precision_at_1", "P@1", 1, 100.0),
+    ("validation_map_at_r", "validation MAP@R", 1, 100.0),
+    ("mean_cosine", "mean cosine", 3, 1.0),
+    ("nearest_cosine", "nearest cosine", 3, 1.0),
+    ("uniformity", "uniformity", 2, 1.0),
+)
+
+
+class Level(NamedTuple):
+    """What a cell is regularised with: name, constant (None for none) and weight."""
+
+    regularizer: str
+    lam: float | None
+    weight: float
+
+    def words(self) -> str:
+        """The level as it is written in a sentence."""
+        if self.regularizer == "none":
+            return "none"
+        constant = "" if self.lam is None else f" λ {self.lam:g}"
+        return f"{self.regularizer}{constant} × {self.weight:g}"
+
+
+def level_of(row: Row) -> Level:
+    """The level of a cell."""
+    lam = row.cell["lam"]
+    return Level(
+        str(row.cell["regularizer"]), None if lam is None else float(lam), float(row.cell["weight"])
+    )
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """For each loss one line a regulariser, constant and weight."""
+    return [
+        Table(
+            ["regulariser", "λ", "weight", *(heading for _, heading, _, _ in _COLUMNS)],
+            [
+                [
+                    level.regularizer,
+                    NOTHING if level.lam is None else f"{level.lam:g}",
+                    NOTHING if level.regularizer == "none" else f"{level.weight:g}",
+                    *(over_seeds(own, name, digits, by) for name, _, digits, by in _COLUMNS),
+                ]
+                for level, own in _levels(rows, loss).items()
+            ],
+            f"Loss {loss}, test images of {images_in_words(rows[0].settings)}; retrieval in %, "
+            f"centres of the training classes at the best step; {seeds_in_words(rows)}",
+        )
+        for loss in losses(rows)
+    ]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The study on a page."""
+    return Section(
+        title="Where class centres lie",
+        question=(
+            "Proxy losses learn a centre for each class. Does it help unseen classes of "
+            f"{images_in_words(rows[0].settings)} to spread these centres, and is it the near or "
+            "the far pairs that should be pushed?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            drawn(
+                partial(draw, rows),
+                "MAP@R against the uniformity of centres, a panel for each loss. Colour and marker "
+                "name the regulariser, size its weight; an empty marker is the smaller constant. "
+                "Bars are standard deviations over seeds, the line is the loss alone.",
+            )
+        ],
+        notes=[
+            "Uniformity is log mean e^(−2 d²) over pairs of centres: smaller is more even.",
+            *chosen_by_validation(rows),
+            *conditions(rows[0].settings),
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def chosen_by_validation(rows: Sequence[Row]) -> list[str]:
+    """For each loss the regulariser with the best validation MAP@R, beside the loss alone."""
+    told = []
+    for loss in losses(rows):
+        levels = _levels(rows, loss)
+        alone = levels.pop(Level("none", None, 0.0), [])
+        if not alone or not levels:
+            continue
+        best = max(levels, key=lambda level: fmean(values(levels[level], "validation_map_at_r")))
+        told.append(
+            f"{loss}: validation chooses {best.words()}; test MAP@R "
+            f"{over_seeds(levels[best], 'map_at_r', 1, 100)}, without a regulariser "
+            f"{over_seeds(alone, 'map_at_r', 1, 100)}."
+        )
+    return told
+
+
+def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
+    """Draw MAP@R against the uniformity of centres, a panel for each loss.
+
+    Args:
+        rows: Rows of the study of centre regularisers.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    panels = losses(rows)
+    names = in_given_order((level_of(row).regularizer for row in rows), ORDER)
+    figure = Figure(figsize=(4.2 * len(panels) + 1.5, 3.5), layout="constrained")
+    grid = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, loss in zip(grid, panels, strict=True):
+        dress(axes, loss, across="uniformity of centres (left is more even)", up="MAP@R [%]")
+        _points(axes, _levels(rows, loss), names)
+    handles = [
+        Line2D([], [], color=_color(names, it), marker=_marker(names, it), ls="", label=it)
+        for it in names
+    ]
+    handles += _keys(rows)
+    figure.legend(handles=handles, loc="outside right center", fontsize=8.5, frameon=False)
+    figure.savefig(out, dpi=140)
+
+
+def _points(axes: Axes, levels: dict[Level, list[Row]], names: Sequence[str]) -> None:
+    weights = _weights(levels)
+    for level, own in levels.items():
+        across, wide = mean_and_deviation(values(own, "uniformity"), 1.0)
+        up, high = mean_and_deviation(values(own, "map_at_r"))
+        color = _color(names, level.regularizer)
+        lams = {it.lam for it in levels if it.regularizer == level.regularizer} - {None}
+        empty = len(lams) > 1 and level.lam == min(lams, key=lambda it: it or 0.0)
+        axes.errorbar(
+            across,
+            up,
+            xerr=wide or None,
+            yerr=high or None,
+            color=color,
+            ecolor=color,
+            elinewidth=0.8,
+            marker=_marker(names, level.regularizer),
+            markersize=_size(weights, level.weight),
+            markerfacecolor="white" if empty else color,
+        )
+        if level.regularizer == "none":
+            axes.axhline(up, color=color, lw=0.8, ls=":")
+
+
+def _keys(rows: Sequence[Row]) -> list[Line2D]:
+    """Entries of a legend that say what size and filling mean."""
+    weights = _weights({level_of(row): [] for row in rows})
+    keys = [
+        Line2D(
+            [], [], color="0.6", marker="o", ls="", ms=_size(weights, it), label=f"weight {it:g}"
+        )
+        for it in weights
+        if it > 0
+    ]
+    empty = Line2D([], [], color="0.6", marker="o", ls="", mfc="white", label="smaller λ")
+    return [*keys, empty]
+
+
+def _weights(levels: dict[Level, list[Row]]) -> list[float]:
+    return sorted({level.weight for level in levels})
+
+
+def _size(weights: Sequence[float], weight: float) -> float:
+    """The size of a marker; the loss alone, at weight 0, is a star and looks small."""
+    return 9.0 if weight == 0 else 4.5 + 2.5 * weights.index(weight) / max(1, len(weights) - 2)
+
+
+def _levels(rows: Sequence[Row], loss: str) -> dict[Level, list[Row]]:
+    """The rows of a loss by level, in order."""
+    found = grouped([row for row in rows if loss_name(row) == loss], level_of)
+    names = in_given_order((level.regularizer for level in found), ORDER)
+    order = sorted(found, key=lambda it: (names.index(it.regularizer), it.lam or 0.0, it.weight))
+    return {level: found[level] for level in order}
+
+
+def _color(names: Sequence[str], name: str) -> str:
+    return "0.25" if name == "none" else COLORS[(names.index(name) - 1) % len(COLORS)]
+
+
+def _marker(names: Sequence[str], name: str) -> str:
+    return "*" if name == "none" else MARKERS[(names.index(name) - 1) % len(MARKERS)]

@@ -1,0 +1,78 @@
+"""Regularisers of class centres beside proxy losses: how evenly centres lie, and retrieval [skew].
+
+    sumpool study centers                           (glyphs: 114 trainings)
+    sumpool study centers --data cifar-100-python   (for a GPU)
+    sumpool study centers --data CUB_200_2011       (hours)
+    sumpool study centers --quick
+
+Average pooling; ProxyNCA++ and ProxyAnchor with no regulariser, with R1, R2 on near and on far
+pairs, UniformFace and hyperspherical energy, at two constants where there is one, and two weights.
+Measured are retrieval of unseen classes and how the proxies of the best step lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from sumpool.centers import center_uniformity
+from sumpool.studies.cells import CellResult
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import Testbed, train_on
+from sumpool.training import CenterConfig, TrainConfig
+from sumpool.training.assemble import RECORDABLE
+
+#: The losses, that of the quick mode first.
+LOSSES = ("pnca", "panchor")
+#: Regularisers and the values of their constant.
+CONSTANTS: Mapping[str, tuple[float | None, ...]] = {
+    "r1": (8.0, 32.0),
+    "r2": (8.0, 32.0),
+    "r2-far": (1.0, 8.0),  # on both sides of 2, above which two poles are best
+    "uniformface": (None,),
+    "mhe": (0.0, 2.0),
+}
+WEIGHTS = (0.1, 1.0)
+#: A cell without a regulariser.
+NONE = {"regularizer": "none", "lam": None, "weight": 0.0}
+LEVELS: tuple[dict[str, Any], ...] = (
+    NONE,
+    *(
+        {"regularizer": name, "lam": lam, "weight": weight}
+        for name, lams in CONSTANTS.items()
+        for lam in lams
+        for weight in WEIGHTS
+    ),
+)
+QUICK_LEVELS = (NONE, LEVELS[1], LEVELS[-1])
+
+
+def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+    """Set loss, seed and regulariser."""
+    config = replace(config, loss=cell["loss"], seed=cell["seed"], pool="gap")
+    if config.loss not in RECORDABLE:
+        config = replace(config, hardware=replace(config.hardware, cuda_step=False))
+    if cell["regularizer"] == NONE["regularizer"]:
+        return config
+    center = CenterConfig(weight=cell["weight"], lam=cell["lam"])
+    return replace(config, center_reg=cell["regularizer"], center=center)
+
+
+def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
+    """Train and judge one cell."""
+    trained = train_on(testbed, change(testbed.config, cell))
+    assert trained.centers is not None
+    measures = center_uniformity(trained.centers)._asdict()
+    return result(trained, pictures=False, more=measures)
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = pooling_study(
+    "centers",
+    lambda _, quick: QUICK_LEVELS if quick else LEVELS,
+    train,
+    on_cub=True,
+    losses=LOSSES,
+)
