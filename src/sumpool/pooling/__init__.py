@@ -13,6 +13,12 @@ from sumpool.pooling.generalized_mean import GeneralizedMeanPool1d, GeneralizedM
 from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, GeneralizedMeanSumPool2d
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
 from sumpool.pooling.gsop import GsopPool2d
+from sumpool.pooling.histogram import (
+    AveragePoolingError,
+    average_pooling_error,
+    histogram,
+    prototype_combination,
+)
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
 from sumpool.pooling.netvlad import NetVladPool1d, NetVladPool2d
@@ -25,6 +31,7 @@ __all__ = [
     "POOLINGS",
     "AverageMaxPool1d",
     "AverageMaxPool2d",
+    "AveragePoolingError",
     "CbamPool2d",
     "CompactBilinearPool1d",
     "CompactBilinearPool2d",
@@ -59,7 +66,10 @@ __all__ = [
     "SolarPool2d",
     "WeldonPool1d",
     "WeldonPool2d",
+    "average_pooling_error",
     "build_pooling",
+    "histogram",
     "pooling_class",
     "pooling_options",
+    "prototype_combination",
 ]

@@ -13,6 +13,8 @@ from sumpool.report.tables import Table, mean_and_spread
 
 #: Stands where there is nothing to show.
 NOTHING = "–"
+#: Data that is drawn, or comes with a package: no folder is to be given.
+_DRAWN = (None, "stand-in", "glyphs", "digits")
 
 Key = TypeVar("Key", bound=Hashable)
 Column = TypeVar("Column")
@@ -81,7 +83,7 @@ def seeds_in_words(rows: Sequence[Row]) -> str:
 def provenance(rows: Sequence[Row]) -> str:
     """The command that gives these rows, and the versions it ran with."""
     versions = ", ".join(f"{name} {version}" for name, version in rows[-1].versions.items())
-    data = " --data DIR" if rows[0].settings.get("data", "stand-in") != "stand-in" else ""
+    data = " --data DIR" if rows[0].settings.get("data") not in _DRAWN else ""
     return f"sumpool study {rows[0].study} --seeds {_seed_count(rows)}{data}; {versions}"
 
 

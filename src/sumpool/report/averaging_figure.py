@@ -1,0 +1,278 @@
+"""The figures of the study of average pooling: cover, combinations of prototypes, class hulls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.collections import EllipseCollection
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Circle, Patch, Polygon
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from sumpool.report.store import Row, read_arrays
+from sumpool.report.train_figures import COLORS, MARKERS, plain_text
+
+#: Most classes with a colour of their own; of more, some spread over all are drawn.
+MOST_CLASSES = 10
+#: Colours of classes: those of other figures, and two more.
+PAINTS = (*COLORS[:-1], "#C9B200", "#8C510A", "#000000")
+#: The poolings in the order they are shown.
+SHORT = {"gap": "GAP", "gsp": "GSP"}
+
+
+def shown_rows(rows: Sequence[Row]) -> list[Row]:
+    """The first row with arrays of each pooling, average pooling first."""
+    seen = [row for row in rows if row.arrays is not None]
+    seen.sort(key=lambda row: int(row.cell["seed"]), reverse=True)
+    first = {str(row.cell["pool"]): row for row in seen}
+    return [first[pool] for pool in SHORT if pool in first]
+
+
+def shown_classes(arrays: dict[str, NDArray[Any]]) -> list[int]:
+    """Places among the classes of those that are drawn."""
+    count = len(arrays["classes"])
+    spread = np.linspace(0, count - 1, min(MOST_CLASSES, count))
+    return [int(it) for it in spread.round()]
+
+
+def draw_cover(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
+    """Draw local features and the prototypes that cover them, one line of panels a pooling.
+
+    On the left features have the colour of their class, on the right that of their prototype.
+
+    Args:
+        folder: Where the arrays of the rows are.
+        rows: Of :func:`shown_rows`, at least one.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    figure = Figure(figsize=(8.8, 4.3 * len(rows) + 0.7))
+    figure.set_layout_engine("constrained", h_pad=0.08, w_pad=0.08)
+    grid = figure.subplots(len(rows), 2, squeeze=False)
+    for (left, right), row in zip(grid, rows, strict=True):
+        arrays = read_arrays(folder, row)
+        _features_by_class(left, arrays)
+        _features_by_prototype(right, arrays)
+        delta = float(row.metrics["delta"])
+        for axes, what in ((left, "by class"), (right, "by nearest prototype")):
+            _discs(axes, arrays["prototypes"], delta)
+            axes.plot(*arrays["prototypes"].T, "o", mfc="white", mec="black", ms=4.2, mew=0.9)
+            _plane(axes, arrays["prototypes"] - delta, arrays["prototypes"] + delta)
+            axes.set_title(
+                f"{SHORT[row.cell['pool']]}: local features {what}, δ = {delta:.3f}", fontsize=10
+            )
+    classes = _class_handles(read_arrays(folder, rows[0]), ls="")
+    figure.legend(
+        handles=[
+            *classes,
+            _mark("o", "white", "black", "prototype"),
+            Patch(fc="0.93", ec="0.7", label="disc of radius δ around it"),
+        ],
+        loc="outside lower center",
+        ncols=6,
+        fontsize=8.5,
+        frameon=False,
+    )
+    figure.savefig(out, dpi=130)
+
+
+def draw_images(folder: Path, row: Row, out: str | Path | BinaryIO) -> None:
+    """Draw some images with their local features, active prototypes and the two embeddings.
+
+    Args:
+        folder: Where the arrays of the row are.
+        row: One of :func:`shown_rows`.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    arrays = read_arrays(folder, row)
+    count = len(arrays["images"])
+    figure = Figure(figsize=(3.5 * count, 5.9))
+    figure.set_layout_engine("constrained", h_pad=0.05, w_pad=0.06)
+    grid = figure.subplots(2, count, squeeze=False, height_ratios=(1, 2.3))
+    short = SHORT[row.cell["pool"]]
+    for number, (above, below) in enumerate(grid.T):
+        index = int(arrays["image_index"][number])
+        above.imshow(arrays["images"][number], interpolation="nearest")
+        above.set(xticks=[], yticks=[])
+        above.spines[:].set_visible(False)
+        above.set_title(f"class {_name(arrays, int(arrays['labels'][index]))}", fontsize=10)
+        _embeddings_of(below, arrays, number, index, float(row.metrics["delta"]))
+        below.set_title(
+            f"error {arrays['image_errors'][number]:.3f} ≤ δ = {row.metrics['delta']:.3f}",
+            fontsize=10,
+        )
+    figure.legend(
+        handles=[
+            _mark(".", COLORS[0], COLORS[0], "local feature, with a line to its prototype"),
+            _mark("o", COLORS[4], "black", "active prototype; its area grows with its share"),
+            Patch(fc="0.9", ec="0.55", label="hull of the active prototypes"),
+            _mark("s", COLORS[1], "black", f"{short} embedding"),
+            _mark("^", COLORS[2], "black", "convex combination of prototypes (PCC)"),
+            Line2D([], [], color="0.35", ls=":", label="at distance δ from PCC"),
+        ],
+        loc="outside lower center",
+        ncols=3,
+        fontsize=8.5,
+        frameon=False,
+    )
+    figure.savefig(out, dpi=130)
+
+
+def draw_hulls(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
+    """Draw the hulls of the classes: of active prototypes, of main ones, and of embeddings.
+
+    Args:
+        folder: Where the arrays of the rows are.
+        rows: Of :func:`shown_rows`, one line of panels each.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    figure = Figure(figsize=(11.4, 4.1 * len(rows) + 0.8))
+    figure.set_layout_engine("constrained", h_pad=0.1, w_pad=0.06)
+    grid = figure.subplots(len(rows), 3, squeeze=False)
+    for line, row in zip(grid, rows, strict=True):
+        arrays = read_arrays(folder, row)
+        main = float(row.settings["main_share"])
+        for axes, hulls, metric, what in (
+            (line[0], "active", "overlap_mean", "active prototypes"),
+            (line[1], "main", "main_overlap_mean", f"prototypes with > {main:.0%} of a class"),
+            (line[2], "embedding", "embedding_overlap_mean", "embeddings"),
+        ):
+            points = arrays["pooled" if hulls == "embedding" else "prototypes"]
+            _class_hulls(axes, arrays, hulls, points)
+            axes.set_title(
+                f"{SHORT[row.cell['pool']]}: {what}\nmean overlap {row.metrics[metric]:.0%}",
+                fontsize=10,
+            )
+    figure.legend(
+        handles=_class_handles(read_arrays(folder, rows[0]), ls="-"),
+        title="class",
+        title_fontsize=8.5,
+        loc="outside lower center",
+        ncols=MOST_CLASSES,
+        fontsize=8.5,
+        frameon=False,
+    )
+    figure.savefig(out, dpi=130)
+
+
+def _features_by_class(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
+    # By turns: no class lies over all others.
+    count = len(arrays["features"])
+    for turn in np.array_split(np.random.default_rng(0).permutation(count), 12):
+        features, classes = arrays["features"][turn], arrays["feature_classes"][turn]
+        for number, place in enumerate(shown_classes(arrays)):
+            own = features[classes == arrays["classes"][place]]
+            marker, color = MARKERS[number % len(MARKERS)], PAINTS[number]
+            axes.plot(*own.T, marker, color=color, ms=2.8, alpha=0.65, mew=0)
+
+
+def _features_by_prototype(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
+    apart = arrays["features"][:, None] - arrays["prototypes"][None]
+    nearest = (apart**2).sum(-1).argmin(1)
+    for number in range(len(arrays["prototypes"])):
+        color = PAINTS[number % len(PAINTS)]
+        axes.plot(*arrays["features"][nearest == number].T, ".", color=color, ms=3.2, mew=0)
+
+
+def _discs(axes: Axes, centres: NDArray[np.float32], radius: float) -> None:
+    sizes = np.full(len(centres), 2 * radius)
+    shared: dict[str, Any] = {
+        "units": "x",
+        "offsets": centres,
+        "offset_transform": axes.transData,
+    }
+    discs = EllipseCollection(sizes, sizes, 0, facecolor="0.93", lw=0, zorder=0.2, **shared)
+    edges = EllipseCollection(
+        sizes, sizes, 0, facecolor="none", edgecolor="0.8", lw=0.5, zorder=0.3, **shared
+    )
+    axes.add_collection(discs, autolim=False)
+    axes.add_collection(edges, autolim=False)
+
+
+def _embeddings_of(
+    axes: Axes, arrays: dict[str, NDArray[Any]], number: int, index: int, delta: float
+) -> None:
+    features, shares = arrays["image_features"][number], arrays["image_histograms"][number]
+    prototypes = arrays["prototypes"]
+    apart = features[:, None] - prototypes[None]
+    for feature, place in zip(features, (apart**2).sum(-1).argmin(1), strict=True):
+        axes.plot(*np.stack([feature, prototypes[place]]).T, color="0.7", lw=0.6, zorder=1)
+    used = shares > 0
+    corners = _split(arrays, "image")[number]
+    axes.add_patch(Polygon(corners, fc="0.9", ec="0.55", lw=0.8, zorder=0.5))
+    axes.plot(*features.T, ".", color=COLORS[0], ms=4, zorder=2)
+    x, y = prototypes[used].T
+    sizes = 20 + 500 * shares[used]
+    axes.scatter(x, y, sizes, COLORS[4], alpha=0.75, ec="black", lw=0.7, zorder=1.5)
+    pooled, combined = arrays["pooled"][index], arrays["combined"][index]
+    axes.plot(*pooled, "s", color=COLORS[1], mec="black", mew=0.7, ms=7, zorder=3)
+    axes.plot(*combined, "^", color=COLORS[2], mec="black", mew=0.7, ms=7, zorder=3)
+    axes.add_patch(Circle((combined[0], combined[1]), delta, fill=False, ec="0.35", ls=":"))
+    _plane(axes, features, prototypes[used], combined[None] - delta, combined[None] + delta)
+
+
+def _class_hulls(
+    axes: Axes, arrays: dict[str, NDArray[Any]], name: str, points: NDArray[np.float32]
+) -> None:
+    corners = _split(arrays, name)
+    for number, place in enumerate(shown_classes(arrays)):
+        color = PAINTS[number]
+        if name == "embedding":
+            own = points[arrays["labels"] == arrays["classes"][place]]
+            axes.plot(*own.T, ".", color=color, ms=2.5, alpha=0.7)
+        axes.add_patch(Polygon(corners[place], fc=color, alpha=0.1, lw=0, zorder=0.5))
+        axes.add_patch(Polygon(corners[place], fill=False, ec=color, lw=1.5, zorder=1))
+    if name != "embedding":
+        axes.plot(*points.T, "o", mfc="white", mec="black", ms=3.5, mew=0.8)
+    _plane(axes, points)
+
+
+def _split(arrays: dict[str, NDArray[Any]], name: str) -> list[NDArray[np.float32]]:
+    """The hulls of that name, each its corners (k, 2)."""
+    return np.split(arrays[f"{name}_corners"], np.cumsum(arrays[f"{name}_sizes"])[:-1])
+
+
+def _plane(axes: Axes, *points: NDArray[np.floating[Any]]) -> None:
+    everything = np.concatenate(points)
+    low, high = everything.min(0), everything.max(0)
+    middle, reach = (low + high) / 2, 0.56 * max(float((high - low).max()), 1e-3)
+    axes.set(
+        xlim=(middle[0] - reach, middle[0] + reach),
+        ylim=(middle[1] - reach, middle[1] + reach),
+        aspect="equal",
+    )
+    axes.set_xlabel("coordinate 1", fontsize=9)
+    axes.set_ylabel("coordinate 2", fontsize=9)
+    axes.tick_params(labelsize=8)
+    axes.xaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+
+
+def _class_handles(arrays: dict[str, NDArray[Any]], ls: str) -> list[Artist]:
+    return [
+        Line2D(
+            [],
+            [],
+            ls=ls,
+            lw=2,
+            marker="" if ls else MARKERS[number % len(MARKERS)],
+            ms=5,
+            color=PAINTS[number],
+            label=_name(arrays, int(arrays["classes"][place])),
+        )
+        for number, place in enumerate(shown_classes(arrays))
+    ]
+
+
+def _name(arrays: dict[str, NDArray[Any]], label: int) -> str:
+    return plain_text(str(arrays["class_names"][label]).replace("_", " "))
+
+
+def _mark(marker: str, face: str, edge: str, label: str) -> Line2D:
+    return Line2D([], [], ls="", marker=marker, ms=6, mfc=face, mec=edge, label=label)

@@ -1,0 +1,167 @@
+"""The analysis of a pooling by prototypes: cover, convex combinations, hulls of classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.evaluation import retrieval_metrics
+from sumpool.pooling import AveragePoolingError, average_pooling_error, prototype_combination
+from sumpool.studies.hulls import HullOverlap, Points, hull_overlap
+from sumpool.transport import greedy_k_center, lipschitz_normalize
+
+#: How far rounding may take a number over its bound, in float64 and for vectors in the unit ball.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A pooling by prototypes; everything is scaled into the unit ball, in float64.
+
+    Attributes:
+        scale: What local features were divided by, the length of the longest.
+        features: Local features (N, n, 2).
+        labels: Classes of the images (N,).
+        prototypes: Prototypes ν (m, 2), picked among the local features.
+        pooled: Σ_j w_j f_j of each image (N, 2).
+        combined: Σ_i p*_i ν_i of each image (N, 2).
+        found: The distance between those two, its bounds, and the histograms (N, m).
+        shares: Mean histogram of each class (C, m).
+    """
+
+    scale: float
+    features: Tensor
+    labels: Tensor
+    prototypes: Tensor
+    pooled: Tensor
+    combined: Tensor
+    found: AveragePoolingError
+    shares: Tensor
+
+    @property
+    def delta(self) -> float:
+        """Covering radius δ: the largest distance of a local feature to its nearest prototype."""
+        return float(self.found.radius.max())
+
+    def bound_holds(self) -> Tensor:
+        """Whether error ≤ mean distance ≤ δ, for each image (N,)."""
+        error, distance = self.found.error, self.found.distance
+        return (error <= distance + ROUNDING) & (distance <= self.delta + ROUNDING)
+
+    def active(self, least: float = 0.0) -> Tensor:
+        """Whether a class has more than ``least`` of its histogram on a prototype, (C, m).
+
+        At 0 a single local feature makes a prototype active [thesis, fig. 4.3].
+        """
+        return self.shares > least
+
+    def prototype_hulls(self, least: float = 0.0) -> HullOverlap:
+        """Hulls of the active prototypes of each class."""
+        active = self.active(least)
+        classes, chosen = active.nonzero(as_tuple=True)
+        return hull_overlap(self.prototypes[chosen].numpy(), classes.numpy())
+
+    def embedding_hulls(self) -> HullOverlap:
+        """Hulls of the embeddings of each class."""
+        return hull_overlap(self.pooled.numpy(), self.labels.numpy())
+
+
+def analyse(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
+    """Cover local features by prototypes and pool by these.
+
+    Args:
+        features: Local features (N, n, 2).
+        weights: Pooling weights (N, n), which sum to 1.
+        labels: Classes of the images (N,).
+        count: Number of prototypes; all local features where there are fewer.
+    """
+    features, weights = features.double(), weights.double()
+    # In another precision they were 1 but for rounding.
+    weights = weights / weights.sum(-1, keepdim=True)
+    scale = float(torch.linalg.vector_norm(features, dim=-1).max())
+    features = features / scale
+    points = features.flatten(0, 1)
+    prototypes = points[greedy_k_center(points, min(count, len(points)))]
+    found = average_pooling_error(features, prototypes, weights=weights)
+    classes = labels.unique()
+    return Analysis(
+        scale,
+        features,
+        labels,
+        prototypes,
+        pooled=(weights.unsqueeze(-1) * features).sum(1),
+        combined=prototype_combination(features, prototypes, weights=weights),
+        found=found,
+        shares=torch.stack([found.histogram[labels == it].mean(0) for it in classes]),
+    )
+
+
+def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
+    """The numbers of an analysis.
+
+    Args:
+        analysis: It.
+        main_share: Share of a class's histogram above which a prototype is a main one of it.
+    """
+    error, holds = analysis.found.error, analysis.bound_holds()
+    hulls, main = analysis.prototype_hulls(), analysis.prototype_hulls(main_share)
+    embedded = analysis.embedding_hulls()
+    active, mainly = analysis.active(), analysis.active(main_share)
+    return {
+        "pooled_map_at_r": _retrieval(analysis, analysis.pooled),
+        "combined_map_at_r": _retrieval(analysis, analysis.combined),
+        "scale": analysis.scale,
+        "delta": analysis.delta,
+        "distance_mean": float(analysis.found.distance.mean()),
+        "error_mean": float(error.mean()),
+        "error_max": float(error.max()),
+        "squared_error_max": float(error.max()) ** 2,
+        "bound_holds": float(holds.double().mean()),
+        "overlap_mean": hulls.mean_overlap,
+        "overlapping_pairs": hulls.overlapping_pairs,
+        "active_prototypes_mean": _mean_count(active),
+        "shared_prototypes": _shared(active),
+        "main_overlap_mean": main.mean_overlap,
+        "main_prototypes_mean": _mean_count(mainly),
+        "main_shared_prototypes": _shared(mainly),
+        "embedding_overlap_mean": embedded.mean_overlap,
+        "embedding_overlapping_pairs": embedded.overlapping_pairs,
+        "inside_others": embedded.samples_inside_others,
+    }
+
+
+def typical_images(analysis: Analysis, count: int) -> list[int]:
+    """Images whose error is the median of their class, of ``count`` classes spread over all."""
+    classes = analysis.labels.unique()
+    spread = torch.linspace(0, len(classes) - 1, min(count, len(classes))).round().long()
+    chosen = []
+    for label in classes[spread]:
+        own = (analysis.labels == label).nonzero()[:, 0]
+        chosen.append(int(own[analysis.found.error[own].argsort()[(len(own) - 1) // 2]]))
+    return chosen
+
+
+def joined(hulls: Sequence[Points]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """The corners of all hulls one after the other, and how many each has."""
+    sizes = np.array([len(hull) for hull in hulls])
+    return np.concatenate(hulls).astype(np.float32), sizes
+
+
+def _retrieval(analysis: Analysis, vectors: Tensor) -> float:
+    """MAP@R among the images by ``vectors`` (N, 2), unscaled and brought into the ball as usual."""
+    embeddings = lipschitz_normalize(analysis.scale * vectors).float()
+    return retrieval_metrics(embeddings, analysis.labels)["mean_average_precision_at_r"]
+
+
+def _mean_count(active: Tensor) -> float:
+    return float(active.sum(1).double().mean())
+
+
+def _shared(active: Tensor) -> float:
+    """Share of the prototypes that at least two classes use."""
+    return float((active.sum(0) > 1).double().mean())

@@ -1,0 +1,181 @@
+"""What the study of average pooling trains: its data, its settings, the training of a cell.
+
+Embeddings have two dimensions, so that local features can be looked at. On the unit circle they
+would have one, and all local features of a class would lie on a ray; so embeddings are brought into
+the unit ball, v / max(1, ‖v‖), and C2 compares them by distance. ProxyNCA++ compares angles alone,
+and in two dimensions it stays at chance from random weights.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+
+from sumpool.data import GlyphCollages, ImageDataset, detect_format
+from sumpool.studies.prediction_training import SOURCES, PredictionSettings
+from sumpool.studies.prediction_training import open_parts as open_cifar
+from sumpool.training import (
+    ConfigError,
+    GspConfig,
+    HardwareConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ZeroShotConfig,
+)
+from sumpool.training.splits import Splits, TestSet
+
+#: Number of letters among the drawn collages.
+LETTERS = 10
+
+
+@dataclass(frozen=True)
+class AveragingSettings:
+    """What all cells share.
+
+    Attributes:
+        data: What it is trained on: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes).
+        format: How the data is laid out.
+        weights: Name of the file the backbone starts from, or "none".
+        backbone: The network.
+        prototypes: Prototypes of the analysis, picked among local features.
+        images: Images of a class that are analysed.
+        main_share: Share of a class's histogram above which a prototype is a main one of it.
+        embedding_size: Length of local features and embeddings.
+        pos_margin: Margin m⁺ of C2.
+        neg_margin: Margin m⁻ of C2. Ten classes that far from each other fit into the unit disc.
+        gsp_prototypes: Prototypes m of GSP.
+        mu: Share μ of GSP.
+        eps: Inverse smoothing ε of GSP.
+        average_steps: Steps in which GSP averages before it picks its prototypes.
+        lr: Learning rate of Adam.
+        steps: Training steps.
+        validate_every: Steps between validations.
+        batch_size: Images a step.
+        images_per_class: Images of a class in a batch.
+        drawn: Drawn images of a class to learn from, to select by and to judge on.
+        per_class: Images of a class of CIFAR to learn from and to judge on; None is all.
+    """
+
+    data: str
+    format: str
+    weights: str = "none"
+    backbone: str = "small_cnn"
+    prototypes: int = 48
+    images: int = 64
+    main_share: float = 0.01
+    embedding_size: int = 2
+    pos_margin: float = 0.0
+    neg_margin: float = 0.5
+    gsp_prototypes: int = 16
+    mu: float = 0.5
+    eps: float = 5.0
+    average_steps: int = 250
+    lr: float = 6e-3
+    steps: int = 500
+    validate_every: int = 100
+    batch_size: int = 40
+    images_per_class: int = 4
+    drawn: tuple[int, int, int] | None = (200, 20, 64)
+    per_class: tuple[int, int] | None = None
+
+
+def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> AveragingSettings:
+    """The settings for what is at ``data``, or for drawn collages where there is none.
+
+    Args:
+        data: Folder with CIFAR-10 or CIFAR-100; None is glyph collages.
+        quick: Whether to take less of everything.
+        weights: File of the backbone's weights; None for random ones.
+
+    Raises:
+        ConfigError: If the data is of another kind, or weights are given for glyphs.
+    """
+    few: dict[str, Any] = {"steps": 4, "validate_every": 4, "average_steps": 2, "images": 8}
+    if data is None:
+        if weights is not None:
+            raise ConfigError(f"weights must be left out on glyphs, got {weights}")
+        less = {**few, "drawn": (8, 4, 8)} if quick else {}
+        return AveragingSettings("glyphs", "glyphs", **less)
+    found = detect_format(data)
+    if found not in SOURCES:
+        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    name, images_per_class, _ = SOURCES[found]
+    shared: dict[str, Any] = {
+        "weights": "none" if weights is None else weights.name,
+        "backbone": "resnet20",
+        "drawn": None,
+        "batch_size": 64,
+        "images_per_class": images_per_class,
+        # Pretrained features suffer at a higher rate.
+        "lr": 1e-3 if weights is None else 3e-4,
+        "steps": 2000,
+        "validate_every": 200,
+        "average_steps": 1000,
+    }
+    if quick:
+        shared |= few | {"batch_size": 16, "per_class": (10, 8)}
+    return AveragingSettings(name, found, **shared)
+
+
+def open_parts(settings: AveragingSettings, data: Path | None, seed: int) -> Splits:
+    """Images to learn from, to select by and to judge on, of the same classes.
+
+    Args:
+        settings: Which data set, and how much of it.
+        data: Where it is; None where it is drawn.
+        seed: Seed that draws the images, or those to select by.
+    """
+    if settings.drawn is not None:
+        train, kept, test = (
+            _collages(count, 3 * seed + part) for part, count in enumerate(settings.drawn)
+        )
+        return Splits(settings.format, train, kept, TestSet(test))
+    assert data is not None
+    return open_cifar(
+        PredictionSettings(settings.data, settings.format, per_class=settings.per_class), data, seed
+    )
+
+
+def _collages(count: int, seed: int) -> ImageDataset:
+    # Which letters is of no matter, and the split of few classes is drawn soonest.
+    drawn = GlyphCollages(split="validation", images_per_class=count, seed=seed)
+    letters = drawn.labels.unique()[:LETTERS]
+    return drawn.subset(torch.isin(drawn.labels, letters).nonzero()[:, 0])
+
+
+def cell_config(
+    settings: AveragingSettings, cell: dict[str, Any], weights: str | None
+) -> TrainConfig:
+    """The training of one cell."""
+    # Images are in memory already: a process that loads them would be slower.
+    cache: Literal["gpu", "ram"] = "gpu" if torch.cuda.is_available() else "ram"
+    gsp = GspConfig()
+    if cell["pool"] == "gsp":
+        gsp = GspConfig(settings.gsp_prototypes, settings.mu, settings.eps, settings.average_steps)
+    return TrainConfig(
+        format=settings.format,
+        cache=cache,
+        backbone=settings.backbone,
+        weights=weights or "none",
+        embedding_size=settings.embedding_size,
+        normalize="ball",
+        pool=cell["pool"],
+        gsp=gsp,
+        loss=cell["loss"],
+        loss_options={"pos_margin": settings.pos_margin, "neg_margin": settings.neg_margin},
+        zero_shot=ZeroShotConfig(weight=0.0),
+        batch_size=settings.batch_size,
+        images_per_class=settings.images_per_class,
+        optimizer=OptimizerConfig(lr=settings.lr, warmup_epochs=0.0),
+        stop=StopConfig(
+            validate_every=settings.validate_every,
+            patience=settings.steps,
+            max_steps=settings.steps,
+        ),
+        hardware=HardwareConfig(workers=0),
+        seed=cell["seed"],
+    )
