@@ -20,6 +20,8 @@ from sumpool.report.store import StoreError
 #: Columns of a CSV file by name, one value a line, NaN where a line leaves it out.
 Columns = Mapping[str, NDArray[np.float64]]
 
+#: What every line of problems.csv must say: which problem it tells of, and when that was solved.
+PROBLEM = ("problem", "first_step", "last_step")
 #: What every metrics.json holds.
 METRICS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
 
@@ -35,6 +37,8 @@ class Run:
         facts: When, where and with what it ran, how far it got and why it stopped.
         log: Losses, learning rate and speed by step; empty before the first line.
         validation: Metrics by step; empty before the first validation.
+        problems: What is known of each solved proxy problem of a run with chance-constrained
+            proxies; empty for other runs, and before the first one is solved.
         evaluations: Metrics of the best model by the name of the evaluation.
         exhibits: What is shown in pictures; None if it was not collected.
         notes: What was found damaged and left out.
@@ -46,6 +50,7 @@ class Run:
     facts: Mapping[str, Any]
     log: Columns
     validation: Columns
+    problems: Columns
     evaluations: Mapping[str, Mapping[str, float]]
     exhibits: Exhibits | None
     notes: tuple[str, ...]
@@ -117,8 +122,9 @@ def read_run(folder: Path) -> Run:
         config=config,
         config_text=config_text,
         facts=_read_json(folder / "run.json"),
-        log=_read_csv(folder / "log.csv", notes),
-        validation=_read_csv(folder / "validation.csv", notes),
+        log=_read_csv(folder / "log.csv", ("step",), notes),
+        validation=_read_csv(folder / "validation.csv", ("step",), notes),
+        problems=_read_csv(folder / "problems.csv", PROBLEM, notes),
         evaluations=evaluations,
         exhibits=read_exhibits(folder / "exhibits"),
         notes=tuple(notes),
@@ -143,8 +149,11 @@ def _read_metrics(path: Path) -> dict[str, float]:
     return {name: float(value) for name, value in stored.items() if isinstance(value, int | float)}
 
 
-def _read_csv(path: Path, notes: list[str]) -> Columns:
-    """The columns of the file, by step; a step that was done twice counts as it was done last."""
+def _read_csv(path: Path, needed: tuple[str, ...], notes: list[str]) -> Columns:
+    """The columns of the file by its first needed one, such as the step.
+
+    What was done twice counts as it was done last. Every line has a number in the needed columns.
+    """
     if not path.is_file():
         return {}
     try:
@@ -155,26 +164,29 @@ def _read_csv(path: Path, notes: list[str]) -> Columns:
     if not lines:
         return {}
     header, *body = lines
-    if "step" not in header:
-        raise StoreError(f"{path} is damaged: its first line, {','.join(header)!r}, names no step")
+    missing = [name for name in needed if name not in header]
+    if missing:
+        named = ",".join(header)
+        raise StoreError(f"{path} is damaged: its first line, {named!r}, names no {missing[0]}")
+    places = [header.index(name) for name in needed]
     rows: dict[float, list[float]] = {}
     for number, line in enumerate(body, 2):
         try:
             values = [float(cell) if cell else np.nan for cell in line]
-            whole = len(values) == len(header) and np.isfinite(values[header.index("step")])
+            whole = len(values) == len(header) and all(np.isfinite(values[it]) for it in places)
         except ValueError:
             whole = False
         torn = number == len(lines) and not text.endswith("\n")
         if torn:
             notes.append(f"{path.name}: the last line is torn and left out.")
         elif whole:
-            rows[values[header.index("step")]] = values
+            rows[values[places[0]]] = values
         else:
             raise StoreError(
                 f"line {number} of {path} is damaged: {','.join(line)!r} does not hold a number "
                 f"for each of {','.join(header)}"
             )
-    table = np.array([rows[step] for step in sorted(rows)]).reshape(-1, len(header))
+    table = np.array([rows[key] for key in sorted(rows)]).reshape(-1, len(header))
     columns = dict(zip(header, table.T, strict=True))
     kept = {name: column for name, column in columns.items() if not np.isnan(column).all()}
     return kept if rows else {}

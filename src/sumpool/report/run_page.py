@@ -15,6 +15,7 @@ from sumpool.report import gallery
 from sumpool.report.exhibits import Exhibits
 from sumpool.report.map_figure import legend_html, map_picture
 from sumpool.report.overlays import scale_html, scale_top
+from sumpool.report.problem_figure import problem_note, problem_pictures, problem_table
 from sumpool.report.run_files import Run, read_run
 from sumpool.report.run_words import headline, metric_table, summary
 from sumpool.report.shell import paragraphs, pictures_html, write_document
@@ -62,6 +63,7 @@ def write_run_page(run: Path, out: Path | None = None) -> Path:
     sections = {
         "Metrics": _metrics(read),
         "Training": _training(read),
+        **_problems(read),
         **_shown(read.exhibits),
         "Configuration": _configuration(read),
     }
@@ -110,6 +112,19 @@ def _training(run: Run) -> str:
     if "step" not in run.validation:
         text += "\n" + missing("No validation has been made yet.")
     return text
+
+
+def _problems(run: Run) -> Mapping[str, str]:
+    if not run.problems:
+        return {}
+    table = problem_table(run.problems)
+    text = (
+        f"<p>{html.escape(problem_note(run.problems))}</p>\n"
+        f"{pictures_html(problem_pictures(run.problems), 'chart')}\n"
+        f'<p class="caption">{html.escape(table.caption)}</p>\n'
+        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
+    )
+    return {"Problems": text}
 
 
 def _shown(exhibits: Exhibits | None) -> Mapping[str, str]:

@@ -7,6 +7,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sumpool.report import (
+    averaging_section,
+    ccp_batch_section,
+    ccp_geometry_section,
+    ccp_plane_section,
+    ccp_pool_section,
+    ccp_problems_section,
+    ccp_search_section,
+    center_section,
     collage_section,
     component_section,
     cost_section,
@@ -51,6 +59,14 @@ CHAPTERS: Mapping[str, Chapter] = {
         "screening": screening_section,
         "zero-shot-loss": variant_section,
         "prediction": prediction_section,
+        "ccp-plane": ccp_plane_section,
+        "ccp-geometry": ccp_geometry_section,
+        "ccp-search": ccp_search_section,
+        "ccp-pool": ccp_pool_section,
+        "ccp-problems": ccp_problems_section,
+        "ccp-batch": ccp_batch_section,
+        "centers": center_section,
+        "averaging": averaging_section,
         "cost": cost_section,
     }.items()
 }

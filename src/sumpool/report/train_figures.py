@@ -19,9 +19,16 @@ from sumpool.report.shell import Picture
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-LOSSES = {"loss": "loss", "base_loss": "base loss", "zero_shot_loss": "zero-shot loss"}
+LOSSES = {
+    "loss": "loss",
+    "base_loss": "base loss",
+    "zero_shot_loss": "zero-shot loss",
+    "center_loss": "centre regulariser",
+}
 SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
 SIZE = (4.6, 3.0)
+#: Most problems whose numbers stand over a curve, so that they keep apart.
+NUMBERED = 14
 
 
 def run_pictures(run: Run) -> list[Picture]:
@@ -136,7 +143,30 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
     if count == 1:
         axes.set_title("Validation, made once so far", fontsize=10.5)
     alt = f"{_list(scores)} on the validation classes by training step, the best step marked."
+    if run.problems:
+        _mark_problems(axes, run.problems)
+        alt += " Bands, with numbers above them, are the proxy problems that were solved."
     return Picture(to_png(figure), alt)
+
+
+def _mark_problems(axes: Axes, problems: Columns) -> None:
+    """A band from the first to the last step of each problem, every other one darker."""
+    every = -(-len(problems["problem"]) // NUMBERED)
+    columns = (problems[name] for name in ("problem", "first_step", "last_step"))
+    for place, (number, first, last) in enumerate(zip(*columns, strict=True)):
+        axes.axvspan(first, last, color="0.87" if place % 2 else "0.95", lw=0, zorder=0)
+        if place % every == 0:
+            axes.annotate(
+                f"{number:.0f}",
+                ((first + last) / 2, 1),
+                xycoords=axes.get_xaxis_transform(),
+                xytext=(0, 2),
+                textcoords="offset points",
+                ha="center",
+                fontsize=7.5,
+                color="0.35",
+            )
+    axes.set_title(axes.get_title(), fontsize=10.5, pad=14)
 
 
 def _axes(title: str, unit: str) -> tuple[Figure, Axes]:

@@ -133,6 +133,46 @@ STUDIES: Mapping[str, Study] = {
         "12 trainings of 2000 steps: minutes on a GPU; needs CIFAR-10 or CIFAR-100 (--data)",
         "sumpool.studies.prediction",
     ),
+    "ccp-plane": Study(
+        "chance-constrained proxies in 2-D: whether proxies stay apart and cover their classes",
+        "about 4 minutes on two cores; 6 trainings of a ResNet with MNIST's files (--data)",
+        "sumpool.studies.ccp_plane",
+    ),
+    "ccp-geometry": Study(
+        "one proxy problem against alternating ones: covering radius and distance of new classes",
+        "6 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.ccp_geometry",
+    ),
+    "ccp-search": Study(
+        "pull λ and number of proxies by Bayesian search (needs sumpool[search])",
+        "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.ccp_search",
+    ),
+    "ccp-pool": Study(
+        "number of proxies × images that new ones are picked among",
+        "36 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.ccp_pool",
+    ),
+    "ccp-problems": Study(
+        "base loss, one proxy problem and alternating ones, for four losses",
+        "36 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.ccp_problems",
+    ),
+    "ccp-batch": Study(
+        "batch size with and without chance-constrained proxies",
+        "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.ccp_batch",
+    ),
+    "centers": Study(
+        "regularisers of class centres beside proxy losses: how evenly centres lie, retrieval",
+        "114 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "sumpool.studies.centers",
+    ),
+    "averaging": Study(
+        "what average pooling does: prototypes that cover local features, hulls of classes",
+        "6 trainings of glyphs, about 5 minutes on two cores, or (--data) of CIFAR-10 or CIFAR-100",
+        "sumpool.studies.averaging",
+    ),
     "cost": Study(
         "time and memory of a pooling step against iterations: autodiff, closed form, exact",
         "about half a minute",

@@ -130,6 +130,10 @@ def _timed(
     return metrics, time.perf_counter() - begun, arrays
 
 
+#: Looks at a model while it is trained.
+Watch = Callable[[Embedder], None]
+
+
 @dataclass(frozen=True)
 class Trained:
     """What came out of :func:`train_cell`.
@@ -164,12 +168,15 @@ class Trained:
         return centers
 
 
-def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
+def train_cell(
+    config: TrainConfig, *, splits: Splits | None = None, watch: Watch | None = None
+) -> Trained:
     """Train and judge a model without a folder: for cells that are short enough to be redone.
 
     Args:
         config: What to do; ``out`` and ``exhibits`` play no part.
         splits: The data, for cells that share it; None opens what ``config`` names.
+        watch: Called with the model at every validation, before it is judged.
 
     Raises:
         KeyboardInterrupt: If a signal ended it before its time.
@@ -184,7 +191,14 @@ def train_cell(config: TrainConfig, *, splits: Splits | None = None) -> Trained:
     model = build_model(config)
     feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=False)
     kept = build_feed(config, splits.validation, model.preprocessing, fabric, progress=False)
-    task = build_task(config, model, feed, judge(kept, fabric), fabric, data_set=splits.name)
+    validate = judge(kept, fabric)
+
+    def watched(network: nn.Module) -> dict[str, float]:
+        if watch is not None:
+            watch(model)
+        return validate(network)
+
+    task = build_task(config, model, feed, watched, fabric, data_set=splits.name)
     trainer = Trainer(fabric, task, config, None, progress=False)
     outcome = trainer.fit()
     if outcome.stopped == "interrupted":

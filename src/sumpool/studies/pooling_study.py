@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,19 @@ SEEDS = 3
 Levels = Callable[[Testbed, bool], Iterable[Mapping[str, Any]]]
 #: Trains and judges a cell. It is sent to other processes: a function of a module, or a partial.
 Train = Callable[[Testbed, dict[str, Any]], CellResult]
+#: Makes of a testbed that of a study, in its folder; the flag says whether all is to be quick.
+Adapt = Callable[[Testbed, Path, bool], Testbed]
 
 
-def pooling_study(study: str, levels: Levels, train: Train, *, on_cub: bool) -> RunStudy:
+def pooling_study(
+    study: str,
+    levels: Levels,
+    train: Train,
+    *,
+    on_cub: bool,
+    losses: Sequence[str] = LOSSES,
+    adapt: Adapt | None = None,
+) -> RunStudy:
     """The ``run`` of a study that trains levels × losses × seeds.
 
     It is trained on glyph collages or, with ``data``, on collages of CIFAR-100 or on CUB.
@@ -33,6 +43,8 @@ def pooling_study(study: str, levels: Levels, train: Train, *, on_cub: bool) -> 
         levels: What its cells differ in.
         train: Trains one.
         on_cub: Whether it can be run on CUB.
+        losses: The losses, that of the quick mode first.
+        adapt: Changes what all its cells share; None leaves the testbed as it is.
     """
 
     def run(
@@ -54,11 +66,13 @@ def pooling_study(study: str, levels: Levels, train: Train, *, on_cub: bool) -> 
         testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
         if testbed.name == "CUB" and not on_cub:
             raise ConfigError(f"data must be CIFAR-100, but {data} holds CUB")
+        if adapt is not None:
+            testbed = adapt(testbed, out_dir, quick)
         store = ResultStore(out_dir, study, testbed.settings(), force=force)
         cells = [
             {**level, "loss": loss, "seed": seed}
             for seed in seed_range(seeds, quick, SEEDS)
-            for loss in (LOSSES[:1] if quick else LOSSES)
+            for loss in (losses[:1] if quick else losses)
             for level in levels(testbed, quick)
         ]
         return run_cells(

@@ -1,0 +1,62 @@
+"""The study of proxies and pool on a page."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from sumpool.report.ccp_lines import draw_lines
+from sumpool.report.ccp_words import grid_table
+from sumpool.report.cell_words import conditions, images_in_words
+from sumpool.report.section import Section, drawn, provenance
+from sumpool.report.store import Row
+from sumpool.report.tables import Table
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """MAP@R by pool (lines) and proxies (columns)."""
+    caption = f"Test MAP@R [%] on {images_in_words(rows[0].settings)}"
+    down = ("pool b", lambda row: float(row.cell["pool"]))
+    return [grid_table(rows, down, _name, [_words(it) for it in _counts(rows)], caption)]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The study on a page."""
+    groups = {
+        _words(it): partial(_has, it)  # a function of its own for each line
+        for it in _counts(rows)
+    }
+    return Section(
+        title="Chance-constrained proxies: how many, picked among how many",
+        question=(
+            "New proxies of a class are picked among b images, each as far as can be from those "
+            "there are. A pool as large as the number of proxies is random drawing. How much "
+            f"depends on both on {images_in_words(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            drawn(
+                lambda out: draw_lines(rows, "pool", "pool b", groups, out),
+                "Test MAP@R against the size of the pool, one line a number of proxies, a band for "
+                "the standard deviation over seeds.",
+            )
+        ],
+        notes=conditions(rows[0].settings),
+        provenance=provenance(rows),
+    )
+
+
+def _counts(rows: list[Row]) -> list[int]:
+    return sorted({int(row.cell["proxies"]) for row in rows})
+
+
+def _words(count: int) -> str:
+    return "1 proxy" if count == 1 else f"{count} proxies"
+
+
+def _name(row: Row) -> str:
+    return _words(int(row.cell["proxies"]))
+
+
+def _has(count: int, row: Row) -> bool:
+    return int(row.cell["proxies"]) == count

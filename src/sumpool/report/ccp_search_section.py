@@ -1,0 +1,154 @@
+"""The Bayesian search of pull and proxies on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
+
+from sumpool.report.ccp_surface import fit_surface
+from sumpool.report.cell_words import conditions, images_in_words
+from sumpool.report.section import Section, drawn, grouped, provenance, values
+from sumpool.report.store import Row
+from sumpool.report.tables import Table, mean_and_spread
+
+#: Trials in the table: the best ones.
+LISTED = 10
+#: Points of the surface along each side.
+_FINE = 60
+
+
+class Trial(NamedTuple):
+    """One point of the search, its seeds together."""
+
+    number: int
+    pull: float
+    proxies: int
+    rows: list[Row]
+
+    @property
+    def value(self) -> float:
+        """Validation MAP@R [%], mean over seeds."""
+        found = values(self.rows, "validation_map_at_r")
+        return 100 * sum(found) / len(found)
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """The best trials."""
+    trials = _trials(rows)
+    best = sorted(trials, key=lambda it: -it.value)[:LISTED]
+    lines = [
+        [
+            str(trial.number + 1),
+            f"{trial.pull:.2g}",
+            str(trial.proxies),
+            mean_and_spread(values(trial.rows, "validation_map_at_r"), 1, 100),
+            mean_and_spread(values(trial.rows, "map_at_r"), 1, 100),
+            mean_and_spread(values(trial.rows, "problems"), 1),
+        ]
+        for trial in best
+    ]
+    seeds = len({row.cell["seed"] for row in rows})
+    each = "one seed each" if seeds == 1 else f"mean ± standard deviation over {seeds} seeds"
+    header = ["trial", "λ", "proxies", "validation MAP@R [%]", "test MAP@R [%]", "problems"]
+    caption = (
+        f"The best {len(best)} of {len(trials)} trials by validation, "
+        f"{images_in_words(rows[0].settings)}, {each}"
+    )
+    return [Table(header, lines, caption)]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The study on a page."""
+    return Section(
+        title="Chance-constrained proxies: pull and number of proxies",
+        question=(
+            "λ pulls the weights of a problem to the solution of the last; proxies stand for a "
+            "class. Which λ and how many proxies does a Bayesian search find on "
+            f"{images_in_words(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            drawn(
+                partial(draw, rows),
+                "Trials over pull and number of proxies, numbered in the order they were made, on "
+                "the surface of a Gaussian process through their validation MAP@R.",
+            )
+        ],
+        notes=[
+            "The first trials are spread over the plane; then the sampler chooses each from the "
+            "ones before. Few trials are far from the best points, so the surface there is a "
+            "guess. It is a regression on all trials with a Matérn 5/2 kernel, its length scales "
+            "and noise by likelihood.",
+            *conditions(rows[0].settings),
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
+    """Draw the trials on the surface of a Gaussian process, and its deviation beside it.
+
+    Args:
+        rows: Rows of the search.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    """
+    trials = _trials(rows)
+    where = np.array([[np.log10(it.pull), it.proxies] for it in trials])
+    found = np.array([it.value for it in trials])
+    low, high = where.min(0), where.max(0)
+    edge = np.maximum(0.06 * (high - low), [0.3, 0.5])
+    low, high = low - edge, high + edge
+    sides = [np.linspace(low[it], high[it], _FINE) for it in (0, 1)]
+    fine = np.stack(np.meshgrid(*sides), -1).reshape(-1, 2)
+    surface = fit_surface((where - low) / (high - low), found, (fine - low) / (high - low))
+    figure = Figure(figsize=(10.4, 3.9), layout="constrained")
+    panels = (
+        ("validation MAP@R [%]", surface.mean, "viridis"),
+        ("its standard deviation [%]", surface.deviation, "Greys"),
+    )
+    for axes, (label, heights, colors) in zip(figure.subplots(1, 2), panels, strict=True):
+        image = axes.pcolormesh(
+            10 ** sides[0], sides[1], heights.reshape(_FINE, _FINE), cmap=colors, shading="nearest"
+        )
+        bar = figure.colorbar(image, ax=axes)
+        bar.set_label(label, size=9)
+        bar.ax.tick_params(labelsize=8)
+        axes.set_xscale("log")
+        axes.set_xlabel("pull λ", fontsize=9)
+        axes.set_ylabel("proxies of a class", fontsize=9)
+        axes.tick_params(labelsize=9)
+        axes.yaxis.get_major_locator().set_params(integer=True)
+        best = int(found.argmax())
+        for place, trial in enumerate(trials):
+            axes.plot(
+                trial.pull,
+                trial.proxies,
+                "*" if place == best else "o",
+                color="white",
+                markeredgecolor="black",
+                markersize=15 if place == best else 6,
+                mew=1.0,
+            )
+            axes.annotate(
+                str(trial.number + 1),
+                (trial.pull, trial.proxies),
+                xytext=(5, 4),
+                textcoords="offset points",
+                fontsize=7.5,
+                path_effects=[withStroke(linewidth=1.8, foreground="white")],
+            )
+    figure.savefig(out, dpi=140)
+
+
+def _trials(rows: Sequence[Row]) -> list[Trial]:
+    found = grouped(rows, lambda row: int(row.cell["trial"]))
+    return [
+        Trial(number, float(own[0].cell["pull"]), int(own[0].cell["proxies"]), own)
+        for number, own in sorted(found.items())
+    ]

@@ -1,0 +1,112 @@
+"""What alternating problems do to the geometry of classes that were not trained on.
+
+    sumpool study ccp-geometry                           (glyphs: 6 trainings)
+    sumpool study ccp-geometry --data cifar-100-python   (for a GPU)
+    sumpool study ccp-geometry --data CUB_200_2011       (hours)
+    sumpool study ccp-geometry --quick
+
+Embeddings of the validation images after one proxy problem and after alternating problems
+[thesis, fig. 3.3]: MAP@R, the covering radius of a class, averaged over 1 to n greedy centres, and
+the mean distance between images of different classes. Expected on CUB: a smaller radius and larger
+distances between classes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sumpool.centers import mean_covering_radius
+from sumpool.data import open_feed
+from sumpool.evaluation import embed_images
+from sumpool.evaluation.exhibit_map import flatten_to_plane
+from sumpool.studies.ccp_testbed import (
+    cell_config,
+    prepare,
+    problem_metrics,
+    with_method,
+)
+from sumpool.studies.cells import CellResult
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import Testbed, train_on
+
+METHODS = ("one problem", "alternating")
+LEVELS = tuple({"method": method} for method in METHODS)
+#: Most validation images that figures show.
+SHOWN = 1000
+
+
+def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
+    """Train one cell and look at its validation images."""
+    trained = train_on(testbed, with_method(cell_config(testbed, cell), cell["method"]))
+    device = next(trained.model.parameters()).device
+    validation = trained.splits.validation
+    feed = open_feed(
+        validation,
+        trained.model.preprocessing,
+        cache=trained.config.cache,
+        device=device,
+        workers=0,
+        progress=False,
+    )
+    vectors = embed_images(trained.model, feed).vectors.float().cpu()
+    feed.close()
+    more = problem_metrics(trained.problems) | geometry(vectors, validation.labels)
+    found = result(trained, pictures=False, more=more)
+    if cell["seed"] != 0:
+        return found
+    chosen = torch.linspace(0, len(vectors) - 1, min(SHOWN, len(vectors))).round().long()
+    points, method = flatten_to_plane(vectors[chosen].numpy())
+    arrays = {
+        "points": points,
+        "labels": validation.labels[chosen].numpy(),
+        "method": np.array(method),
+    }
+    return CellResult(found.metrics, arrays)
+
+
+def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
+    """How wide classes are and how far from each other.
+
+    Args:
+        vectors: Embeddings (N, D).
+        labels: Their classes (N,), at least two.
+
+    Returns:
+        ``mean_covering_radius``, the radius of k greedy centres, mean over k = 1..n and classes;
+        ``class_distance``, the mean distance between images of different classes; and
+        ``relative_radius``, the first over the second.
+
+    Example:
+        >>> geometry(torch.tensor([[0.0], [2.0], [5.0], [5.0]]), torch.tensor([0, 0, 1, 1]))
+        {'mean_covering_radius': 0.5, 'class_distance': 4.0, 'relative_radius': 0.125}
+    """
+    classes = labels.unique()
+    sizes = [int((labels == it).sum()) for it in classes]
+    points = vectors.new_zeros(len(classes), max(sizes), vectors.shape[1])  # (C, n, D)
+    for place, label in enumerate(classes):
+        points[place, : sizes[place]] = vectors[labels == label]
+    mask = torch.arange(max(sizes)) < torch.tensor(sizes)[:, None]
+    radius = float(mean_covering_radius(points, mask).mean())
+    apart = torch.cdist(vectors, vectors)[labels[:, None] != labels]
+    distance = float(apart.mean())
+    return {
+        "mean_covering_radius": radius,
+        "class_distance": distance,
+        "relative_radius": radius / distance if distance else 0.0,
+    }
+
+
+#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+run = pooling_study(
+    "ccp-geometry",
+    lambda *_: LEVELS,
+    train,
+    on_cub=True,
+    losses=("c2",),
+    adapt=prepare,
+)

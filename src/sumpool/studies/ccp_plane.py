@@ -1,0 +1,159 @@
+"""Chance-constrained proxies in the plane: do proxies stay apart, and does their cover shrink?
+
+    sumpool study ccp-plane                (scikit-learn's digits: 4 minutes on two cores)
+    sumpool study ccp-plane --data DIR     (DIR has the four files of MNIST or Fashion-MNIST: 6
+                                            trainings of a ResNet, for a GPU)
+    sumpool study ccp-plane --quick        (seconds)
+
+Debian's package ``dataset-fashion-mnist`` puts Fashion-MNIST into
+``/usr/share/datasets/fashion-mnist``.
+
+Embeddings of two dimensions are trained with 4 proxies a class that are picked among 16 images
+[thesis, fig. 3.2]: in one problem, whose proxies are drawn once, and in alternating problems of the
+same number of steps together. Unlike in retrieval, training, validation and test images are of the
+same classes: images of each are split at random.
+
+Expected on digits, 3 seeds: the proxies of the single problem become one (spread below 0.001),
+those of alternating problems stay 0.01 to 0.03 apart; their covering radius falls from 0.17 to
+about 0.10 in seven problems, against 0.14 in the single one; test MAP@R is the same, 95 %. How far
+apart proxies stay is a matter of how far they can go, learning rate × steps of a problem: at half
+of the rate they stay farther apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from sumpool.report.store import ResultStore, Row
+from sumpool.studies.ccp_plane_data import (
+    PlaneSettings,
+    choose_settings,
+    open_parts,
+    some_of_each_class,
+)
+from sumpool.studies.ccp_plane_training import Watched, cell_config, train_and_watch
+from sumpool.studies.ccp_testbed import problem_metrics
+from sumpool.studies.cells import CellResult, run_cells
+from sumpool.studies.seeds import seed_range
+
+SEEDS = 3
+METHODS = ("one problem", "alternating")
+#: Problems that figures show the embedding at the end of.
+SHOWN = 5
+#: What is stored of every problem, with its number behind the name.
+TOLD = ("spread", "covering_radius", "value", "last_step")
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+    data: Path | None = None,
+    jobs: int | None = None,
+) -> list[Row]:
+    """Train what is missing of methods × seeds; see :class:`sumpool.studies.RunStudy`.
+
+    Args:
+        out_dir: Folder of the results.
+        seeds: How many seeds; None is 3.
+        quick: A few steps on a few images.
+        progress: Show a bar over the cells.
+        force: Discard stored results first.
+        data: Folder with MNIST or Fashion-MNIST; None is scikit-learn's digits.
+        jobs: Cells that run side by side; None is one a core, and one in the quick mode.
+
+    Raises:
+        ConfigError: If the data is of another kind.
+    """
+    settings = choose_settings(data, quick)
+    store = ResultStore(out_dir, "ccp-plane", asdict(settings), force=force)
+    cells = [
+        {"method": method, "seed": seed}
+        for seed in seed_range(seeds, quick, SEEDS)
+        for method in METHODS
+    ]
+    return run_cells(
+        store,
+        cells,
+        partial(run_cell, settings, data),
+        jobs=jobs,
+        quick=quick,
+        progress=progress,
+        description="ccp-plane",
+    )
+
+
+def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -> CellResult:
+    """Train one embedding, and tell what its problems were like.
+
+    Args:
+        settings: What all cells share.
+        data: Folder of the data; None for digits.
+        cell: ``method`` and ``seed``.
+    """
+    splits = open_parts(settings, data, cell["seed"])
+    shown = some_of_each_class(splits.train, settings.shown)
+    config = cell_config(settings, cell["method"], cell["seed"])
+    found = train_and_watch(config, splits, shown)
+    trained = found.trained
+    metrics = {
+        "map_at_r": trained.metrics["test"]["mean_average_precision_at_r"],
+        "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
+        "steps": float(trained.outcome.steps),
+        **problem_metrics(trained.problems),
+    }
+    for number, (problem, (converged, _)) in enumerate(
+        zip(trained.problems, trained.proxy_trace, strict=True), 1
+    ):
+        relative = problem["covering_radius"] / class_distance(converged)
+        metrics |= {f"{name}_{number}": problem[name] for name in TOLD}
+        metrics[f"relative_radius_{number}"] = relative
+    if cell["seed"] != 0:
+        return CellResult(metrics)
+    names = np.array(shown.class_names)
+    return CellResult(
+        metrics, {**geometry(found), "labels": shown.labels.numpy(), "class_names": names}
+    )
+
+
+def class_distance(proxies: Tensor) -> float:
+    """Mean distance between the middles of the proxies (C, P, D) of two classes.
+
+    Embeddings grow inside the unit ball as they are trained; distances are to be seen against this.
+
+    Example:
+        >>> class_distance(torch.tensor([[[0.0, 0.0], [2.0, 0.0]], [[1.0, 3.0], [1.0, 5.0]]]))
+        4.0
+    """
+    return float(torch.pdist(proxies.float().mean(1)).mean())
+
+
+def geometry(found: Watched) -> dict[str, NDArray[Any]]:
+    """The first problems, and the last, as they look in the plane.
+
+    Returns:
+        ``shown`` (k,) int64, the numbers of these problems; ``embeddings`` (k, n, 2), of training
+        images, and ``converged`` (k, C, P, 2), the proxies, at the best step of each; ``next``
+        (k, C, P, 2), the proxies that were drawn then, NaN after the last problem.
+    """
+    trace = found.trained.proxy_trace
+    chosen = sorted({*range(len(trace))[: SHOWN - 1], len(trace) - 1})
+    empty = np.full(tuple(trace[0][0].shape), np.nan, np.float32)
+    drawn = [trace[it][1] for it in chosen]
+    return {
+        "shown": np.array(chosen) + 1,
+        "embeddings": np.stack([found.seen[it] for it in chosen]),
+        "converged": np.stack([trace[it][0].float().numpy() for it in chosen]),
+        "next": np.stack([empty if it is None else it.float().numpy() for it in drawn]),
+    }

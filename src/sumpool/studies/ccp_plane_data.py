@@ -1,0 +1,165 @@
+"""The data of the study of proxies in the plane: digits, MNIST or Fashion-MNIST, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sumpool.data import ImageDataset, detect_format, open_dataset
+from sumpool.data.arrays import ImageArrays
+from sumpool.training import ConfigError
+from sumpool.training.splits import Splits, TestSet
+
+#: Data sets in the format of MNIST, by the name of their format.
+SOURCES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
+#: Images of scikit-learn's digits have 17 grey levels.
+_LEVELS = 16
+
+
+@dataclass(frozen=True)
+class PlaneSettings:
+    """What all cells share.
+
+    Attributes:
+        data: What it is trained on: "digits", "MNIST" or "Fashion-MNIST".
+        format: How the files are laid out, a key of ``SOURCES``; digits count as MNIST.
+        backbone: The network.
+        side: Side of the images that the network sees.
+        loss: The pair loss between images and proxies.
+        pos_margin: Distance up to which images and proxies of a class cost nothing. At 0 a class is
+            drawn together as far as it goes; at the margin of the catalogue, 0.27, nothing would
+            ask for a smaller covering radius.
+        neg_margin: Distance from which others cost nothing: that of neighbours among ten classes
+            on the unit circle. At the margin of the catalogue, 0.38, the room is not used.
+        lr: Learning rate of Adam, of the proxies too.
+        steps: Training steps.
+        validate_every: Steps between validations, three of which without gain end a problem. Rate
+            and steps of a problem say how far proxies can go, and so whether they meet.
+        batch_size: Images a step.
+        images_per_class: Of them, images of a class.
+        proxies: Proxies of a class.
+        pool: Images of a class that new proxies are picked among.
+        embedding_size: 2: a plane.
+        held_out: Share of the training images of a class that selects the model; of digits, also
+            the share that it is judged on.
+        most: Most images of a class to learn from, to select by, to judge on; None is all.
+        shown: Training images of a class that figures show.
+    """
+
+    data: str
+    format: str
+    backbone: str
+    side: int
+    loss: str = "c2"
+    pos_margin: float = 0.0
+    neg_margin: float = 0.6
+    lr: float = 2e-3
+    steps: int = 1500
+    validate_every: int = 20
+    batch_size: int = 40
+    images_per_class: int = 4
+    proxies: int = 4
+    pool: int = 16
+    embedding_size: int = 2
+    held_out: float = 0.2
+    most: tuple[int, int, int] | None = None
+    shown: int = 20
+
+
+#: What is less in the quick mode.
+QUICK: dict[str, Any] = {"steps": 6, "validate_every": 1, "most": (20, 6, 6)}
+
+
+def choose_settings(data: Path | None, quick: bool) -> PlaneSettings:
+    """The settings for what is at ``data``, or for digits where there is none.
+
+    Args:
+        data: Folder with the four files of MNIST or Fashion-MNIST.
+        quick: Whether to take less of everything.
+
+    Raises:
+        ConfigError: If the data is something else.
+    """
+    less = QUICK if quick else {}
+    if data is None:
+        return PlaneSettings("digits", "mnist", "small_cnn", 16, **less)
+    found = detect_format(data)
+    if found not in SOURCES:
+        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    # A validation of all that is held out would take longer than the steps before it.
+    more = {"held_out": 0.1, "most": (5400, 100, 1000), **less}
+    backbone = "small_cnn" if quick else "resnetv2_20"
+    return PlaneSettings(SOURCES[found], found, backbone, 28, **more)
+
+
+def open_parts(settings: PlaneSettings, data: Path | None, seed: int) -> Splits:
+    """Images to learn from, to select by and to judge on, of the same classes.
+
+    Args:
+        settings: Which data set, and how much of it.
+        data: Where it is; None for digits.
+        seed: Seed that draws the parts, class by class.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    whole: ImageDataset
+    judged: ImageDataset
+    if data is None:
+        whole = judged = digits()
+        test, kept, learned = _draw(whole.labels, [settings.held_out] * 2, generator)
+    else:
+        whole, judged = (open_dataset(data, settings.format, part) for part in ("train", "test"))
+        kept, learned = _draw(whole.labels, [settings.held_out], generator)
+        (test,) = _draw(judged.labels, [], generator)
+    limits = settings.most or (None, None, None)
+    parts = [
+        dataset.subset(_first_of_each_class(dataset.labels, chosen, most))
+        for dataset, chosen, most in zip(
+            (whole, whole, judged), (learned, kept, test), limits, strict=True
+        )
+    ]
+    return Splits(settings.format, parts[0], parts[1], TestSet(parts[2]))
+
+
+def digits() -> ImageArrays:
+    """The 1797 digits of scikit-learn, 8×8 grey pixels."""
+    # Imported here: it takes a second, and is used here alone.
+    from sklearn.datasets import load_digits
+
+    found = load_digits()
+    pixels = (255 / _LEVELS * found.images).round().astype(np.uint8)
+    labels = found.target.tolist()
+    names = [str(name) for name in found.target_names]
+    return ImageArrays(pixels, [(Path("digits"), len(pixels))], labels, names)
+
+
+def some_of_each_class(dataset: ImageDataset, count: int) -> ImageDataset:
+    """The first ``count`` images of each class."""
+    return dataset.subset(_first_of_each_class(dataset.labels, torch.arange(len(dataset)), count))
+
+
+def _draw(labels: Tensor, shares: Sequence[float], generator: torch.Generator) -> list[Tensor]:
+    """Random parts of each class: these shares of it, and the rest; indices in random order."""
+    parts: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
+    for label in labels.unique():
+        own = (labels == label).nonzero()[:, 0]
+        own = own[torch.randperm(len(own), generator=generator)]
+        sizes = [round(share * len(own)) for share in shares]
+        split = own.split([*sizes, len(own) - sum(sizes)])
+        for part, some in zip(parts, split, strict=True):
+            part.append(some)
+    return [torch.cat(part) for part in parts]
+
+
+def _first_of_each_class(labels: Tensor, indices: Tensor, most: int | None) -> Tensor:
+    """Of ``indices`` the first ``most`` of each class, by rising index; None is all."""
+    if most is None:
+        return indices.sort().values
+    own = labels[indices]
+    firsts = [indices[own == label][:most] for label in own.unique()]
+    return torch.cat(firsts).sort().values

@@ -1,0 +1,196 @@
+"""Pull λ and number of proxies, by Bayesian search [thesis, fig. 3.5].
+
+    sumpool study ccp-search                           (glyphs: 24 trainings)
+    sumpool study ccp-search --data cifar-100-python   (for a GPU)
+    sumpool study ccp-search --data CUB_200_2011       (hours)
+    sumpool study ccp-search --quick
+
+Optuna's sampler with a Gaussian process (``pip install sumpool[search]``) chooses where to train
+next, by validation MAP@R, after a few points spread over the plane. Every trial is stored, and what
+is asked next depends on the stored trials alone: an interrupted search goes on as if nothing had
+happened. ``--jobs`` asks for several points at once, ``--seeds`` trains every point with several
+seeds and tells their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, none or more does not;
+more proxies are better, up to about eight.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from sumpool.report.store import ROWS, ResultStore, Row, read_rows
+from sumpool.studies.ccp_testbed import prepare, train_level, with_method
+from sumpool.studies.cells import run_cells
+from sumpool.studies.seeds import seed_range
+from sumpool.studies.testbed import open_testbed
+from sumpool.training import ConfigError, TrainConfig
+
+#: Trials, and those of them that are spread before the sampler chooses; in the quick mode.
+TRIALS, START = 24, 8
+QUICK_TRIALS, QUICK_START = 3, 2
+#: The plane that is searched, and the pool, which has room for most proxies.
+PULLS, PROXIES, POOL = (1e-6, 1.0), (1, 12), 12
+LOSS = "c2"
+
+
+class Point(NamedTuple):
+    """A trial.
+
+    Attributes:
+        pull: λ.
+        proxies: Proxies of a class.
+        value: Validation MAP@R, mean over seeds.
+    """
+
+    pull: float
+    proxies: int
+    value: float
+
+
+def run(
+    out_dir: Path,
+    *,
+    seeds: int | None = None,
+    quick: bool = False,
+    progress: bool = True,
+    force: bool = False,
+    data: Path | None = None,
+    jobs: int | None = None,
+    weights: Path | None = None,
+) -> list[Row]:
+    """Train what is missing of the trials; see :class:`sumpool.studies.RunStudy`.
+
+    Args:
+        out_dir: Folder of the results.
+        seeds: Trainings of a point; None is 1.
+        quick: Three trials of a few steps.
+        progress: Show a bar over the trials.
+        force: Discard stored results first.
+        data: Folder with CIFAR-100 or CUB; None is glyph collages.
+        jobs: Points that are asked for, and trained, at once; None is one.
+        weights: A pretrained backbone for collages; None pretrains one.
+
+    Raises:
+        ConfigError: If Optuna is not installed, or the data is of another kind.
+    """
+    import_optuna()
+    testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
+    testbed = prepare(testbed, out_dir, quick)
+    settings = {**testbed.settings(), "loss": LOSS, "pool": POOL}
+    store = ResultStore(out_dir, "ccp-search", settings, force=force)
+    used = seed_range(seeds, quick, 1)
+    trials, start = (QUICK_TRIALS, QUICK_START) if quick else (TRIALS, START)
+    work = partial(train_level, change, testbed)
+
+    def fill(cells: Sequence[dict[str, Any]]) -> None:
+        run_cells(store, cells, work, jobs=jobs or 1, quick=quick, progress=False)
+
+    # Points that were trained in part come first, so that all that is told is whole.
+    begun = _points(out_dir)
+    fill([{**point, "seed": seed} for point in begun for seed in used])
+    with tqdm(
+        total=trials, initial=len(begun), desc="ccp-search", unit="trial", disable=not progress
+    ) as bar:
+        while len(told := _told(out_dir)) < trials:
+            asked = ask(told, min(jobs or 1, trials - len(told)), start)
+            first = max((it["trial"] for it in _points(out_dir)), default=-1) + 1
+            fill(
+                [
+                    {"trial": first + place, **point, "loss": LOSS, "seed": seed}
+                    for place, point in enumerate(asked)
+                    for seed in used
+                ]
+            )
+            bar.update(len(asked))
+    return read_rows(out_dir)
+
+
+def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+    """Set pull and proxies."""
+    return with_method(config, "alternating", pull=cell["pull"], proxies=cell["proxies"], pool=POOL)
+
+
+def ask(told: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:
+    """Where to train next.
+
+    Args:
+        told: All trials so far.
+        count: How many points.
+        start: Trials that are spread evenly before the sampler chooses.
+
+    Returns:
+        ``pull`` and ``proxies`` of each; at most up to trial ``start`` for the first ones.
+    """
+    if len(told) < start:
+        return [spread_point(number) for number in range(len(told), start)][:count]
+    optuna = import_optuna()
+    space = {
+        "pull": optuna.distributions.FloatDistribution(*PULLS, log=True),
+        "proxies": optuna.distributions.IntDistribution(*PROXIES),
+    }
+    # Anew each time, seeded by the number of trials: the search depends on what is stored alone.
+    sampler = optuna.samplers.GPSampler(seed=len(told), n_startup_trials=1)
+    search = optuna.create_study(direction="maximize", sampler=sampler)
+    for point in told:
+        params = {"pull": point.pull, "proxies": point.proxies}
+        search.add_trial(
+            optuna.trial.create_trial(params=params, distributions=space, value=point.value)
+        )
+    return [dict(search.ask(space).params) for _ in range(count)]
+
+
+def spread_point(number: int) -> dict[str, Any]:
+    """Point ``number`` of a sequence that fills the plane evenly.
+
+    Example:
+        >>> spread_point(0)
+        {'pull': 0.001, 'proxies': 7}
+    """
+    across, up = (0.5 + number * np.array([0.7548776662466927, 0.5698402909980532])) % 1
+    low, high = np.log10(PULLS)
+    fewest, most = PROXIES
+    proxies = fewest + int(up * (most - fewest + 1))
+    return {"pull": float(f"{10 ** (low + across * (high - low)):.3g}"), "proxies": proxies}
+
+
+def import_optuna() -> Any:
+    """Optuna, which says errors alone from then on.
+
+    Raises:
+        ConfigError: If it is not installed.
+    """
+    try:
+        import optuna
+    except ImportError as error:
+        raise ConfigError(
+            "the study ccp-search needs Optuna, which is not installed: install sumpool[search]"
+        ) from error
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    return optuna
+
+
+def _points(folder: Path) -> list[dict[str, Any]]:
+    """The cells of all stored trials without their seeds, by trial."""
+    rows = read_rows(folder) if (folder / ROWS).is_file() else []
+    cells = {int(row.cell["trial"]): dict(row.cell) for row in rows}
+    for cell in cells.values():
+        del cell["seed"]
+    return [cells[trial] for trial in sorted(cells)]
+
+
+def _told(folder: Path) -> list[Point]:
+    rows = read_rows(folder) if (folder / ROWS).is_file() else []
+    found = []
+    for point in _points(folder):
+        values = [
+            row.metrics["validation_map_at_r"]
+            for row in rows
+            if row.cell["trial"] == point["trial"]
+        ]
+        found.append(Point(point["pull"], point["proxies"], float(np.mean(values))))
+    return found

@@ -1,0 +1,157 @@
+"""What the studies of chance-constrained proxies (CCP) share on a testbed.
+
+Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validations
+must be many: on glyph and CIFAR collages there is one every 20 steps, where other studies have one
+every hundred and more. Networks on glyphs start from a short training inside batches
+(:mod:`sumpool.studies.warm_start`), the others are pretrained. On CUB all is as in the fair
+protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sumpool.studies import RunStudy
+from sumpool.studies.cells import CellResult
+from sumpool.studies.measuring import result
+from sumpool.studies.pooling_study import pooling_study
+from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.warm_start import warm_start
+from sumpool.training import ChanceConfig, StopConfig, TrainConfig
+from sumpool.training.assemble import RECORDABLE
+
+#: Steps of a training on collages, and steps between two validations.
+STEPS, EVERY = 1000, 20
+#: The same in the quick mode.
+QUICK_STEPS, QUICK_EVERY = 4, 1
+#: The methods that are compared: the loss inside batches, proxies that are drawn once, and proxies
+#: that are drawn again.
+METHODS = ("base", "one problem", "alternating")
+
+#: Changes a configuration into that of a cell.
+Change = Callable[[TrainConfig, Mapping[str, Any]], TrainConfig]
+
+
+def ccp_study(
+    study: str,
+    levels: Sequence[Mapping[str, Any]],
+    change: Change,
+    quick_levels: Sequence[Mapping[str, Any]],
+    losses: Sequence[str] = ("c2",),
+) -> RunStudy:
+    """The ``run`` of a study of chance-constrained proxies.
+
+    Args:
+        study: Its name.
+        levels: What cells differ in, besides loss and seed.
+        change: Applies a level; a function of a module, since it is sent to other processes.
+        quick_levels: The levels of the quick mode.
+        losses: The losses.
+    """
+    return pooling_study(
+        study,
+        lambda _, quick: quick_levels if quick else levels,
+        partial(train_level, change),
+        on_cub=True,
+        losses=losses,
+        adapt=prepare,
+    )
+
+
+def prepare(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
+    """The testbed as these studies need it.
+
+    Args:
+        testbed: Glyph or CIFAR collages, CUB, or the stand-in.
+        out_dir: Folder of the study, where a start for glyphs is kept.
+        quick: Whether all is to be quick.
+    """
+    if testbed.name == "glyphs":
+        testbed = warm_start(testbed, out_dir, quick=quick)
+    return with_many_validations(testbed, quick)
+
+
+def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
+    """The testbed with average pooling and, but on CUB, with validations every few steps."""
+    config = replace(testbed.config, pool="gap")
+    if quick:
+        stop = StopConfig(validate_every=QUICK_EVERY, patience=1000, max_steps=QUICK_STEPS)
+        config = replace(config, stop=stop)
+    elif testbed.name != "CUB":
+        config = replace(config, stop=replace(config.stop, validate_every=EVERY, max_steps=STEPS))
+    return replace(testbed, config=config)
+
+
+def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
+    """Train and judge one cell; the array is the number of steps of each problem."""
+    trained = train_on(testbed, change(cell_config(testbed, cell), cell))
+    found = result(trained, pictures=False, more=problem_metrics(trained.problems))
+    steps = problem_steps(trained.problems)
+    return CellResult(found.metrics, {"problem_steps": steps} if len(steps) else None)
+
+
+def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
+    """The configuration of the testbed with the loss and the seed of a cell."""
+    config = replace(testbed.config, loss=cell["loss"], seed=cell["seed"])
+    if config.loss in RECORDABLE:
+        return config
+    return replace(config, hardware=replace(config.hardware, cuda_step=False))
+
+
+def with_method(config: TrainConfig, method: str, **chance: Any) -> TrainConfig:
+    """``config`` with one of :data:`METHODS`.
+
+    Args:
+        config: Of the testbed.
+        method: Which.
+        **chance: Options of :class:`ChanceConfig`, for the methods with proxies.
+
+    Example:
+        >>> with_method(TrainConfig(), "one problem", proxies=4).chance.problems
+        1
+    """
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+    if method == "base":
+        return replace(config, ccp=False, chance=ChanceConfig())
+    # A problem must be able to end in the few steps of the quick mode.
+    if config.stop.max_steps == QUICK_STEPS:
+        chance = {"patience": 1, **chance}
+    problems = 1 if method == "one problem" else None
+    return replace(config, ccp=True, chance=ChanceConfig(problems=problems, **chance))
+
+
+def problem_metrics(problems: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """What the first and the last problem of a training were like; empty without any.
+
+    Args:
+        problems: In the columns of problems.csv.
+
+    Returns:
+        ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
+        converged proxies of a class; ``covering_radius_first`` and ``covering_radius_last``;
+        ``violation_rate`` and its ``violation_bound`` after the last.
+    """
+    if not problems:
+        return {}
+    first, last = problems[0], problems[-1]
+    return {
+        "problems": float(len(problems)),
+        "spread_first": first["spread"],
+        "spread_last": last["spread"],
+        "covering_radius_first": first["covering_radius"],
+        "covering_radius_last": last["covering_radius"],
+        "violation_rate": last["violation_rate"],
+        "violation_bound": last["violation_bound"],
+    }
+
+
+def problem_steps(problems: Sequence[Mapping[str, float]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Steps of each problem, (K,)."""
+    return np.array([it["last_step"] - it["first_step"] for it in problems], np.int64)

@@ -1,0 +1,245 @@
+"""The studies of chance-constrained proxies: tables and figures from stored rows alone."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from report.fake_studies import SETTINGS, metrics
+from sumpool.report import (
+    ccp_batch_section,
+    ccp_geometry_section,
+    ccp_plane_section,
+    ccp_pool_section,
+    ccp_problems_section,
+    ccp_search_section,
+)
+from sumpool.report.ccp_plane_figure import problem_values
+from sumpool.report.ccp_surface import fit_surface
+from sumpool.report.store import ResultStore, Row, read_rows
+
+LOSSES = ("c2", "c1", "ms", "triplet")
+PLANE = {"data": "digits", "proxies": 4, "pool": 16, "loss": "c2"}
+
+
+def problems(count: int, radius: float = 0.4) -> dict[str, float]:
+    return {
+        "problems": float(count),
+        "spread_first": 0.02,
+        "spread_last": 0.1,
+        "covering_radius_first": radius,
+        "covering_radius_last": radius / count,
+        "violation_rate": 0.05,
+        "violation_bound": 0.3,
+    }
+
+
+def store_plane(folder: Path, seeds: int = 2) -> list[Row]:
+    """Both methods; seed s of the alternating one has s problems more than 6."""
+    store = ResultStore(folder, "ccp-plane", PLANE)
+    draws = np.random.default_rng(0)
+    angles = np.arange(10) / 10 * 2 * np.pi
+    middles = 0.8 * np.stack([np.cos(angles), np.sin(angles)], -1)
+    for seed in range(seeds):
+        for method, count in (("one problem", 1), ("alternating", 6 + seed)):
+            own = metrics(0.9 + 0.01 * seed, **problems(count))
+            for number in range(1, count + 1):
+                own[f"spread_{number}"] = 0.1 if count > 1 else 0.001
+                own[f"covering_radius_{number}"] = 0.4 / number
+                own[f"relative_radius_{number}"] = 0.5 / number
+                own[f"value_{number}"] = 0.8 + 0.01 * number
+                own[f"last_step_{number}"] = 100.0 * number
+            arrays = None
+            if seed == 0:
+                shown = [1] if count == 1 else [1, 2, 3, 4, 6]
+                size = (len(shown), 10, 4, 2)
+                labels = np.repeat(np.arange(10), 20)
+                near = middles[:, None] + draws.normal(0, 0.05 if count > 1 else 0.002, size)
+                following = near + draws.normal(0, 0.08, size)
+                following[-1] = np.nan
+                arrays = {
+                    "shown": np.array(shown),
+                    "embeddings": middles[labels] + draws.normal(0, 0.08, (len(shown), 200, 2)),
+                    "converged": near,
+                    "next": following,
+                    "labels": labels,
+                    "class_names": np.array([str(it) for it in range(10)]),
+                }
+            store.add({"method": method, "seed": seed}, own, 1.0, arrays)
+    return read_rows(folder)
+
+
+def store_problems(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "ccp-problems", SETTINGS)
+    for seed in range(2):
+        for place, loss in enumerate(LOSSES):
+            for gain, method in enumerate(("base", "one problem", "alternating")):
+                own = metrics(0.2 + 0.03 * place + 0.02 * gain + 0.01 * seed)
+                arrays: dict[str, Any] | None = None
+                if gain:
+                    count = 1 if gain == 1 else 9
+                    own |= problems(count)
+                    steps = np.random.default_rng(place + seed).geometric(0.3, count) * 20
+                    arrays = {"problem_steps": steps}
+                store.add({"method": method, "loss": loss, "seed": seed}, own, 1.0, arrays)
+    return read_rows(folder)
+
+
+def store_geometry(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "ccp-geometry", SETTINGS)
+    draws = np.random.default_rng(0)
+    for seed in range(2):
+        for method, width in (("one problem", 9.0), ("alternating", 5.0)):
+            more = {"mean_covering_radius": width / 30, "class_distance": 0.9}
+            own = metrics(0.3, **problems(3), **more, relative_radius=width / 27)
+            labels = np.repeat(np.arange(13), 20)
+            middles = draws.normal(0, 25, (13, 2))
+            arrays = {
+                "points": middles[labels] + draws.normal(0, width, (260, 2)),
+                "labels": labels,
+                "method": np.array("t-SNE"),
+            }
+            cell = {"method": method, "loss": "c2", "seed": seed}
+            store.add(cell, own, 1.0, arrays if seed == 0 else None)
+    return read_rows(folder)
+
+
+def store_search(folder: Path, trials: int = 16) -> list[Row]:
+    store = ResultStore(folder, "ccp-search", SETTINGS)
+    draws = np.random.default_rng(0)
+    for trial in range(trials):
+        pull, proxies = 10 ** draws.uniform(-6, 0), int(draws.integers(1, 13))
+        score = 0.3 - 0.01 * (np.log10(pull) + 4) ** 2 + 0.005 * proxies
+        cell = {"trial": trial, "pull": pull, "proxies": proxies, "loss": "c2", "seed": 0}
+        store.add(cell, metrics(float(score), **problems(5)), 1.0)
+    return read_rows(folder)
+
+
+def store_pool(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "ccp-pool", SETTINGS)
+    for seed in range(2):
+        for proxies in (8, 1, 4):
+            for pool in (12, 1, 4, 8, 16):
+                if pool >= proxies:
+                    own = metrics(0.2 + 0.01 * proxies + 0.001 * pool + 0.01 * seed)
+                    cell = {"proxies": proxies, "pool": pool, "loss": "c2", "seed": seed}
+                    store.add(cell, own, 1.0)
+    return read_rows(folder)
+
+
+def store_batch(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "ccp-batch", SETTINGS)
+    for seed in range(2):
+        for size in (128, 16, 32, 64):
+            for method in ("alternating", "base"):
+                gain = 0.1 if method == "alternating" else 0.0005 * size
+                cell = {"method": method, "batch_size": size, "loss": "c2", "seed": seed}
+                store.add(cell, metrics(0.2 + gain + 0.02 * seed), 1.0)
+    return read_rows(folder)
+
+
+#: What is stored for each section, and how many figures it has.
+STORED = {
+    ccp_plane_section: (store_plane, 2),
+    ccp_problems_section: (store_problems, 2),
+    ccp_geometry_section: (store_geometry, 1),
+    ccp_search_section: (store_search, 1),
+    ccp_pool_section: (store_pool, 1),
+    ccp_batch_section: (store_batch, 1),
+}
+
+
+@pytest.mark.parametrize("module", list(STORED), ids=lambda it: it.__name__.split(".")[-1])
+def test_every_section_is_drawn_from_stored_rows(module: ModuleType, tmp_path: Path) -> None:
+    make, count = STORED[module]
+    section = module.section(tmp_path, make(tmp_path))
+    assert len(section.pictures) == count
+    for picture in section.pictures:
+        drawn = np.asarray(Image.open(io.BytesIO(picture.png)).convert("L"))
+        assert drawn.std() > 5
+        assert picture.alt
+    assert section.tables == module.tables(read_rows(tmp_path))
+    assert f"sumpool study {read_rows(tmp_path)[0].study}" in section.provenance
+
+
+def cells_of(table: Any) -> dict[str, dict[str, str]]:
+    return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for row in table.rows}
+
+
+def test_the_plane_is_told_from_problem_to_problem(tmp_path: Path) -> None:
+    rows = store_plane(tmp_path)
+    assert problem_values(rows[1], "last_step") == [100, 200, 300, 400, 500, 600]
+    methods, steps = (cells_of(table) for table in ccp_plane_section.tables(rows))
+    assert list(methods) == ["one problem", "alternating problems"]
+    assert methods["alternating problems"]["problems"] == "6.5 ± 0.7"
+    assert list(steps) == [*map(str, range(1, 8)), "last", "one problem alone"]
+    assert steps["2"]["covering radius"] == "0.200 ± 0.000"
+    assert steps["2"]["radius / distance of classes"] == "0.250 ± 0.000"
+    assert steps["7"]["trainings"] == "1"
+    assert steps["last"]["last step"] == "650 ± 71"
+    assert steps["one problem alone"]["proxy spread"] == "0.001 ± 0.000"
+
+
+def test_digits_need_no_folder_in_the_command(tmp_path: Path) -> None:
+    told = ccp_plane_section.section(tmp_path, store_plane(tmp_path, 1)).provenance
+    assert told.startswith("sumpool study ccp-plane --seeds 1;")
+
+
+def test_problems_of_every_loss_and_method_are_tabulated(tmp_path: Path) -> None:
+    (table,) = ccp_problems_section.tables(store_problems(tmp_path))
+    cells = cells_of(table)
+    assert list(cells)[:3] == ["C1, base loss", "C1, one problem", "C1, alternating problems"]
+    assert cells["C2, base loss"]["MAP@R [%]"] == "20.5 ± 0.7"
+    assert cells["C2, base loss"]["problems"] == "–"
+    assert cells["TRIPLET, alternating problems"]["spread, last"] == "0.100 ± 0.000"
+
+
+def test_pools_and_batches_are_grids(tmp_path: Path) -> None:
+    (pool,) = ccp_pool_section.tables(store_pool(tmp_path / "pool"))
+    cells = cells_of(pool)
+    assert pool.header == ["pool b", "1 proxy", "4 proxies", "8 proxies"]
+    assert list(cells) == ["1", "4", "8", "12", "16"]
+    assert cells["1"] == {"1 proxy": "21.6 ± 0.7", "4 proxies": "–", "8 proxies": "–"}
+    (batch,) = ccp_batch_section.tables(store_batch(tmp_path / "batch"))
+    assert list(cells_of(batch)) == ["16", "32", "64", "128"]
+    assert cells_of(batch)["16"]["base loss"] == "21.8 ± 1.4"
+
+
+def test_the_best_trials_come_first(tmp_path: Path) -> None:
+    rows = store_search(tmp_path)
+    (table,) = ccp_search_section.tables(rows)
+    scores = [float(row[3]) for row in table.rows]
+    assert len(scores) == ccp_search_section.LISTED
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == round(100 * max(row.metrics["validation_map_at_r"] for row in rows), 1)
+
+
+def test_one_trial_is_enough_for_a_surface(tmp_path: Path) -> None:
+    rows = store_search(tmp_path, 1)
+    assert ccp_search_section.section(tmp_path, rows).pictures
+
+
+def test_the_surface_goes_through_trials_without_noise() -> None:
+    draws = np.random.default_rng(0)
+    points = draws.uniform(size=(40, 2))
+    values = np.sin(4 * points[:, 0]) + points[:, 1]
+    asked = draws.uniform(0.2, 0.8, size=(50, 2))
+    surface = fit_surface(points, values, asked)
+    truth = np.sin(4 * asked[:, 0]) + asked[:, 1]
+    assert np.abs(surface.mean - truth).max() < 0.05
+    assert (surface.deviation > 0).all()
+
+
+def test_the_surface_of_noise_is_flat() -> None:
+    draws = np.random.default_rng(1)
+    points, values = draws.uniform(size=(40, 2)), draws.normal(size=40)
+    surface = fit_surface(points, values, points)
+    assert surface.mean.std() < 0.5 * values.std()
+    same = fit_surface(points, np.ones(40), points)
+    np.testing.assert_allclose(same.mean, 1.0)

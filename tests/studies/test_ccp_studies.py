@@ -1,0 +1,208 @@
+"""The studies of chance-constrained proxies: their cells, and that each runs on its stand-in."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from sumpool.report.store import ResultStore, read_arrays
+from sumpool.studies import (
+    ccp_batch,
+    ccp_geometry,
+    ccp_pool,
+    ccp_problems,
+    ccp_search,
+    ccp_testbed,
+    testbed,
+)
+from sumpool.studies.cells import CellResult
+from sumpool.training import ConfigError, TrainConfig, resolve
+
+
+@pytest.fixture
+def glyphs(tmp_path: Path) -> testbed.Testbed:
+    found = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    return ccp_testbed.with_many_validations(found, False)
+
+
+def test_methods_differ_in_proxies_and_in_problems() -> None:
+    config = TrainConfig(pool="gap")
+    base, alone, alternating = (
+        ccp_testbed.with_method(config, method) for method in ccp_testbed.METHODS
+    )
+    assert base == config
+    assert alone.ccp
+    assert alternating.ccp
+    assert (alone.chance.problems, alternating.chance.problems) == (1, None)
+    assert replace(alone, chance=alternating.chance) == alternating
+    with pytest.raises(ValueError, match=r"method must be one of base, .*, got 'none'"):
+        ccp_testbed.with_method(config, "none")
+
+
+def test_collages_are_validated_often_and_cub_as_in_the_protocol(glyphs: testbed.Testbed) -> None:
+    assert (glyphs.config.stop.validate_every, glyphs.config.stop.max_steps) == (20, 1000)
+    assert glyphs.config.pool == "gap"
+    cub = testbed.Testbed("CUB", TrainConfig(format="cub", fold=1), (1e-5,))
+    config = ccp_testbed.with_method(
+        ccp_testbed.with_many_validations(cub, False).config, "alternating"
+    )
+    found = resolve(config, "cub")
+    assert (found.stop.validate_every, found.stop.patience) == (100, 60)
+    assert (found.chance.proxies, found.chance.pool, found.chance.patience) == (8, 12, 3)
+
+
+def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:
+    cell = {"loss": "ms", "seed": 3}
+    config = ccp_testbed.cell_config(glyphs, cell)
+    assert (config.loss, config.seed, config.hardware.cuda_step) == ("ms", 3, False)
+    for study in (ccp_pool, ccp_problems, ccp_batch):
+        for level in study.LEVELS:
+            resolve(study.change(config, level), "glyphs")
+    assert len(ccp_pool.LEVELS) == 12
+    few = ccp_batch.change(replace(config, format="cifar-collage"), ccp_batch.LEVELS[-1])
+    assert (few.batch_size, few.images_per_class) == (128, 8)  # there are 16 classes
+    many = ccp_batch.change(config, ccp_batch.LEVELS[-1])
+    assert (many.batch_size, many.images_per_class) == (128, 4)
+
+
+def test_problems_are_told_by_the_first_and_the_last() -> None:
+    columns = ("spread", "covering_radius", "violation_rate", "violation_bound")
+    solved = [
+        {**dict.fromkeys(columns, 1.0 / it), "first_step": 40.0 * it, "last_step": 60.0 * it}
+        for it in (1, 2, 4)
+    ]
+    told = ccp_testbed.problem_metrics(solved)
+    assert told["problems"] == 3
+    assert (told["spread_first"], told["spread_last"]) == (1.0, 0.25)
+    assert told["violation_rate"] == 0.25
+    assert ccp_testbed.problem_metrics([]) == {}
+    assert ccp_testbed.problem_steps(solved).tolist() == [20, 40, 80]
+
+
+def test_geometry_is_that_of_loops() -> None:
+    generator = torch.Generator().manual_seed(0)
+    vectors = torch.randn(17, 3, generator=generator)
+    labels = torch.tensor([4] * 5 + [1] * 5 + [7] * 7)
+    found = ccp_geometry.geometry(vectors, labels)
+    apart = [
+        float((vectors[a] - vectors[b]).norm())
+        for a in range(17)
+        for b in range(17)
+        if labels[a] != labels[b]
+    ]
+    assert found["class_distance"] == pytest.approx(np.mean(apart), rel=1e-5)
+    radii = []
+    for label in (4, 1, 7):
+        own = vectors[labels == label]
+        chosen, sizes = [0], []
+        while True:
+            nearest = torch.cdist(own, own[chosen]).amin(1)
+            sizes.append(float(nearest.max()))
+            if len(chosen) == len(own):
+                break
+            chosen.append(int(nearest.argmax()))
+        radii.append(np.mean(sizes))
+    assert found["mean_covering_radius"] == pytest.approx(np.mean(radii), abs=1e-3)
+    assert found["relative_radius"] == pytest.approx(
+        found["mean_covering_radius"] / found["class_distance"]
+    )
+
+
+@pytest.fixture
+def search(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """A search whose trainings are a formula; what was trained."""
+    trained: list[dict[str, Any]] = []
+
+    def train(change: object, ground: object, cell: dict[str, Any]) -> CellResult:
+        trained.append(cell)
+        height = -abs(np.log10(cell["pull"]) + 3) / 10 + 0.01 * cell["proxies"]
+        score = float(0.5 + height + 0.001 * cell["seed"])
+        return CellResult({"map_at_r": score, "validation_map_at_r": score, "problems": 3.0})
+
+    monkeypatch.setattr(ccp_search, "train_level", train)
+    monkeypatch.setattr(
+        ccp_search,
+        "open_testbed",
+        lambda *_, **__: testbed.Testbed("stand-in", TrainConfig(), (1e-3,)),
+    )
+    monkeypatch.setattr(ccp_search, "TRIALS", 7)
+    monkeypatch.setattr(ccp_search, "START", 4)
+    return trained
+
+
+def test_an_interrupted_search_goes_on_as_if_nothing_had_happened(
+    search: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = ccp_search.run(tmp_path / "whole", progress=False)
+    assert len(whole) == len(search) == 7
+    assert ccp_search.run(tmp_path / "whole", progress=False) == whole
+    assert len(search) == 7
+    add = ResultStore.add
+
+    def interrupted(store: ResultStore, *arguments: Any) -> Any:
+        if len(search) == 13:
+            raise KeyboardInterrupt
+        return add(store, *arguments)
+
+    monkeypatch.setattr(ResultStore, "add", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ccp_search.run(tmp_path / "again", progress=False)
+    monkeypatch.setattr(ResultStore, "add", add)
+    again = ccp_search.run(tmp_path / "again", progress=False)
+    assert [row.cell for row in again] == [row.cell for row in whole]
+
+
+def test_points_are_trained_with_every_seed(search: list[dict[str, Any]], tmp_path: Path) -> None:
+    rows = ccp_search.run(tmp_path, progress=False)
+    ccp_search.run(tmp_path, seeds=2, progress=False)  # the second seed of the same points
+    assert len(search) == 14
+    assert {(it["trial"], it["seed"]) for it in search} == {
+        (trial, seed) for trial in range(7) for seed in range(2)
+    }
+    points = {(row.cell["trial"], row.cell["pull"], row.cell["proxies"]) for row in rows}
+    assert points == {(it["trial"], it["pull"], it["proxies"]) for it in search}
+
+
+def test_several_points_are_asked_at_once() -> None:
+    told = [
+        ccp_search.Point(**ccp_search.spread_point(it), value=0.1 * (it % 3)) for it in range(5)
+    ]
+    assert ccp_search.ask(told[:3], 4, start=5) == [ccp_search.spread_point(it) for it in (3, 4)]
+    asked = ccp_search.ask(told, 2, start=5)
+    assert len(asked) == 2
+    assert asked[0] != asked[1]
+    for point in asked:
+        assert ccp_search.PULLS[0] <= point["pull"] <= ccp_search.PULLS[1]
+        assert point["proxies"] in range(1, 13)
+
+
+def test_without_optuna_the_error_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(ConfigError, match=r"needs Optuna, .* install sumpool\[search\]"):
+        ccp_search.run(tmp_path, progress=False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [ccp_problems, ccp_pool, ccp_batch, ccp_geometry, ccp_search])
+def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: Any) -> None:
+    rows = study.run(tmp_path, quick=True, jobs=1, progress=False)
+    assert rows[0].settings["data"] == "stand-in"
+    assert all(0 <= row.metrics["map_at_r"] <= 1 for row in rows)
+    last = rows[-1]
+    if study is not ccp_batch:
+        assert last.metrics["problems"] >= 1
+    if study is ccp_problems:
+        steps = read_arrays(tmp_path, last)["problem_steps"]
+        assert len(steps) == last.metrics["problems"]
+        assert steps.sum() == 4
+    again = study.run(tmp_path, quick=True, jobs=1, progress=False)
+    assert [row.duration_s for row in again] == [row.duration_s for row in rows]
