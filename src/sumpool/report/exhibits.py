@@ -21,7 +21,7 @@ class Neighbor:
         image: Name of its thumbnail.
         item: Name of the image in its data set.
         class_name: Its class.
-        similarity: Its cosine similarity to the query.
+        similarity: 1 − ½ d² with d its distance to the query: the cosine of unit vectors.
         right: Whether it is of the query's class.
     """
 

@@ -142,8 +142,8 @@ def _shown(exhibits: Exhibits | None) -> Mapping[str, str]:
 def _retrieved(exhibits: Exhibits) -> str:
     intro = (
         f"Images of the {exhibits.source} set. A query is followed by the images nearest to it, "
-        "nearest first, with their cosine similarity. ✓ and a plain frame: the same class. "
-        "✗ and a dashed frame: another class."
+        "nearest first, with 1 − ½ distance², which is the cosine of unit vectors. ✓ and a plain "
+        "frame: the same class. ✗ and a dashed frame: another class."
     )
     parts = [f"<p>{html.escape(intro)}</p>"]
     for title, queries in (

@@ -165,7 +165,7 @@ STUDIES: Mapping[str, Study] = {
     ),
     "centers": Study(
         "regularisers of class centres beside proxy losses: how evenly centres lie, retrieval",
-        "114 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
+        "42 trainings of glyphs, half an hour on two cores; 114 of CIFAR collages or CUB (--data)",
         "sumpool.studies.centers",
     ),
     "averaging": Study(
