@@ -11,6 +11,7 @@ from typing import BinaryIO, NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.bar_style import dress, mean_and_deviation
 from sumpool.report.cell_words import conditions, images_in_words, in_given_order, loss_name, losses
@@ -142,6 +143,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
         dress(axes, loss, across="uniformity of centres (left is more even)", up="MAP@R [%]")
+        axes.xaxis.set_major_locator(MaxNLocator(5))
         _points(axes, _levels(rows, loss), names)
     handles = [
         Line2D([], [], color=_color(names, it), marker=_marker(names, it), ls="", label=it)
