@@ -36,8 +36,8 @@ _COLUMNS = (
     ("map_at_r", "MAP@R", 1, 100.0),
     ("precision_at_1", "P@1", 1, 100.0),
     ("validation_map_at_r", "validation MAP@R", 1, 100.0),
-    ("mean_cosine", "mean cosine", 3, 1.0),
-    ("nearest_cosine", "nearest cosine", 3, 1.0),
+    ("mean_cosine", "mean cosine", 2, 1.0),
+    ("nearest_cosine", "nearest cosine", 2, 1.0),
     ("uniformity", "uniformity", 2, 1.0),
 )
 

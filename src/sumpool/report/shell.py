@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import html
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,7 @@ tbody th { font-weight: 600; }
 .pictures { display: flex; flex-wrap: wrap; gap: .8rem; margin: 1rem 0; justify-content: center; }
 figure { flex: 1 1 20rem; max-width: 36rem; margin: 0; padding: .5rem; background: #ffffff;
   border: 1px solid var(--line); border-radius: 6px; }
+figure.wide { flex-basis: 100%; max-width: 100%; }
 figure img { display: block; width: 100%; height: auto; }
 .provenance { color: var(--dim); font-size: .8rem; overflow-wrap: anywhere; }
 """.strip()
@@ -48,6 +50,13 @@ class Picture:
 
     png: bytes
     alt: str
+
+    @property
+    def wide(self) -> bool:
+        """Whether it has panels side by side, too small to read in half the width of the page."""
+        # Width and height stand in the header, after signature, length and name of the first chunk.
+        width, height = struct.unpack(">II", self.png[16:24])
+        return bool(width > 1.8 * height)
 
 
 def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
@@ -94,11 +103,17 @@ def pictures_html(pictures: Sequence[Picture], kind: str = "") -> str:
         pictures: The figures.
         kind: A class for the style to know them by.
     """
-    mark = f' class="{kind}"' if kind else ""
     drawn = "\n".join(
-        f"<figure{mark}>{image_html(picture.png, picture.alt)}</figure>" for picture in pictures
+        f"<figure{_classes(kind, 'wide' if picture.wide else '')}>"
+        f"{image_html(picture.png, picture.alt)}</figure>"
+        for picture in pictures
     )
     return f'<div class="pictures">\n{drawn}\n</div>'
+
+
+def _classes(*names: str) -> str:
+    given = " ".join(name for name in names if name)
+    return f' class="{given}"' if given else ""
 
 
 def paragraphs(notes: Sequence[str]) -> str:
