@@ -92,7 +92,7 @@ def draw_scores(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         out: The image to write: a path whose suffix names the format, or a file for PNG.
     """
     losses, methods = _losses(rows), methods_in(rows)
-    figure = Figure(figsize=(1.6 + 1.5 * len(losses), 3.4), layout="constrained")
+    figure = Figure(figsize=(max(6.0, 1.6 + 1.5 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
     dress(axes, "", up="test MAP@R [%]")
     cells = grouped(rows, lambda row: (loss_name(row), str(row.cell["method"])))
@@ -129,7 +129,7 @@ def draw_steps(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) ->
     """
     solved = _solved(rows)
     losses = _losses(solved)
-    figure = Figure(figsize=(1.6 + 1.2 * len(losses), 3.4), layout="constrained")
+    figure = Figure(figsize=(max(4.0, 1.6 + 1.2 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
     dress(axes, "Steps of a problem", up="steps")
     for place, loss in enumerate(losses):
