@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import get_args
 
 import torch
@@ -17,7 +18,7 @@ from sumpool.transport.checks import solve_dtype
 MOST_CENTERS = 2048
 
 
-class CenterRegularizer(nn.Module):
+class CenterRegularizer(nn.Module, ABC):
     """A number that is small where class centres lie as they should; added to a loss.
 
     Called with centres (C, D), or (C, K, D) for K centres a class, whose own pairs are not
@@ -59,9 +60,9 @@ class CenterRegularizer(nn.Module):
     def check_size(self, classes: int, each: int) -> None:
         """Raise where ``classes`` of ``each`` centres are too few."""
 
+    @abstractmethod
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """A number (r,) for each row of ``cosine`` (r, n), over the entries that count."""
-        raise NotImplementedError
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
         """The regulariser from the numbers of all rows; ``classes`` of ``each`` centres in all."""
