@@ -12,7 +12,8 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.training import HardwareConfig, StopConfig
-from training.tiny import CONFIG, trainer
+from training.test_chance import CCP
+from training.tiny import CONFIG, Scripted, trainer
 
 pytestmark = [
     pytest.mark.gpu,
@@ -71,3 +72,21 @@ def test_a_recorded_run_is_resumed(tmp_path: Path, how: str) -> None:
     resumed = trained(folder=tmp_path, **{how: True})
     for name in whole:
         torch.testing.assert_close(whole[name], resumed[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("how", ["cuda_graph", "cuda_step"])
+def test_recorded_steps_follow_the_problems(how: str) -> None:
+    # Better, worse, better, worse, …: a problem has ten steps, four of them in all.
+    script = [0.1, 0.05, 0.2, 0.15, 0.3, 0.25, 0.4, 0.35]
+    found = []
+    for hardware in (HardwareConfig(), HardwareConfig(**{how: True})):  # type: ignore[arg-type]
+        fabric = Fabric(accelerator="cuda", devices=1)
+        config = replace(CONFIG, **CCP, hardware=hardware)
+        config = replace(config, stop=StopConfig(validate_every=5, patience=100, max_steps=40))
+        runner = trainer(config, Scripted(script), on=fabric)
+        runner.fit()
+        assert runner.alternating is not None
+        assert len(runner.alternating.problems) == 4
+        found.append([*runner.model.parameters(), *runner.criterion.parameters()])
+    for plain, recorded in zip(*found, strict=True):
+        torch.testing.assert_close(plain, recorded, rtol=1e-4, atol=1e-4)

@@ -68,6 +68,11 @@ class Alternating:
         self.problems: list[dict[str, float]] = []
         self.trace: list[tuple[Tensor, Tensor | None]] = []
 
+    @property
+    def pulled(self) -> bool:
+        """Whether the pull is a part of the steps: from the second problem on."""
+        return self._alternation.problem.number > 1
+
     def begin(self) -> None:
         """Draw the first proxies, before the first step."""
         count = self._pairs.proxies.shape[1]

@@ -172,8 +172,10 @@ class Trainer:
 
     def _next_problem(self) -> None:
         assert self.alternating is not None
+        pulled = self.alternating.pulled
         self.alternating.turn(self.progress.step)
-        if self._recorded is not None:
+        # The pull joins the step with the second problem; all else changes in place.
+        if self._recorded is not None and not pulled:
             self._recorded.forget()
 
     def _prepare(self) -> None:
