@@ -24,15 +24,16 @@ def test_values_and_draws_are_those_of_the_cpu(name: str) -> None:
 
 @pytest.mark.parametrize("name", REGULARIZERS)
 def test_a_replayed_step_draws_anew(name: str) -> None:
-    centers = random_centers(500, 16).float().cuda().requires_grad_()
     plain, recorded = (build_regularizer(name, subset=64).cuda() for _ in range(2))
-    expected = []
-    for _ in range(5):
-        value = plain(centers)
-        expected.append((value.item(), torch.autograd.grad(value, centers)[0]))
+    # All on one stream: a gradient is brought to the stream on which its leaf was made, and the
+    # default stream cannot wait for one that is being recorded.
     stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
+        centers = random_centers(500, 16).float().cuda().requires_grad_()
+        expected = []
+        for _ in range(5):
+            value = plain(centers)
+            expected.append((value.item(), torch.autograd.grad(value, centers)[0]))
         for _ in range(2):
             torch.autograd.grad(recorded(centers), centers)
     torch.cuda.current_stream().wait_stream(stream)

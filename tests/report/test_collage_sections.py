@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 from PIL import Image
 
 from report.fake_studies import LOSSES, SETTINGS, collages, metrics, store_cells, store_collage
-from sumpool.report import attention_figure, collage_section
+from sumpool.report import attention_figure, collage_section, method_figure
 from sumpool.report.cell_words import STAND_IN, conditions
 from sumpool.report.page import write_page
 from sumpool.report.sections import CHAPTERS, section, tables
@@ -89,6 +90,45 @@ def test_cells_that_are_not_computed_are_dashes(tmp_path: Path) -> None:
     assert cells["gap"]["C2 1e-3 MAP@R"] == "10.0"
     assert cells["gap"]["PNCA 1e-3 MAP@R"] == "–"
     assert len(section(tmp_path).pictures) == 1  # no arrays: nothing to look at
+
+
+def test_fewer_seeds_than_elsewhere_are_counted_in_brackets(tmp_path: Path) -> None:
+    store = ResultStore(tmp_path, "collage", SETTINGS)
+    for method, seeds in (("gap", 2), ("gsp", 1)):
+        for seed in range(seeds):
+            cell = {"method": method, "loss": "c2", "lr": 1e-3, "seed": seed}
+            store.add(cell, metrics(0.1), 1.0)
+    cells = cells_of(tmp_path)
+    assert cells["gap"]["C2 1e-3 MAP@R"] == "10.0 ± 0.0"
+    assert cells["gsp"]["C2 1e-3 MAP@R"] == "10.0 (1)"
+    assert "in brackets how many seeds" in tables(tmp_path)[0].caption
+
+
+def test_the_bound_lies_on_the_axes_of_every_panel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ResultStore(tmp_path, "collage", SETTINGS)
+    for loss, bound in (("c2", 0.2), ("pnca", 0.3)):
+        for method, value in (("gap", 0.1), ("distilled", bound)):
+            cell = {"method": method, "loss": loss, "lr": 1e-3, "seed": 0}
+            store.add(cell, metrics(value), 1.0)
+    figures: list[Figure] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
+    method_figure.draw(read_rows(tmp_path), io.BytesIO())
+    for axes, bound in zip(figures[0].axes, (20, 30), strict=True):
+        assert axes.get_xlim()[0] == 0
+        assert axes.get_xlim()[1] > bound
+
+
+def test_attention_is_drawn_without_the_images(tmp_path: Path) -> None:
+    arrays = collages(0.6)
+    del arrays["images"]
+    store = ResultStore(tmp_path, "collage", SETTINGS)
+    cell = {"method": "gsp", "loss": "c2", "lr": 1e-3, "seed": 0}
+    row = store.add(cell, metrics(0.1, foreground_weight=0.6), 1.0, arrays)
+    buffer = io.BytesIO()
+    attention_figure.draw(store.folder, [row], buffer)
+    assert Image.open(buffer).size[0] > 100
 
 
 def test_attention_is_of_one_loss_and_rate_the_best_of_gsp(collage: Path) -> None:
@@ -202,7 +242,7 @@ def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
         ],
     )
     first, second = cells_of(tmp_path, 0), cells_of(tmp_path, 1)
-    assert list(first) == ["none", "λ = 0.5", "λ = 0.1"]
+    assert list(first) == ["none", "λ = 0.1", "λ = 0.5"]  # the best first
     assert first["none"]["change [points]"] == first["none"]["gradient ratio, end"] == "–"
     assert first["λ = 0.5"]["MAP@R [%]"] == "10.5 ± 2.1"
     assert first["λ = 0.5"]["change [points]"] == "-1.0 ± 0.0"

@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
-from PIL import Image
 
 from sumpool.report.cell_words import losses_and_rates, rate_name, trained_with
-from sumpool.report.overlays import MAP, blended
+from sumpool.report.overlays import MAP, blended, stored_image
 from sumpool.report.section import values
 from sumpool.report.store import Row, read_arrays
 
@@ -54,11 +52,11 @@ def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
 
     Args:
         folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, at least one.
+        rows: Of :func:`shown_rows`, at least one. Arrays without ``images`` show weights alone.
         out: The image to write: a path whose suffix names the format, or a file for PNG.
     """
     stored = [read_arrays(folder, row) for row in rows]
-    count = len(stored[0]["images"])
+    count = len(stored[0]["weights"])
     figure = Figure(figsize=(1.02 * count + 1.75, 1.02 * (len(rows) + 1) + 0.95))
     figure.set_layout_engine("constrained", h_pad=0.015, w_pad=0.015, hspace=0, wspace=0)
     # A narrow column in the middle keeps train and test apart.
@@ -70,11 +68,11 @@ def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         line.set_visible(False)
     columns = [column for column in range(count + 1) if column != count // 2]
     for number, column in enumerate(columns):
-        image = _enlarged(stored[0]["images"][number])
+        image = stored_image(stored[0], number, _SIDE)
         _show(grid[0, column], image, int(stored[0]["foreground_tile"][number]))
     for line, row, arrays in zip(grid[1:], rows, stored, strict=True):
         for number, column in enumerate(columns):
-            image, weights = _enlarged(arrays["images"][number]), arrays["weights"][number]
+            image, weights = stored_image(arrays, number, _SIDE), arrays["weights"][number]
             heat = blended(image, weights * weights.size / weights.sum(), TOP)
             _show(line[column], heat, int(arrays["foreground_tile"][number]))
         share = values([row], "foreground_weight")
@@ -92,10 +90,6 @@ def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     loss, rate = trained_with(rows[0])
     bar.set_label(f"relative pooling weight; loss {loss}, learning rate {rate_name(rate)}", size=9)
     figure.savefig(out, dpi=140)
-
-
-def _enlarged(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.asarray(Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC))
 
 
 def _show(axes: Axes, image: NDArray[Any], tile: int) -> None:

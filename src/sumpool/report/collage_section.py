@@ -15,7 +15,7 @@ from sumpool.report.cell_words import (
     rate_name,
     trained_with,
 )
-from sumpool.report.method_figure import BOUND, LARGE
+from sumpool.report.method_figure import BOUND, LARGE, has_gsp
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -23,6 +23,7 @@ from sumpool.report.section import (
     grouped,
     over_seeds,
     provenance,
+    seed_count,
     seeds_in_words,
     values,
 )
@@ -39,6 +40,7 @@ Cells = Mapping[tuple[str, str, float], Sequence[Row]]
 def tables(rows: list[Row]) -> list[Table]:
     """One line a method; scores and weight on the foreground for each loss and learning rate."""
     cells, methods, pairs = _cells(rows), _methods(rows), losses_and_rates(rows)
+    seeds = seed_count(rows)
     header = ["pooling"]
     columns: list[list[str]] = []
     strong: set[tuple[int, int]] = set()
@@ -46,7 +48,7 @@ def tables(rows: list[Row]) -> list[Table]:
         for name, label in _COLUMNS.items():
             header.append(f"{loss} {rate_name(rate)} {label}")
             own = {method: cells.get((method, loss, rate), []) for method in methods}
-            columns.append([over_seeds(own[method], name, 1, 100) for method in methods])
+            columns.append([over_seeds(own[method], name, 1, 100, seeds) for method in methods])
             if name in _RANKED:
                 strong |= {(line, len(columns)) for line in _best(own, name)}
     lines = [[method, *(column[line] for column in columns)] for line, method in enumerate(methods)]
@@ -56,6 +58,8 @@ def tables(rows: list[Row]) -> list[Table]:
         f"foreground tile; all in %, {seeds_in_words(rows)}; the best of {_size(rows)} dimensions "
         "stand out"
     )
+    if any(")" in text for column in columns for text in column):
+        caption += "; in brackets how many seeds where there are fewer"
     return [Table(header, lines, caption, strong)]
 
 
@@ -145,7 +149,7 @@ def _methods(rows: Sequence[Row]) -> list[str]:
         parts = method.split("+")
         if method in ("gap", BOUND):
             return (0 if method == "gap" else 3, 0, method)
-        return (2 if "gsp" in parts else 1, parts[0] == "gsp" and len(parts), method)
+        return (2 if has_gsp(method) else 1, parts[0] == "gsp" and len(parts), method)
 
     return sorted({str(row.cell["method"]) for row in rows}, key=rank)
 

@@ -48,8 +48,9 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         dress(axes, f"loss {loss}", across="MAP@R [%]", grid="x")
         _bars(axes, own, methods, rates)
         _bounds(axes, own, rates)
-        axes.set_xlim(left=0)
-        axes.margins(x=0.12)
+    # The panels share their scale: all are drawn before it is set, the bounds among them.
+    top = max(values(rows, "map_at_r"))
+    grid[0].set_xlim(0, 112 * top)
     grid[0].set_yticks(range(len(methods)), methods)
     grid[0].set_ylim(len(methods) - 0.45, -0.55)
     figure.legend(
@@ -60,6 +61,16 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         frameon=False,
     )
     figure.savefig(out, dpi=140)
+
+
+def has_gsp(method: str) -> bool:
+    """Whether a method pools with generalized sum pooling, alone or beside something else.
+
+    Example:
+        >>> [has_gsp(name) for name in ("gsp-late", "gemean+gsp", "gemean")]
+        [True, True, False]
+    """
+    return "gsp" in method.replace("-", "+").split("+")
 
 
 def _ranked(rows: Sequence[Row]) -> list[str]:
@@ -82,7 +93,7 @@ def _ranked(rows: Sequence[Row]) -> list[str]:
 def _family(method: str) -> str:
     if method.endswith(LARGE):
         return "8192 dimensions"
-    return "with GSP" if "gsp" in method.split("+") else "other poolings"
+    return "with GSP" if has_gsp(method) else "other poolings"
 
 
 def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequence[float]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -45,6 +46,17 @@ def blended(
     grey = np.asarray(picture.convert("L"))[..., None] / 255
     blend: NDArray[np.uint8] = (255 * (HEAT * heat + (1 - HEAT) * grey) + 0.5).astype(np.uint8)
     return blend
+
+
+def stored_image(arrays: Mapping[str, NDArray[Any]], number: int, side: int) -> NDArray[np.uint8]:
+    """One of the stored ``images``, enlarged to ``side`` pixels; plain grey if none are stored.
+
+    Results can so be passed on, and drawn again, where the images may not be.
+    """
+    if "images" not in arrays:
+        return np.full((side, side, 3), 128, np.uint8)
+    image = Image.fromarray(arrays["images"][number])
+    return np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
 
 
 def scale_html(top: float) -> str:

@@ -14,6 +14,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 from PIL import Image
 
+from sumpool.report.overlays import stored_image
 from sumpool.report.store import Row, read_arrays
 from sumpool.report.train_figures import COLORS
 
@@ -94,18 +95,18 @@ def draw_maps(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> 
     """
     stored = [read_arrays(folder, row) for row in rows]
     first = stored[0]
-    count, prototypes = len(first["images"]), first["histograms"].shape[1]
+    count, prototypes = len(first["dominant"]), first["histograms"].shape[1]
     figure = Figure(figsize=(1.0 * count + 1.3, 1.02 * (len(rows) + 1) + 0.9))
     figure.set_layout_engine("constrained", h_pad=0.03, w_pad=0.02, hspace=0, wspace=0)
     grid = figure.subplots(len(rows) + 1, count, squeeze=False)
     for number in range(count):
-        _show(grid[0, number], _enlarged(first["images"][number]))
+        _show(grid[0, number], stored_image(first, number, _SIDE))
         name = str(first["class_names"][first["image_classes"][number]]).replace("_", " ")
         grid[0, number].set_title(_wrapped(name), fontsize=7.5)
     for line, arrays in zip(grid[1:], stored, strict=True):
         for number in range(count):
             picture = coloured(
-                _enlarged(arrays["images"][number]),
+                stored_image(arrays, number, _SIDE),
                 arrays["dominant"][number],
                 arrays["weights"][number],
             )
@@ -154,10 +155,6 @@ def _color(prototype: int) -> str:
 
 def _name(row: Row) -> str:
     return variant_name(variant(row)).replace(", ", "\n").replace("L_ZS", "$L_{ZS}$")
-
-
-def _enlarged(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    return np.asarray(Image.fromarray(image).resize((_SIDE, _SIDE), Image.Resampling.BICUBIC))
 
 
 def _show(axes: Axes, image: NDArray[Any]) -> None:

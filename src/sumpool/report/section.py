@@ -68,15 +68,28 @@ def measured(rows: Sequence[Row], columns: Mapping[str, Column]) -> dict[str, Co
     }
 
 
-def over_seeds(rows: Sequence[Row], name: str, digits: int, scale: float = 1.0) -> str:
-    """Mean ± standard deviation of a metric over the rows that have it, a dash if none has."""
+def over_seeds(
+    rows: Sequence[Row], name: str, digits: int, scale: float = 1.0, of: int | None = None
+) -> str:
+    """Mean ± standard deviation of a metric over the rows that have it, a dash if none has.
+
+    Args:
+        rows: Those of one cell of a table, a row a seed.
+        name: The metric.
+        digits: Digits after the point.
+        scale: Factor on it.
+        of: Seeds that there should be; where there are fewer their number follows in brackets.
+    """
     found = values(rows, name)
-    return mean_and_spread(found, digits, scale) if found else NOTHING
+    if not found:
+        return NOTHING
+    count = f" ({len(found)})" if of is not None and len(found) < of else ""
+    return mean_and_spread(found, digits, scale) + count
 
 
 def seeds_in_words(rows: Sequence[Row]) -> str:
     """Over how many seeds a table averages."""
-    count = _seed_count(rows)
+    count = seed_count(rows)
     return "one seed" if count == 1 else f"mean ± standard deviation over {count} seeds"
 
 
@@ -84,8 +97,9 @@ def provenance(rows: Sequence[Row]) -> str:
     """The command that gives these rows, and the versions it ran with."""
     versions = ", ".join(f"{name} {version}" for name, version in rows[-1].versions.items())
     data = " --data DIR" if rows[0].settings.get("data") not in _DRAWN else ""
-    return f"sumpool study {rows[0].study} --seeds {_seed_count(rows)}{data}; {versions}"
+    return f"sumpool study {rows[0].study} --seeds {seed_count(rows)}{data}; {versions}"
 
 
-def _seed_count(rows: Sequence[Row]) -> int:
+def seed_count(rows: Sequence[Row]) -> int:
+    """How many seeds there are among the rows."""
     return len({row.cell["seed"] for row in rows})

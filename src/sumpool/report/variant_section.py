@@ -15,7 +15,6 @@ from sumpool.report.bar_style import dress, mean_and_deviation
 from sumpool.report.cell_words import (
     conditions,
     images_in_words,
-    in_given_order,
     loss_name,
     losses,
     losses_and_rates,
@@ -160,8 +159,15 @@ def _signed(change: Sequence[float]) -> str:
 
 
 def _variants(rows: Sequence[Row]) -> list[str]:
-    """None first; then as they were stored."""
-    return in_given_order((str(row.cell["variant"]) for row in rows), [NONE])
+    """None first; then by their mean change over all losses, rates and seeds, the best first."""
+    pairs = losses_and_rates(rows)
+
+    def change(variant: str) -> float:
+        found = [value for pair in pairs for value in changes(rows, variant, pair)]
+        return sum(found) / len(found) if found else 0.0
+
+    names = {str(row.cell["variant"]) for row in rows}
+    return sorted(names, key=lambda name: (name != NONE, -change(name), name))
 
 
 def _look(position: int) -> dict[str, Any]:

@@ -82,8 +82,9 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
         tiles = foreground_tiles(part)
         if tiles is None:
             return None
-        # Spread over the classes.
-        chosen = torch.linspace(0, len(part) - 1, SHOWN + 2).long()[1:-1]
+        # At random, the same for all methods: at equal distances foregrounds come again.
+        drawn = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
+        chosen = drawn[:SHOWN].sort().values
         feed = open_feed(
             part,
             trained.model.preprocessing,

@@ -13,9 +13,11 @@ Unlike in retrieval, training, validation and test share their classes: it is fr
 to the other that attributes are to transfer. A random tenth of the training images is kept to
 select the model by; the test images decide nothing.
 
-Cost: 2000 steps of a ResNet20 a cell, 12 cells. Expected: the papers find attributes that transfer
-better with the zero-shot loss [gsp, fig. 4]. At ε = 0.5 a prototype can have at most e times the
-share of another, so that histograms of classes stay close to each other; hence ε = 10 beside it.
+Cost: 2000 steps of a ResNet20 a cell, 12 cells. The papers find attributes that transfer better
+with the zero-shot loss [gsp, fig. 4]. On CIFAR-100 it is the other way: 30.5 ± 4.5 % without and
+10.1 ± 0.1 % with it at ε = 10, by cosine, over 3 seeds; chance is 10 % (docs/results/
+prediction-h200). At ε = 0.5 a prototype can have at most e times the share of another, so that
+histograms of classes stay close to each other; hence ε = 10 beside it.
 """
 
 from __future__ import annotations
