@@ -15,6 +15,7 @@ PACKAGE = "sumpool"
 # From the top: a module imports from its own subpackage and from rows strictly below.
 LAYERS = (
     ("cli",),
+    ("bench",),
     ("studies", "protocols"),
     ("training",),
     ("evaluation", "models"),

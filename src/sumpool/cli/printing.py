@@ -14,7 +14,9 @@ _NAMES = {
 }
 
 
-def metrics_table(evaluations: Mapping[str, Mapping[str, float]]) -> Table:
+def metrics_table(
+    evaluations: Mapping[str, Mapping[str, float]], caption: str = "Retrieval"
+) -> Table:
     """One line an evaluation; shares in per cent, counts as they are."""
     ks = sorted(
         {
@@ -37,4 +39,4 @@ def metrics_table(evaluations: Mapping[str, Mapping[str, float]]) -> Table:
         ]
         for name, metrics in evaluations.items()
     ]
-    return Table(("images", *header, "queries", "without match"), lines, "Retrieval")
+    return Table(("images", *header, "queries", "without match"), lines, caption)

@@ -76,9 +76,11 @@ def run(options: Namespace) -> int:
         return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
     if result.page is not None:  # the first process speaks for all
         why = "patience" if outcome.stopped == "patience" else "max_steps"
+        marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
             f"{outcome.steps} steps, ended by {why}; the model of step {outcome.best_step} is kept"
+            f"{marked}"
         )
-        print(metrics_table(result.metrics).text())
+        print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
     return 0

@@ -112,18 +112,13 @@ class Comparison:
         equal scores, to the last bit.
         """
         out = torch.empty(len(rows), dtype=torch.float64, device=self.query.device)
-        step = max(1, _PIECE.get(out.device.type, 2**19) // self.query.shape[1])
+        step = piece_rows(out.device, self.query.shape[1])
         for start in range(0, len(rows), step):
             piece = slice(start, start + step)
             x = self.query.index_select(0, rows[piece]).double()
-            x.sub_(self.gallery.index_select(0, columns[piece])).mul_(self.scale).square_()
-            width = x.shape[1]
-            while width > 1:
-                half = (width + 1) // 2
-                x[:, : width - half] += x[:, half:width]
-                width = half
-            out[piece] = x[:, 0]
-        return out.mul_(-0.5)
+            x.sub_(self.gallery.index_select(0, columns[piece])).mul_(self.scale)
+            out[piece] = half_squares(x)
+        return out
 
     def row_scores(self, rows: Tensor) -> Tensor:
         """The scores of some queries with the whole gallery as ``pair_scores`` has them, (n, G)."""
@@ -200,6 +195,22 @@ class Comparison:
             for v in self._sets
             for _, part in _parts(v)
         )
+
+
+def half_squares(x: Tensor) -> Tensor:
+    """−½ ‖x‖² of each row by a fixed tree of additions, (n,); ``x`` (n, d) is overwritten."""
+    x.square_()
+    width = x.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        x[:, : width - half] += x[:, half:width]
+        width = half
+    return x[:, 0] * -0.5
+
+
+def piece_rows(device: torch.device, width: int) -> int:
+    """How many rows of ``width`` numbers the exact formula takes at a time."""
+    return max(1, _PIECE.get(device.type, 2**19) // width)
 
 
 def _parts(vectors: Tensor) -> Iterator[tuple[slice, Tensor]]:

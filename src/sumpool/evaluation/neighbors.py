@@ -8,6 +8,8 @@ as a whole. The result does not depend on backend, device or memory.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -110,7 +112,7 @@ def nearest(
             sure[:] = True
         for part in batches(sure.nonzero()[:, 0], 64 * wide, max_memory):
             place = left[part]
-            ordered = _settle(comparison, rows[place], scores[part], index[part], doubt)
+            ordered = settle(comparison.pair_scores, rows[place], scores[part], index[part], doubt)
             found[place] = ordered[:, :k]
         left = left[~sure]
         if not len(left):
@@ -133,13 +135,17 @@ def _candidates(
     return direct(comparison, rows, k, max_memory, advance)
 
 
-def _settle(
-    comparison: Comparison, rows: Tensor, scores: Tensor, index: Tensor, doubt: float
+def settle(
+    pair_scores: Callable[[Tensor, Tensor], Tensor],
+    rows: Tensor,
+    scores: Tensor,
+    index: Tensor,
+    doubt: float,
 ) -> Tensor:
     """Candidates in their exact order.
 
     Args:
-        comparison: What is compared.
+        pair_scores: The exact scores of queries (p,) with gallery items (p,).
         rows: The queries, (n,).
         scores: Approximate scores, falling, (n, k).
         index: Their gallery items, (n, k).
@@ -152,7 +158,7 @@ def _settle(
         return index
     exact = scores.double()
     if doubt > 0:
-        exact[row, place] = comparison.pair_scores(rows[row], index[row, place])
+        exact[row, place] = pair_scores(rows[row], index[row, place])
     touched = unsure.any(1).nonzero()[:, 0]
     # By index first: the stable sort by score then leaves equal ones in that order.
     by_index, at = index[touched].sort(dim=1)

@@ -15,7 +15,7 @@ from sumpool.report.overlays import overlay, scale_html, scale_top
 from sumpool.report.run_files import Run, read_run
 from sumpool.report.run_groups import group_runs, seed_of
 from sumpool.report.run_page import STYLE, missing
-from sumpool.report.run_words import PERCENT, duration, seconds_of, summary
+from sumpool.report.run_words import ON_TEST, PERCENT, duration, seconds_of, summary
 from sumpool.report.shell import image_html, paragraphs, pictures_html, write_document
 from sumpool.report.store import StoreError
 from sumpool.report.tables import Table, mean_and_spread
@@ -114,8 +114,11 @@ def _table(read: Mapping[str, Sequence[Run]], source: str) -> Table:
             cells.append(mean_and_spread(values, 1, 100) if values else "–")
         done = len(_values(runs, source, "mean_average_precision_at_r"))
         count = str(done) if done == len(runs) else f"{done} of {len(runs)}"
-        rows.append([group, count, *cells])
+        mark = " †" if any(run.selection == "test" for run in runs) else ""
+        rows.append([group + mark, count, *cells])
     over = "mean ± standard deviation over the runs of a group"
+    if any(run.selection == "test" for runs in read.values() for run in runs):
+        over += f"; groups marked † were {ON_TEST}"
     return Table(("group", "runs", *PERCENT.values()), rows, f"Scores on the {source} set, {over}")
 
 

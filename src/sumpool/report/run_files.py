@@ -63,6 +63,11 @@ class Run:
         return value
 
     @property
+    def selection(self) -> str:
+        """What decided which model was kept: "validation" or "test"."""
+        return str(self.facts.get("selection") or self.option("selection") or "validation")
+
+    @property
     def best_step(self) -> int | None:
         """The step whose model was kept; None before the first validation."""
         recorded = self.facts.get("best_step")
@@ -72,8 +77,8 @@ class Run:
         return None if line is None else int(self.validation["step"][line])
 
     def scores(self, name: str) -> Mapping[str, float] | None:
-        """Metrics of one evaluation; those of the best validation where it was not made again."""
-        if name in self.evaluations or name != "validation":
+        """Metrics of one evaluation; those that decided in training where it was not made again."""
+        if name in self.evaluations or name != self.selection:
             return self.evaluations.get(name)
         line = self._best_line()
         if line is None:

@@ -24,6 +24,8 @@ STOPS = {
     "max_steps": "It stopped at its last step.",
     "interrupted": "It was interrupted and can be resumed.",
 }
+#: Said wherever scores of a model are shown that was selected by them.
+ON_TEST = "selected on the test set"
 UNFINISHED = "It has not finished: it is still training, or was killed and can be resumed."
 
 
@@ -55,21 +57,27 @@ def metric_table(run: Run) -> Table:
             ]
         )
     header = ("evaluation", *PERCENT.values(), "queries", "left out: no match")
-    return Table(header, rows, "Retrieval with the best model")
+    return Table(header, rows, f"Retrieval with the best model{selected(run)}")
+
+
+def selected(run: Run) -> str:
+    """What follows the scores of a run: ", selected on the test set" if it was, or nothing."""
+    return f", {ON_TEST}" if run.selection == "test" else ""
 
 
 def headline(run: Run) -> str:
     """The scores that count, and what they were measured on."""
     name = main_score(run)
     if name is None:
-        return "Not evaluated yet."
+        return f"Not evaluated yet{selected(run)}."
     scores = run.scores(name) or {}
     alone = int(scores.get("queries_without_match", 0))
     left = f"; {alone:,} more had no match and are left out" if alone else "; none was left out"
     if "queries" not in scores:
-        return f"{_both(scores)} ({name})."
+        return f"{_both(scores)} ({name}{selected(run)})."
     judged = int(scores["queries"])
-    return f"{_both(scores)} over {judged:,} {name} queries{left}."
+    marked = f"{selected(run)}," if selected(run) else ""
+    return f"{_both(scores)}{marked} over {judged:,} {name} queries{left}."
 
 
 def summary(run: Run) -> str:
@@ -77,6 +85,11 @@ def summary(run: Run) -> str:
     pieces = [piece for piece in (_model(run), _data(run), _effort(run)) if piece]
     stopped = run.facts.get("stopped")
     ending = STOPS.get(str(stopped), f"It stopped: {stopped}.") if stopped else UNFINISHED
+    if run.selection == "test":
+        ending += (
+            " The model that is kept, and the end of training, were selected on the test set: the "
+            "scores are better than on images that no choice was made by."
+        )
     return f"{', '.join(pieces)}. {ending}" if pieces else ending
 
 

@@ -64,7 +64,9 @@ def run_pictures(run: Run) -> list[Picture]:
 
 def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
     """Curves of all runs by group: each run faint, their mean over the steps all have strong."""
-    panels = [(f"Validation {label}", "%", 100.0, name) for name, label in SCORES.items()]
+    tested = any(run.selection == "test" for runs in groups.values() for run in runs)
+    on = "Validation or test" if tested else "Validation"
+    panels = [(f"{on} {label}", "%", 100.0, name) for name, label in SCORES.items()]
     panels.append(("Base loss", "mean between log lines", 1.0, "base_loss"))
     pictures = []
     for title, unit, scale, name in panels:
@@ -131,7 +133,9 @@ def to_png(figure: Figure) -> bytes:
 
 
 def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
-    figure, axes = _axes("Validation", "%")
+    tested = run.selection == "test"
+    title = "Test set, which the model is selected on" if tested else "Validation"
+    figure, axes = _axes(title, "%")
     percent = {name: 100 * column for name, column in run.validation.items()}
     _curves(axes, {**percent, "step": run.validation["step"]}, scores, markers=True)
     best = run.best_step
@@ -141,8 +145,9 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
         axes.legend(fontsize=8.5, frameon=False)
     count = len(run.validation["step"])
     if count == 1:
-        axes.set_title("Validation, made once so far", fontsize=10.5)
-    alt = f"{_list(scores)} on the validation classes by training step, the best step marked."
+        axes.set_title(f"{title}, made once so far", fontsize=10.5)
+    classes = "test classes, which the model is selected on," if tested else "validation classes"
+    alt = f"{_list(scores)} on the {classes} by training step, the best step marked."
     if run.problems:
         _mark_problems(axes, run.problems)
         alt += " Bands, with numbers above them, are the proxy problems that were solved."

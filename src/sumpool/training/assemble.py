@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import nn
+from torch import Tensor, nn
 
 from sumpool.centers import build_regularizer
 from sumpool.chance import ProxyPairs
@@ -260,11 +260,21 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
         raise ConfigError(f"center_reg {config.center_reg} cannot be built: {error}") from error
 
 
-def judge(feed: ImageFeed, fabric: Fabric) -> Validate:
-    """A function that embeds the images of ``feed`` and gives the retrieval metrics among them."""
+def judge(feed: ImageFeed, fabric: Fabric, gallery: ImageFeed | None = None) -> Validate:
+    """A function that embeds images and gives the retrieval metrics.
+
+    Args:
+        feed: The images to search for.
+        fabric: Says where neighbours are searched.
+        gallery: The images to search among; None is those of ``feed``.
+    """
+
+    def vectors(model: nn.Module, images: ImageFeed) -> tuple[Tensor, Tensor]:
+        found = embed_images(model, images)
+        return found.vectors.to(fabric.device), found.labels.to(fabric.device)
 
     def validate(model: nn.Module) -> dict[str, float]:
-        found = embed_images(model, feed)
-        return retrieval_metrics(found.vectors.to(fabric.device), found.labels.to(fabric.device))
+        query = vectors(model, feed)
+        return retrieval_metrics(*query, *(() if gallery is None else vectors(model, gallery)))
 
     return validate

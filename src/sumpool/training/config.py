@@ -149,7 +149,8 @@ class StopConfig:
     """When the model is judged, and when training ends.
 
     Args:
-        validate_every: steps between validations (100; SOP and In-shop 1000)
+        validate_every: steps between validations (100; SOP and In-shop 1000; a quarter of that
+            with --ccp)
         patience: validations without gain after which training ends (15; SOP and In-shop 10; 60
             with --ccp)
         max_steps: steps after which training ends in any case; null leaves it to patience
@@ -203,9 +204,13 @@ class TrainConfig:
         format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
             mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100)
         out: folder of the run; null makes one under runs/
-        fold: validate on this one (1, 2, …) of the class folds; null draws classes at random
+        fold: validate on this one (1, 2, …) of the class folds of the training part; null takes the
+            part for validation that the data brings, or draws classes at random
         folds: number of class folds
         validation: share of the classes that is kept for validation when no fold is given
+        selection: images that decide which model is kept: validation, classes that are not trained
+            on, or test, the test set itself, as older papers do. With test all training classes are
+            trained on; scores are then too good, and are marked "selected on the test set"
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
@@ -251,6 +256,7 @@ class TrainConfig:
     fold: int | None = None
     folds: int = 4
     validation: float = 0.25
+    selection: Literal["validation", "test"] = "validation"
     skip_broken: bool = False
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None

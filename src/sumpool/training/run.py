@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from lightning.fabric import Fabric
 
-from sumpool.data import ImageFeed
+from sumpool.data import ImageDataset, ImageFeed
 from sumpool.evaluation import judge_images, write_judged
 from sumpool.evaluation.exhibits import collect_exhibits
 from sumpool.models import Embedder, save_embedder
@@ -27,7 +28,7 @@ from sumpool.training.config import FREE_TO_CHANGE, ConfigError, TrainConfig, di
 from sumpool.training.loop import Trainer
 from sumpool.training.run_folder import EVALUATION, EXHIBITS, MODEL, RunFolder
 from sumpool.training.settings import resolve
-from sumpool.training.splits import Splits, open_splits
+from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Outcome
 
 logger = logging.getLogger(__name__)
@@ -40,8 +41,8 @@ class RunResult:
     Attributes:
         folder: Where everything is.
         outcome: How training ended.
-        metrics: Metrics by evaluation, "validation" and, where the data has one, "test"; empty
-            after an interrupt.
+        metrics: Metrics by evaluation, "validation" (not with selection test) and, where the data
+            has one, "test"; empty after an interrupt.
         page: The report; None after an interrupt.
     """
 
@@ -82,10 +83,11 @@ def run_training(
     check_batch_norm(model, fabric)
     # Feeds come before the folder: an image that cannot be read leaves no empty run behind.
     train_feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=shown)
-    kept_feed = build_feed(config, splits.validation, model.preprocessing, fabric, progress=shown)
-    task = build_task(
-        config, model, train_feed, judge(kept_feed, fabric), fabric, data_set=splits.name
-    )
+    deciding = splits.test if config.selection == "test" else TestSet(splits.validation)
+    assert deciding is not None
+    kept = _open_feeds(config, deciding, model, fabric, shown)
+    validate = judge(kept.query, fabric, kept.gallery)
+    task = build_task(config, model, train_feed, validate, fabric, data_set=splits.name)
     if folder is None:
         folder = _begin(config, splits, fabric)
     trainer = Trainer(fabric, task, config, folder, progress=progress)
@@ -96,7 +98,7 @@ def run_training(
     fabric.barrier()
     if outcome.stopped == "interrupted":
         return RunResult(folder.path, outcome, {}, None)
-    metrics = _judge_all(config, model, kept_feed, splits, folder, fabric, shown)
+    metrics = _judge_all(config, model, kept, splits, folder, fabric, shown)
     page = None
     if fabric.is_global_zero:
         folder.finish()
@@ -127,11 +129,14 @@ def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
 
 
 def _begin(config: TrainConfig, splits: Splits, fabric: Fabric) -> RunFolder:
-    parts = {"train": splits.train, "validation": splits.validation}
+    parts = {"train": splits.train}
+    if config.selection == "validation":
+        parts["validation"] = splits.validation
     if splits.test is not None:
         parts["test"] = splits.test.query
     facts = {
         "data_set": splits.name,
+        "selection": config.selection,
         "seed": config.seed,
         "device": fabric.device.type,
         "processes": fabric.world_size,
@@ -157,27 +162,35 @@ def _free_folder(config: TrainConfig, name: str) -> Path:
     return path
 
 
+class _Feeds(NamedTuple):
+    query: ImageFeed
+    gallery: ImageFeed | None
+
+
+def _open_feeds(
+    config: TrainConfig, images: TestSet, model: Embedder, fabric: Fabric, shown: bool
+) -> _Feeds:
+    def opened(part: ImageDataset) -> ImageFeed:
+        return build_feed(config, part, model.preprocessing, fabric, progress=shown)
+
+    gallery = None if images.gallery is None else opened(images.gallery)
+    return _Feeds(opened(images.query), gallery)
+
+
 def _judge_all(
     config: TrainConfig,
     model: Embedder,
-    kept_feed: ImageFeed,
+    kept: _Feeds,
     splits: Splits,
     folder: RunFolder,
     fabric: Fabric,
     shown: bool,
 ) -> dict[str, dict[str, float]]:
-    feeds: dict[str, tuple[ImageFeed, ImageFeed | None]] = {"validation": (kept_feed, None)}
-    if splits.test is not None:
+    feeds: dict[str, _Feeds] = {config.selection: kept}
+    if splits.test is not None and config.selection != "test":
         # Test images are seen once, so they are not worth a cache.
         once = replace(config, cache="none", cache_dir=None)
-        query, gallery = (
-            None
-            if part is None
-            else build_feed(once, part, model.preprocessing, fabric, progress=shown)
-            for part in (splits.test.query, splits.test.gallery)
-        )
-        assert query is not None
-        feeds["test"] = (query, gallery)
+        feeds["test"] = _open_feeds(once, splits.test, model, fabric, shown)
     metrics = {}
     for name, (query_feed, gallery_feed) in feeds.items():
         # All processes take part in embedding; what follows is done by the first.

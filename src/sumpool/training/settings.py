@@ -55,6 +55,8 @@ SETTINGS = {
 DEFAULT = DataSettings()
 #: Validations without gain that end a run with chance-constrained proxies.
 CCP_PATIENCE = 60
+#: With chance-constrained proxies there are so many times as many validations.
+CCP_VALIDATIONS = 4
 #: Losses that compare images with proxies in it.
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Learning rate of the fair protocol.
@@ -94,12 +96,16 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         ),
         stop=replace(
             stop,
-            validate_every=_or(stop.validate_every, found.validate_every),
+            validate_every=_or(stop.validate_every, _validate_every(config, found)),
             patience=_or(stop.patience, CCP_PATIENCE if config.ccp else found.patience),
         ),
     )
     _check_numbers(resolved, recipe)
     return resolved
+
+
+def _validate_every(config: TrainConfig, found: DataSettings) -> int:
+    return found.validate_every // CCP_VALIDATIONS if config.ccp else found.validate_every
 
 
 def _resolve_chance(config: TrainConfig, found: DataSettings, data_set: str) -> ChanceConfig:
@@ -173,7 +179,24 @@ def _check(config: TrainConfig) -> LossRecipe:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     if not 0 < config.validation < 1:
         raise ConfigError(f"validation must lie in (0, 1), got {config.validation}")
+    _check_selection(config)
     return LOSSES[config.loss]
+
+
+def _check_selection(config: TrainConfig) -> None:
+    choices = ("validation", "test")
+    if config.selection not in choices:
+        raise ConfigError(
+            f"selection must be one of {', '.join(choices)}, got {config.selection!r}"
+        )
+    defaults = TrainConfig()
+    for name in ("fold", "folds", "validation"):
+        value = getattr(config, name)
+        if config.selection == "test" and value != getattr(defaults, name):
+            raise ConfigError(
+                f"{name} is {value}, but with selection test all training classes are trained on: "
+                f"leave {name} out, or choose selection validation"
+            )
 
 
 def _check_centers(config: TrainConfig) -> None:

@@ -37,10 +37,13 @@ class TestSet:
 class Splits:
     """The three parts of a data set; no class is in two of them.
 
+    With selection test the second part is the third.
+
     Attributes:
         name: Format of the data set.
         train: Images to learn from.
-        validation: Images that decide which model is kept.
+        validation: Images that decide which model is kept; with selection test they are the
+            queries of the test set.
         test: Images to judge it on; None where the data set has no such part.
         broken: Images that were left out because they cannot be read.
     """
@@ -55,8 +58,9 @@ class Splits:
 def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
     """Open the data of ``config`` and split it by class.
 
-    The test part is the one the data set brings. Validation classes are taken from the rest: those
-    of a fold, or a share drawn with the seed.
+    The test part is the one the data set brings. Validation classes are taken from its training
+    part: those of a fold or, if there is no part for validation, a share drawn with the seed. With
+    selection test none are taken.
 
     Raises:
         DataError: If the data cannot be used; names the file.
@@ -90,7 +94,11 @@ def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
 
     learned = part("train" if "train" in parts else "all")
     own = [split for split in ("validation", "val") if split in parts]
-    if own:
+    if own and (config.selection == "test" or config.fold is not None):
+        logger.info("the part %s of the data is not used", own[0])
+    if config.selection == "test":
+        train = learned
+    elif own and config.fold is None:
         train, validation = learned, part(own[0])
     else:
         train, validation = _split(config, learned)
@@ -99,6 +107,13 @@ def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
         test = TestSet(part("query"), part("gallery"))
     elif "test" in parts:
         test = TestSet(part("test"))
+    if config.selection == "test":
+        if test is None:
+            raise ConfigError(
+                f"selection is test, but {config.data} has no test part: its parts are "
+                f"{', '.join(parts)}"
+            )
+        validation = test.query
     return Splits(name, train, validation, test, broken)
 
 

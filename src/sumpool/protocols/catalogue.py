@@ -1,0 +1,129 @@
+"""The protocols by name, and the numbers of each, from [gsp], [thesis] and [reality-check]."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from sumpool.protocols.protocol import Protocol
+from sumpool.training.config import ConfigError, TrainConfig
+
+#: Data sets with so many images that they are judged ten times as seldom.
+LARGE = ("sop", "inshop")
+#: Poolings of the conventional protocol: maxima join what the method pools.
+HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
+
+
+def _fair(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    # Learning rate, images of a class, validations and patience are what `resolve` fills in.
+    return {
+        "embedding_size": 128,
+        "batch_size": 32,
+        "optimizer.weight_decay": 1e-4,
+        "optimizer.beta1": 0.9,
+        "optimizer.beta2": 0.99,
+        "optimizer.plateau_patience": None,
+    }
+
+
+def _conventional(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    resnet50 = re.fullmatch(r"(.*_)?resnet50(\..*)?", config.backbone) is not None
+    return {
+        **_fair(config, data_set),
+        "embedding_size": 512,
+        "batch_size": 112 if resnet50 else 128,
+        "images_per_class": 4,
+        "optimizer.lr": 1e-5 if data_set == "cub" else 1e-4,
+        "optimizer.weight_decay": 4e-4 if resnet50 else 1e-4,
+        "optimizer.plateau_patience": 4,
+        "stop.validate_every": 250 if data_set in LARGE else 25,
+        "stop.patience": 10 if data_set in LARGE else 15,
+    }
+
+
+def _tuning(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    settings = _fair(config, data_set)
+    if not config.ccp:
+        settings["stop.patience"] = 7 if data_set in LARGE else 10
+    return settings
+
+
+def _tuning_ccp(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    return {
+        **_fair(config, data_set),
+        "stop.validate_every": 250 if data_set in LARGE else 25,
+        "stop.patience": 40,
+    }
+
+
+_ALL = (
+    Protocol(
+        "fair",
+        "Four models, each trained on three quarters of the training classes and selected on the "
+        "last one, with three seeds; judged one by one and with embeddings side by side.",
+        folds=4,
+        models_folds=(1, 2, 3, 4),
+        seeds=3,
+        selection="validation",
+        judged_on="test",
+        summary="combinations",
+        prescribe=_fair,
+    ),
+    Protocol(
+        "conventional",
+        "One model of 512 dimensions, trained on all training classes and selected on the test "
+        "set by P@1; the best of three seeds.",
+        folds=None,
+        models_folds=(),
+        seeds=3,
+        selection="test",
+        judged_on="test",
+        summary="best",
+        prescribe=_conventional,
+        monitor="precision_at_1",
+        heads=HEADS,
+    ),
+    Protocol(
+        "tuning",
+        "One model, trained on four fifths of the training classes and judged on the first fifth, "
+        "with three seeds: for choosing constants.",
+        folds=5,
+        models_folds=(1,),
+        seeds=3,
+        selection="validation",
+        judged_on="validation",
+        summary="mean",
+        prescribe=_tuning,
+    ),
+    Protocol(
+        "tuning-ccp",
+        "One model, trained on two thirds of the training classes and judged on the first third, "
+        "with three seeds: the ablations of chance-constrained proxies.",
+        folds=3,
+        models_folds=(1,),
+        seeds=3,
+        selection="validation",
+        judged_on="validation",
+        summary="mean",
+        prescribe=_tuning_ccp,
+    ),
+)
+
+#: The protocols by name.
+PROTOCOLS: Mapping[str, Protocol] = {protocol.name: protocol for protocol in _ALL}
+
+
+def get_protocol(name: str) -> Protocol:
+    """The protocol called ``name``.
+
+    Raises:
+        ConfigError: If there is none; lists the choices.
+
+    Example:
+        >>> get_protocol("fair").folds
+        4
+    """
+    if name not in PROTOCOLS:
+        raise ConfigError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {name!r}")
+    return PROTOCOLS[name]

@@ -1,0 +1,107 @@
+"""Retrieval with the embeddings of several models side by side, for all combinations of them.
+
+Models come in groups (the folds), of which a combination takes one each. With every part of length
+1, the squared distance of a concatenation is the sum of those of its parts: products of each model
+are computed once for a block of queries, and summed for every combination.
+
+Of one query, few items matter. Σ_f min_s of the models' scores bounds what an item has in any
+combination from below, Σ_f max_s from above. An item whose upper bound is below the k-th largest
+lower bound is among the first k of no combination; the others are ranked for each. Where rounding
+leaves their order open it is settled by the exact formula for the concatenated vectors, so that the
+result is that of :func:`sumpool.evaluation.retrieval_metrics` on each concatenation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from sumpool.evaluation.inputs import MAX_MEMORY, as_labels, check_ks, check_search
+from sumpool.evaluation.metrics import count_matches
+from sumpool.evaluation.search import float32_products
+from sumpool.protocols.joined_pairs import JoinedPairs, unit_parts
+from sumpool.protocols.joined_search import Search, Sums
+
+#: Up to this many ranks float32 finds the candidates; for more, too many pairs would be left open.
+_SEARCHED = 128
+
+
+@torch.no_grad()
+def joined_metrics(
+    query: Sequence[Tensor],
+    query_labels: Tensor,
+    gallery: Sequence[Tensor] | None = None,
+    gallery_labels: Tensor | None = None,
+    *,
+    groups: Sequence[Sequence[int]],
+    ks: Sequence[int] = (1, 2, 4, 8),
+    max_memory: int = MAX_MEMORY,
+    progress: bool = False,
+) -> dict[str, Tensor]:
+    """Retrieval metrics of every concatenation of one model a group.
+
+    Parts are brought to length 1 first; a part of zeros stays as it is.
+
+    Args:
+        query: Embeddings of the same images by each model, (Q, d) each. All is computed on their
+            device.
+        query_labels: Classes of the images, (Q,).
+        gallery: Embeddings of what is searched, (G, d) each; None searches the queries themselves.
+        gallery_labels: Their classes, (G,).
+        groups: Positions of models in ``query``, by group.
+        ks: The K of R@K.
+        max_memory: Bytes of working memory, on top of three copies of the embeddings.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The metrics of :func:`sumpool.evaluation.retrieval_metrics` but the counts, float64 on the
+        CPU, one value a combination in the order of ``itertools.product(*groups)``.
+
+    Raises:
+        ValueError: If no query has a match, or an argument is unusable.
+
+    Example:
+        >>> east, north = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+        >>> good = torch.stack([east, east, north, north])
+        >>> bad = torch.stack([east, north, east, north])
+        >>> labels = torch.tensor([0, 0, 1, 1])
+        >>> found = joined_metrics([good, bad, good], labels, groups=[[0, 1], [2]], ks=(1,))
+        >>> found["precision_at_1"]
+        tensor([1., 1.], dtype=torch.float64)
+    """
+    check_search("auto", max_memory)
+    pairs = JoinedPairs(
+        unit_parts("query", query),
+        None if gallery is None else unit_parts("gallery", gallery),
+        torch.tensor(list(product(*groups))),
+    )
+    labels = as_labels("query_labels", query_labels, pairs.queries, pairs.device)
+    others = labels
+    if gallery_labels is not None:
+        others = as_labels("gallery_labels", gallery_labels, pairs.items, pairs.device)
+    ks = check_ks(ks, pairs.items - int(pairs.own))
+    matches = count_matches(labels, others) - int(pairs.own)
+    counted = int((matches > 0).sum())
+    if not counted:
+        raise ValueError(f"none of the {len(labels)} queries has a match, so no metric is defined")
+    need = matches.clamp(min=max((1, *ks)))
+    sums = Sums(len(pairs.combinations), (1, *ks))
+    with (
+        float32_products(pairs.device),
+        tqdm(total=counted, desc="combinations", unit="query", disable=not progress) as bar,
+    ):
+        for dtype, rows in (
+            (torch.float32, ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]),
+            (torch.float64, ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]),
+        ):
+            if len(rows):
+                # Rows that need about as many ranks come together.
+                rows = rows[need[rows].argsort(stable=True)]
+                search = Search(pairs, groups, dtype, labels, others, max_memory)
+                for part in search.run(rows, need, matches, sums):
+                    bar.update(part)
+    return sums.means(counted, ks)

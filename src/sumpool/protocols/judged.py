@@ -1,0 +1,171 @@
+"""What a finished training left: its metrics, and its embeddings, which are read when needed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.protocols.errors import MissingMemberError, ProtocolError
+from sumpool.protocols.protocol import Member, Protocol
+
+#: The parts of an evaluation by the beginning of their files' names.
+PARTS = ("", "gallery-")
+
+
+@dataclass(frozen=True)
+class JudgedMember:
+    """A finished training of a protocol.
+
+    Attributes:
+        member: Which one.
+        folder: Its run folder.
+        metrics: The metrics of the evaluation that the protocol judges on, by name.
+    """
+
+    member: Member
+    folder: Path
+    metrics: Mapping[str, float]
+
+
+class Images(NamedTuple):
+    """What was embedded, and into what.
+
+    Attributes:
+        labels: Classes of the images, (N,).
+        names: Their names, relative to the folder that holds all of them.
+        vectors: Their embeddings (N, d), still on disk.
+    """
+
+    labels: NDArray[np.int64]
+    names: tuple[str, ...]
+    vectors: NDArray[np.floating[Any]]
+
+
+def read_member(protocol: Protocol, member: Member, folder: Path) -> JudgedMember:
+    """A training of ``protocol`` from its run folder.
+
+    Raises:
+        ProtocolError: If the folder lacks the evaluation that the protocol judges on.
+    """
+    path = Path(folder) / "evaluation" / protocol.judged_on / "metrics.json"
+    try:
+        metrics = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ProtocolError(f"{member}: {path} cannot be read: {error}") from error
+    return JudgedMember(member, Path(folder), metrics)
+
+
+def sorted_members(
+    protocol: Protocol, judged: Sequence[JudgedMember], seeds: int | None
+) -> list[JudgedMember]:
+    """``judged`` in the order of the protocol's members, each there once and none else.
+
+    Raises:
+        MissingMemberError: If some are missing; names all of them.
+        ProtocolError: If one is there twice, or is none of the protocol's.
+    """
+    wanted = protocol.members(seeds)
+    found: dict[Member, JudgedMember] = {}
+    for it in judged:
+        if it.member not in wanted:
+            listed = "; ".join(map(str, wanted))
+            raise ProtocolError(
+                f"{it.folder}: {it.member} is none of the {protocol.name} protocol's: {listed}"
+            )
+        if it.member in found:
+            raise ProtocolError(
+                f"{it.member} is there twice: {found[it.member].folder} and {it.folder}"
+            )
+        found[it.member] = it
+    missing = [member for member in wanted if member not in found]
+    if missing:
+        listed = "; ".join(map(str, missing))
+        raise MissingMemberError(
+            f"{len(missing)} of the {len(wanted)} trainings of the {protocol.name} protocol are "
+            f"missing: {listed}"
+        )
+    return [found[member] for member in wanted]
+
+
+def read_images(member: JudgedMember, evaluation: str) -> tuple[Images, Images | None]:
+    """Queries and gallery of an evaluation; None where the queries are searched themselves.
+
+    Raises:
+        ProtocolError: If a file is missing or damaged; names it.
+    """
+    folder = member.folder / "evaluation" / evaluation
+    query = _read(folder, PARTS[0])
+    if not (folder / f"{PARTS[1]}embeddings.npy").exists():
+        return query, None
+    return query, _read(folder, PARTS[1])
+
+
+def check_same_images(
+    first: JudgedMember,
+    images: tuple[Images, Images | None],
+    other: JudgedMember,
+    others: tuple[Images, Images | None],
+) -> None:
+    """Raise unless two trainings were judged on the same images.
+
+    Raises:
+        ProtocolError: Naming the folder of the second.
+    """
+    for part, one, two in zip(("images", "gallery"), images, others, strict=True):
+        why = _difference(one, two)
+        if why:
+            raise ProtocolError(
+                f"{other.folder} ({other.member}) was judged on other {part} than {first.folder} "
+                f"({first.member}): {why}"
+            )
+
+
+def _difference(one: Images | None, two: Images | None) -> str:
+    if one is None or two is None:
+        return "" if one is two else "only one of them has a gallery of its own"
+    if len(one.labels) != len(two.labels):
+        return f"{len(two.labels)} and not {len(one.labels)}"
+    if not np.array_equal(one.labels, two.labels):
+        place = int(np.flatnonzero(one.labels != two.labels)[0])
+        return f"image {place} is of class {two.labels[place]} and not {one.labels[place]}"
+    if one.names != two.names:
+        pairs = zip(one.names, two.names, strict=True)
+        place = next(at for at, (a, b) in enumerate(pairs) if a != b)
+        return f"image {place} is {two.names[place]} and not {one.names[place]}"
+    return ""
+
+
+def _read(folder: Path, prefix: str) -> Images:
+    paths = [folder / f"{prefix}{it}" for it in ("labels.npy", "items.json", "embeddings.npy")]
+    path = paths[0]
+    try:
+        labels = np.load(path, allow_pickle=False)
+        path = paths[1]
+        names = json.loads(path.read_text(encoding="utf-8"))["names"]
+        path = paths[2]
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ProtocolError(f"{path} cannot be read: {error}") from error
+    if vectors.ndim != 2 or not len(vectors) == len(labels) == len(names):
+        raise ProtocolError(
+            f"{folder} is damaged: {len(labels)} labels, {len(names)} names and embeddings of "
+            f"shape {vectors.shape}"
+        )
+    return Images(labels, _relative(names), vectors)
+
+
+def _relative(names: Sequence[str]) -> tuple[str, ...]:
+    # The same data may lie elsewhere on another machine.
+    folders = [name.split("/")[:-1] for name in names]
+    same = 0
+    for one, other in zip(min(folders), max(folders), strict=False):
+        if one != other:
+            break
+        same += 1
+    return tuple(name.split("/", same)[-1] for name in names)

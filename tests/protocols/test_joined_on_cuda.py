@@ -1,0 +1,28 @@
+"""On a CUDA device combinations are judged as on the CPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from protocols.test_joined import GROUPS, WORLDS
+from sumpool.protocols import joined
+from sumpool.protocols.joined import joined_metrics
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("searched", [9, 128])
+@pytest.mark.parametrize("name", WORLDS)
+def test_combinations_are_those_of_the_cpu(
+    name: str, searched: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(joined, "_SEARCHED", searched)
+    world, labels = WORLDS[name](80), torch.arange(80) % 7
+    found = joined_metrics([it.cuda() for it in world], labels.cuda(), groups=GROUPS)
+    expected = joined_metrics(world, labels, groups=GROUPS)
+    for metric, values in expected.items():
+        assert found[metric].tolist() == pytest.approx(values.tolist(), abs=1e-12)

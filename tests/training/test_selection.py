@@ -1,0 +1,218 @@
+"""Selection on the test set: all training classes are trained on, and it is said everywhere."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from report.fake_runs import PageReader, make_run
+from sumpool.cli import main
+from sumpool.report.comparison_page import comparison_table, write_comparison_page
+from sumpool.report.run_page import write_run_page
+from sumpool.training import (
+    ConfigError,
+    GspConfig,
+    HardwareConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    run_training,
+)
+from sumpool.training.splits import open_splits
+
+SAID = "selected on the test set"
+
+#: Few steps of a small network.
+CONFIG = TrainConfig(
+    backbone="small_cnn",
+    embedding_size=8,
+    gsp=GspConfig(prototypes=4),
+    batch_size=4,
+    images_per_class=2,
+    optimizer=OptimizerConfig(lr=3e-3),
+    stop=StopConfig(validate_every=2, max_steps=6, monitor="precision_at_1"),
+    hardware=HardwareConfig(accelerator="cpu", workers=0),
+    resize=24,
+    crop=24,
+    checkpoint_seconds=0.0,
+    exhibits=False,
+)
+
+
+def with_changes(**changes: Any) -> TrainConfig:
+    return replace(CONFIG, **changes)
+
+
+def draw(folder: Path, classes: range, images: int = 6) -> Iterator[tuple[Path, int]]:
+    random = np.random.default_rng(classes.start)
+    for label in classes:
+        color = random.uniform(40, 215, 3)
+        for number in range(images):
+            path = folder / f"class {label}" / f"{number}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pixels = np.clip(color + random.normal(0, 60, (24, 24, 3)), 0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(path)
+            yield path, label
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eight classes to learn from, five to be judged on."""
+    root = tmp_path_factory.mktemp("photos")
+    for part, classes in (("train", range(8)), ("test", range(8, 13))):
+        list(draw(root / part, classes))
+    return root
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with queries and a gallery, as a table."""
+    root = tmp_path_factory.mktemp("shop")
+    with (root / "table.csv").open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["path", "label", "split"])
+        for path, label in draw(root, range(6)):
+            table.writerow([path, label, "train"])
+        for path, label in draw(root, range(6, 11)):
+            table.writerow([path, label, "query" if path.stem == "0" else "gallery"])
+    return root / "table.csv"
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def deciding(folder: Path) -> dict[int, float]:
+    """The metric that decided, by step."""
+    with (folder / "validation.csv").open() as file:
+        return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("data", ["photos", "shop"])
+def test_the_test_set_decides(data: str, request: pytest.FixtureRequest) -> None:
+    config = with_changes(data=str(request.getfixturevalue(data)), selection="test", out="run")
+    found = run_training(config, progress=False)
+    facts = json.loads(Path("run/run.json").read_text())
+    assert facts["selection"] == "test"
+    trained = {"photos": 8, "shop": 6}[data]
+    assert facts["classes"] == {"train": trained, "test": 5}
+    assert list(found.metrics) == ["test"]
+    assert [it.name for it in Path("run/evaluation").iterdir()] == ["test"]
+    # What was stored for the test set is what decided, at the best step and with the gallery.
+    values = deciding(Path("run"))
+    assert list(values) == [2, 4, 6]
+    assert found.metrics["test"]["precision_at_1"] == values[found.outcome.best_step]
+    assert max(values.values()) == values[found.outcome.best_step]
+    text = PageReader(Path("run/report.html").read_text()).text
+    queries = {"photos": 30, "shop": 5}[data]
+    assert f"%, {SAID}, over {queries} test queries" in text
+    assert f"Retrieval with the best model, {SAID}" in text
+    assert "were selected on the test set: the scores are better than" in text
+    assert "validation (step" not in text
+
+
+def test_validation_is_the_default_and_says_nothing(photos: Path) -> None:
+    run_training(with_changes(data=str(photos), out="run"), progress=False)
+    facts = json.loads(Path("run/run.json").read_text())
+    assert facts["selection"] == "validation"
+    assert facts["classes"] == {"train": 6, "validation": 2, "test": 5}
+    assert SAID not in PageReader(Path("run/report.html").read_text()).text
+
+
+def test_a_run_goes_on_with_its_selection(photos: Path) -> None:
+    config = with_changes(data=str(photos), selection="test", pool="gap")
+    whole = run_training(replace(config, out="whole"), progress=False)
+    short = replace(config, out="parts", stop=replace(config.stop, max_steps=4))
+    run_training(short, progress=False)
+    longer = TrainConfig(stop=StopConfig(max_steps=6, monitor="precision_at_1"), selection="test")
+    resumed = run_training(longer, resume=Path("parts"), progress=False)
+    assert resumed.metrics == whole.metrics
+    assert deciding(Path("parts")) == deciding(Path("whole"))
+    assert SAID in Path("parts/report.html").read_text()
+    run_training(with_changes(data=str(photos), out="other"), progress=False)
+    with pytest.raises(ConfigError, match="selection is 'test', but the run was begun with"):
+        run_training(TrainConfig(selection="test"), resume=Path("other"), progress=False)
+
+
+def test_the_command_says_it(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--backbone=small_cnn", "--embedding-size=8", "--pool=gap", "--batch-size=4"]
+    options += ["--images-per-class=2", "--stop.validate-every=1", "--stop.max-steps=1"]
+    options += ["--hardware.accelerator=cpu", "--hardware.workers=0", "--exhibits=false"]
+    command = ["train", "--data", str(photos), "--selection", "test", "--out", "run", *options]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert f"the model of step 1 is kept, {SAID}" in printed
+    assert f"Retrieval, {SAID}" in printed
+    assert main([*command, "--fold", "1"]) == 1
+    assert "fold is 1, but with selection test" in capsys.readouterr().err
+
+
+def test_groups_that_were_selected_on_the_test_set_are_marked(photos: Path) -> None:
+    for name, selection in (("fair", "validation"), ("old", "test")):
+        run_training(with_changes(data=str(photos), selection=selection, out=name), progress=False)
+    groups = {"fair": [Path("fair")], "old": [Path("old")]}
+    table = comparison_table(groups)
+    assert [row[0] for row in table.rows] == ["fair", "old †"]
+    assert table.caption.endswith(f"groups marked † were {SAID}")
+    page = PageReader(write_comparison_page(groups, Path("both.html"), "both").read_text())
+    assert "old †" in page.text
+    assert SAID in page.text
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"fold": 1}, "fold is 1, but with selection test all training classes"),
+        ({"folds": 5}, "folds is 5, but with selection test"),
+        ({"validation": 0.5}, "validation is 0.5, but with selection test"),
+        ({"selection": "train"}, "selection must be one of validation, test, got 'train'"),
+    ],
+)
+def test_contradictions_are_refused(photos: Path, changes: dict[str, Any], complaint: str) -> None:
+    config = with_changes(**{"data": str(photos), "selection": "test", "out": "run", **changes})
+    with pytest.raises(ConfigError, match=complaint):
+        run_training(config, progress=False)
+    assert not Path("run").exists()
+
+
+def test_data_without_a_test_part_is_refused(photos: Path) -> None:
+    config = with_changes(data=str(photos / "train"), selection="test")
+    with pytest.raises(ConfigError, match=r"selection is test, but .*train has no test part"):
+        run_training(config, progress=False)
+
+
+def test_folds_are_those_of_the_training_part(tmp_path: Path) -> None:
+    """Also where the data brings a part for validation."""
+    for part, classes in (("train", range(9)), ("val", range(9, 12)), ("test", range(12, 14))):
+        list(draw(tmp_path / "data" / part, classes, images=2))
+    config = with_changes(data=str(tmp_path / "data"))
+    own = open_splits(config, progress=False)
+    learned = set(own.train.labels.tolist())
+    assert not learned & set(own.validation.labels.tolist())
+    parts = [open_splits(replace(config, fold=fold), progress=False) for fold in (1, 2, 3, 4)]
+    kept = [set(it.validation.labels.tolist()) for it in parts]
+    assert set().union(*kept) == learned
+    assert sum(map(len, kept)) == len(learned)
+    for it, held_out in zip(parts, kept, strict=True):
+        assert set(it.train.labels.tolist()) == learned - held_out
+    every = open_splits(replace(config, selection="test"), progress=False)
+    assert set(every.train.labels.tolist()) == learned
+
+
+def test_an_unfinished_run_shows_its_best_step_under_the_name_of_the_test_set() -> None:
+    run = make_run(Path("run"), selection="test", stopped="interrupted", finished=None)
+    shutil.rmtree(run / "evaluation")
+    text = PageReader(write_run_page(run).read_text()).text
+    assert f"MAP@R 30.0 % and P@1 60.0 %, {SAID}, over 120 test queries" in text
+    assert "test (step 20)" in text
+    assert "validation (step 20)" not in text
