@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 
 from sumpool.training import (
     ConfigError,
     GspConfig,
+    HardwareConfig,
     OptimizerConfig,
     StopConfig,
     TrainConfig,
     ZeroShotConfig,
     resolve,
 )
+from sumpool.training.assemble import check_devices
 from sumpool.training.config import FREE_TO_CHANGE, flat
 from sumpool.training.run import merge
 
@@ -123,3 +128,22 @@ def test_a_resumed_run_keeps_its_options() -> None:
     longer = merge(TrainConfig(stop=StopConfig(max_steps=9), cache="ram"), stored)
     assert (longer.stop.max_steps, longer.cache, longer.seed) == (9, "ram", 3)
     assert "stop.max_steps" in FREE_TO_CHANGE
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hardware": HardwareConfig(cuda_graph=True, cuda_step=True)}, "exclude each other"),
+        ({"hardware": HardwareConfig(cuda_graph=True, compile=True)}, "exclude each other"),
+        ({"hardware": HardwareConfig(cuda_step=True), "loss": "ms"}, "one of c1, c2, pnca; got ms"),
+        (
+            {"hardware": HardwareConfig(cuda_graph=True), "gsp": GspConfig(average_steps=5)},
+            "gsp.average_steps 5 the pooling changes",
+        ),
+    ],
+)
+def test_recordings_that_would_go_wrong_are_refused(changes: dict[str, Any], message: str) -> None:
+    gpu: Any = SimpleNamespace(device=torch.device("cuda"), world_size=1)
+    check_devices(replace(TrainConfig(), hardware=HardwareConfig(cuda_graph=True)), gpu)
+    with pytest.raises(ConfigError, match=message):
+        check_devices(replace(TrainConfig(), **changes), gpu)

@@ -64,6 +64,11 @@ def check_devices(config: TrainConfig, fabric: Fabric) -> None:
             f"hardware.cuda_step needs a loss that does not wait for the device, one of "
             f"{', '.join(RECORDABLE)}; got {config.loss}"
         )
+    if config.hardware.cuda_graph and config.gsp.average_steps:
+        raise ConfigError(
+            "hardware.cuda_graph records one pass, but with gsp.average_steps "
+            f"{config.gsp.average_steps} the pooling changes on the way: take hardware.cuda_step"
+        )
     if config.hardware.cuda_graph and config.hardware.compile:
         raise ConfigError("hardware.cuda_graph and hardware.compile exclude each other")
     if config.cache == "gpu" and not on_cuda:
