@@ -9,7 +9,7 @@ from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import demo, embed, evaluate, pretrain, report, study, train
+from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
 from sumpool.cli.failures import expected_errors
 from sumpool.cli.options import HelpFormatter, spelled
 from sumpool.training.config import flat_switches
@@ -24,6 +24,7 @@ Deep metric learning with generalized sum pooling.
   sumpool embed MODEL --data … --out  one vector an image, for search elsewhere
   sumpool report RUN …                the page of a run, or one that compares several
   sumpool study NAME                  run one study, or all; results are kept and resumed
+  sumpool bench fair --data cub       train methods under the fair protocol; status, table
 
 `sumpool VERB --help` says what a verb does, what it costs and shows an example.
 """
@@ -36,6 +37,7 @@ VERBS = {
     "embed": embed,
     "report": report,
     "study": study,
+    "bench": bench,
 }
 
 
@@ -49,7 +51,10 @@ def build_parser() -> ArgumentParser:
     )
     verbs = parser.add_subcommands(dest="verb", title="verbs", metavar="VERB")
     for name, verb in VERBS.items():
-        verbs.add_subcommand(name, verb.build_parser(), help=verb.SUMMARY)
+        own = verb.build_parser()
+        verbs.add_subcommand(name, own, help=verb.SUMMARY)
+        if hasattr(verb, "add_actions"):  # levels must be added one after the other
+            verb.add_actions(own)
     return parser
 
 

@@ -59,25 +59,36 @@ class Picture:
         return bool(width > 1.8 * height)
 
 
-def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
-    """Write the page with this title and body to ``out``, whole or not at all.
+def document(title: str, body: str, style: str = "") -> str:
+    """The page with this title and body.
 
     Args:
-        out: The file; folders on the way to it are made.
         title: Title and first heading, as plain text.
         body: What comes below the heading, as HTML.
         style: Rules in addition to ``STYLE``.
-
-    Returns:
-        ``out``.
     """
     rules = f"{STYLE}\n{style.strip()}".strip()
-    text = (
+    return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f"<title>{html.escape(title)}</title>\n<style>\n{rules}\n</style>\n</head>\n<body>\n"
         f"<h1>{html.escape(title)}</h1>\n{body}\n</body>\n</html>\n"
     )
+
+
+def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
+    """Write the page with this title and body to ``out``, whole or not at all.
+
+    Args:
+        out: The file; folders on the way to it are made.
+        title: As in :func:`document`, and so are the next two.
+        body: What comes below the heading.
+        style: Rules in addition to ``STYLE``.
+
+    Returns:
+        ``out``.
+    """
+    text = document(title, body, style)
     out.parent.mkdir(parents=True, exist_ok=True)
     partial = out.with_name(out.name + ".partial")
     partial.write_text(text, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Tables of stored numbers: as text for a terminal, as Markdown, as HTML."""
+"""Tables of stored numbers: as text for a terminal, as Markdown, as HTML, as LaTeX."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from sumpool.report.latex import UNDER, latex_table
+
 
 @dataclass(frozen=True)
 class Table:
@@ -15,25 +17,31 @@ class Table:
 
     Attributes:
         header: Names of the columns.
-        rows: Rows, each as long as the header.
+        rows: Rows, each as long as the header; one that begins with ↳ goes on with the one above.
         caption: What is tabulated and over what is averaged.
         strong: Row and column of the cells that stand out: bold, or with a star in plain text.
+        spans: Lines above the header, from the top: names, each with the number of columns that it
+            covers. Text and Markdown, which have one line, write them before the columns' names.
     """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
     caption: str = ""
     strong: Collection[tuple[int, int]] = ()
+    spans: Sequence[Sequence[tuple[str, int]]] = ()
 
     def __post_init__(self) -> None:
         """Check that the table is rectangular."""
+        for line in self.spans:
+            if sum(width for _, width in line) != len(self.header):
+                raise ValueError(f"spans must cover {len(self.header)} columns, got {list(line)}")
         for row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(f"rows must have {len(self.header)} cells, got {list(row)}")
 
     def text(self) -> str:
         """The table in columns of even width, for a terminal."""
-        lines = [list(self.header), *self._marked("*{}")]
+        lines = [self._flat_header(), *self._marked("*{}")]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         lines.insert(1, ["-" * width for width in widths])
         body = [
@@ -48,7 +56,8 @@ class Table:
     def markdown(self) -> str:
         """The table in Markdown, without the caption."""
         rule = ["---", *("---:" for _ in self.header[1:])]
-        lines = [self.header, rule, *self._marked("**{}**")]
+        rows = self._marked("**{}**", lambda cell: cell.replace("|", r"\|"))
+        lines = [[name.replace("|", r"\|") for name in self._flat_header()], rule, *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def html(self) -> str:
@@ -57,14 +66,36 @@ class Table:
         def line(tag: str, cells: Iterable[str]) -> str:
             return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
 
+        under = ' class="under"'
         body = "\n".join(
-            f'<tr><th scope="row">{name}</th>{"".join(f"<td>{cell}</td>" for cell in cells)}</tr>'
+            f'<tr{under if name.startswith(UNDER) else ""}><th scope="row">{name}</th>'
+            f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
             for name, *cells in self._marked("<strong>{}</strong>", html.escape)
         )
+        above = "".join(
+            "<tr>"
+            + "".join(
+                f'<th colspan="{width}" scope="colgroup">{html.escape(name)}</th>'
+                for name, width in names
+            )
+            + "</tr>\n"
+            for names in self.spans
+        )
         return (
-            f"<table>\n<thead><tr>{line('th', self.header)}</tr></thead>\n"
+            f"<table>\n<thead>{above}<tr>{line('th', self.header)}</tr></thead>\n"
             f"<tbody>\n{body}\n</tbody>\n</table>"
         )
+
+    def latex(self) -> str:
+        """The table in LaTeX with its caption, everything in it escaped; it needs booktabs."""
+        return latex_table(
+            self.header, self.rows, caption=self.caption, strong=self.strong, spans=self.spans
+        )
+
+    def _flat_header(self) -> list[str]:
+        above = [[name for name, width in line for _ in range(width)] for line in self.spans]
+        columns = zip(*above, self.header, strict=True)
+        return [" ".join(name for name in names if name) for names in columns]
 
     def _marked(
         self, mark: str, written: Callable[[str], str] = lambda cell: cell

@@ -1,0 +1,261 @@
+"""Steps a second of many trainings on one GPU, by how many there are and how each is run.
+
+    python benchmarks/filling.py --data CUB_200_2011 --out docs/results/filling-h200
+
+Trainings of the benchmark's kind (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
+decoded images on the GPU), each in a process of its own, run one at a time and 2 to 16 side by
+side, without and with NVIDIA's multi-process service (MPS). Steps are eager, with the network
+recorded as CUDA graphs, or recorded whole, and then with a compiled backbone and with bfloat16.
+Processes are started once for all counts: all are warmed up, then some of them train between two
+times of the clock while the others wait. Validations are not part of it. It is made to take less
+than 5 minutes on an H200: what is not begun within --budget is left out and named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+from _filling_group import Group, GroupError
+from _filling_process import base_config
+
+from sumpool.bench.mps import mps_server, serving_folder
+from sumpool.data import decode_images
+from sumpool.training import resolve
+from sumpool.training.assemble import build_model
+from sumpool.training.splits import open_splits
+
+#: How a step is run, by changes of HardwareConfig; the first two are what is compared with.
+WAYS: dict[str, dict[str, Any]] = {
+    "eager": {},
+    "step": {"cuda_step": True},
+    "step bf16": {"cuda_step": True, "precision": "bf16-mixed"},
+    "graph": {"cuda_graph": True},
+    "step compiled": {"cuda_step": True, "compile": True},
+    "step compiled bf16": {"cuda_step": True, "compile": True, "precision": "bf16-mixed"},
+}
+#: Those that are measured at every count, and without MPS; the others with MPS, at a few counts.
+MAIN = ("step",)
+WITHOUT_MPS = ("eager", "step")
+#: A way and the counts of processes that it is measured at.
+Counts = tuple[str, list[int]]
+
+
+def plan(args: argparse.Namespace, cuda: bool) -> Iterator[tuple[bool, list[Counts]]]:
+    """Without and with MPS: the ways and at which counts each is measured."""
+    counts = sorted(args.processes)
+    few = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
+
+    def at(way: str) -> Counts:
+        return way, counts if way in MAIN or not cuda else few
+
+    for mps in args.mps if cuda else [False]:
+        ways = [it for it in args.ways if (cuda and (mps or it in WITHOUT_MPS)) or it == "eager"]
+        yield mps, [at(way) for way in ways]
+
+
+def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> None:
+    """Fill ``results`` row by row, and write it after each."""
+    begun = time.monotonic()
+    told = {
+        "data": args.data,
+        "pool": args.pool,
+        "warmup": args.warmup,
+        "threads": 1,
+        "cache_dir": str(args.cache_dir),
+    }
+    decode_once(args)
+    for mps, ways in plan(args, cuda):
+        with ExitStack() as stack:
+            service = stack.enter_context(mps_server()) if mps else None
+            if service is not None and not service.serving:
+                results["left_out"].append(f"MPS: {service.why}")
+                continue
+            waiting = ways
+            while waiting:  # a group that has failed is replaced by another
+                waiting = measure_group(args, results, told, mps, waiting, begun)
+
+
+def measure_group(
+    args: argparse.Namespace,
+    results: dict[str, Any],
+    told: dict[str, Any],
+    mps: bool,
+    ways: list[Counts],
+    begun: float,
+) -> list[Counts]:
+    """Measure ``ways`` with one group of processes; returns those that are left if it fails."""
+    place = "with MPS" if mps else "without MPS"
+    with (
+        tempfile.TemporaryDirectory() as logs,
+        Group(max(args.processes), told, Path(logs)) as group,
+    ):
+        loaded = group.loaded()
+        results["machine"], results["flags"] = loaded["machine"], loaded["flags"]
+        for number, (way, counts) in enumerate(ways):
+            if time.monotonic() - begun > args.budget:
+                results["left_out"].append(f"{way} {place}: no time left of {args.budget:.0f} s")
+                continue
+            try:
+                rows = measure_way(args, group, way, counts)
+            except GroupError as error:
+                results["left_out"].append(f"{way} {place}: {error}")
+                write(args.out, results)
+                return ways[number + 1 :]
+            for row in rows:
+                results["rows"].append({"mps": mps, **row})
+            results["seconds"] = time.monotonic() - begun
+            write(args.out, results)
+            for row in rows:
+                speed = statistics.median(row["steps_per_second"])
+                print(f"{place}, {row['processes']} × {way}: {speed:.1f} steps/s", flush=True)
+    return []
+
+
+def measure_way(
+    args: argparse.Namespace, group: Group, way: str, counts: list[int]
+) -> list[dict[str, Any]]:
+    """A row a count: steps a second of all processes together, in each round."""
+    memory = group.build(WAYS[way])
+    rows: dict[int, dict[str, Any]] = {
+        count: {"way": way, "processes": count, "steps_per_second": [], "slowest": []}
+        for count in counts
+    }
+    for turn in range(args.rounds):
+        for count in counts if turn % 2 == 0 else counts[::-1]:
+            rates = group.run(count, args.seconds)
+            rows[count]["steps_per_second"].append(sum(rates))
+            rows[count]["slowest"].append(min(rates))
+    group.drop()
+    if "used_bytes" in memory[0]:
+        used = {
+            "reserved_bytes": max(it["reserved_bytes"] for it in memory),
+            "used_bytes_a_process": max(it["used_bytes"] for it in memory) / len(memory),
+        }
+        for row in rows.values():
+            row.update(used)
+    return list(rows.values())
+
+
+def decode_once(args: argparse.Namespace) -> None:
+    """Decode the images before the processes map them."""
+    config = base_config(args.data, args.pool, str(args.cache_dir))
+    if config.cache_dir is None:
+        return
+    splits = open_splits(config)
+    view = build_model(resolve(config, splits.name)).preprocessing
+    decode_images(splits.train, view.resize, cache_dir=config.cache_dir)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The rows as a table, the fastest marked."""
+    settings, rows = results["settings"], results["rows"]
+    speeds = [statistics.median(row["steps_per_second"]) for row in rows]
+    alone = {
+        row["way"]: speed
+        for row, speed in zip(rows, speeds, strict=True)
+        if row["processes"] == 1 and not row["mps"]
+    }
+    lines = [
+        f"Measured on {results['machine'].get('device_name', 'nothing')}, "
+        f"{results['machine'].get('cores')} cores, torch {results['machine'].get('torch')}, "
+        f"{results['date'][:10]}: {settings['pool']}, batch 32, medians of {settings['rounds']} "
+        f"rounds of {settings['seconds']:g} s. A training is {settings['steps']} steps, without "
+        "validations.",
+        "",
+        "| step | MPS | processes | steps/s | × eager alone | × recorded alone | trainings an hour "
+        "| GB a process |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row, speed in zip(rows, speeds, strict=True):
+        ratios = [
+            f"{speed / alone[name]:.2f}" if name in alone else "" for name in ("eager", "step")
+        ]
+        used = row.get("used_bytes_a_process")
+        best = "**" if speed == max(speeds) else ""
+        lines.append(
+            f"| {row['way']} | {'yes' if row['mps'] else 'no'} | {row['processes']} "
+            f"| {best}{speed:.1f}{best} | {ratios[0]} | {ratios[1]} "
+            f"| {3600 * speed / settings['steps']:.1f} | {f'{used / 1e9:.1f}' if used else ''} |"
+        )
+    lines += ["", *(f"* Left out: {what}" for what in results["left_out"])]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def write(out: Path, results: dict[str, Any]) -> None:
+    """Write what there is, whole or not at all."""
+    for name, text in (
+        ("results.json", json.dumps(results, indent=1) + "\n"),
+        ("table.md", markdown(results)),
+    ):
+        aside = out / f".{name}.part"
+        aside.write_text(text, encoding="utf-8")
+        os.replace(aside, out / name)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line, measure, write, print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add = parser.add_argument
+    add("--data", required=True, help="folder with labelled images, or glyphs, which are drawn")
+    add("--out", type=Path, default=Path("runs/bench-filling"), help="folder of the results")
+    add("--processes", type=int, nargs="+", default=[1, 2, 4, 8, 12, 16])
+    add("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="how steps are run")
+    add("--mps", nargs="+", type=on_or_off, default=[False, True], help="off, on, or both")
+    add("--pool", choices=("gap", "gsp"), default="gsp")
+    add("--seconds", type=float, default=1.5, help="of a measurement")
+    add("--rounds", type=int, default=2, help="measurements of each configuration")
+    add("--warmup", type=int, default=12, help="steps of a training before it is measured")
+    add("--steps", type=int, default=6000, help="that a whole training is taken to have")
+    add("--budget", type=float, default=240.0, help="seconds after which nothing new is begun")
+    add("--cache-dir", type=Path, help="folder for decoded images (OUT/decoded)")
+    args = parser.parse_args(arguments)
+    if min(args.processes) < 1 or args.seconds <= 0 or args.rounds < 1 or args.warmup < 5:
+        parser.error("--processes and --rounds must be at least 1, --warmup 5, --seconds positive")
+    args.cache_dir = args.cache_dir or args.out / "decoded"
+    args.out.mkdir(parents=True, exist_ok=True)
+    settings = ("data", "pool", "seconds", "rounds", "warmup", "steps", "budget")
+    results: dict[str, Any] = {
+        "command": shlex.join(["python", "benchmarks/filling.py", *(arguments or sys.argv[1:])]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {},
+        "flags": {},
+        "settings": {name: getattr(args, name) for name in settings},
+        "seconds": 0.0,
+        "left_out": [],
+        "rows": [],
+    }
+    cuda = torch.cuda.is_available()
+    if cuda and False in args.mps and serving_folder() is not None:
+        parser.error("--mps off cannot be measured: the multi-process service is running, end it")
+    try:
+        measure(args, results, cuda)
+    except GroupError as error:
+        sys.exit(f"error: {error}")
+    write(args.out, results)
+    print(markdown(results))
+
+
+def on_or_off(text: str) -> bool:
+    """A switch of the command line."""
+    if text not in ("on", "off"):
+        raise argparse.ArgumentTypeError(f"must be on or off, got {text!r}")
+    return text == "on"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,58 @@
+"""Sends everything a process says to the log of the cell it is at."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def written_to(path: Path) -> Iterator[None]:
+    """Append standard output, standard error and log messages to ``path`` inside the ``with``.
+
+    The descriptors themselves are turned round, so that what C libraries and child processes write
+    arrives there too. It holds for the whole process.
+    """
+    with path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
+        handler = logging.StreamHandler(file)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        ours = logging.getLogger("sumpool")
+        level = ours.level
+        fabric = logging.getLogger("lightning.fabric")
+        fabric_level = fabric.level
+        root = logging.getLogger()
+        others = root.handlers[:]
+        with (
+            _turned_round(file.fileno()),
+            contextlib.redirect_stdout(file),
+            contextlib.redirect_stderr(file),
+        ):
+            # Handlers that are there hold the streams of before.
+            root.handlers[:] = [handler]
+            ours.setLevel(logging.INFO)
+            fabric.setLevel(logging.WARNING)  # it tells of every run what it runs on
+            try:
+                yield
+            finally:
+                root.handlers[:] = others
+                ours.setLevel(level)
+                fabric.setLevel(fabric_level)
+
+
+@contextlib.contextmanager
+def _turned_round(target: int) -> Iterator[None]:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    kept = {number: os.dup(number) for number in (1, 2)}
+    try:
+        for number in kept:
+            os.dup2(target, number)
+        yield
+    finally:
+        for number, before in kept.items():
+            os.dup2(before, number)
+            os.close(before)

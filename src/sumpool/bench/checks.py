@@ -1,0 +1,105 @@
+"""Tries out what the cells of a grid need, before the first of them is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.grid import GridError
+from sumpool.data import DataError, ImageDataset
+from sumpool.models import ModelError
+from sumpool.protocols import PROTOCOLS
+from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
+from sumpool.training.config import ConfigError
+from sumpool.training.splits import Splits, open_splits
+
+if TYPE_CHECKING:
+    from sumpool.data import ImageFeed
+
+
+#: The largest K of the R@K that models are judged by.
+LARGEST_K = 8
+
+
+def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
+    """Open every data set once, and build network, loss and batches of every method once.
+
+    Data sets check themselves: their files, their counts, their classes. What is built is thrown
+    away.
+
+    Args:
+        cells: The cells of a grid.
+        here: Whether they will be trained on this machine, so that its devices can be asked.
+
+    Raises:
+        GridError: If anything is missing or does not fit; names the first cell that it concerns and
+            how many more there are.
+    """
+    opened: dict[str, Splits] = {}
+    tried: set[str] = set()
+    for cell in cells:
+        if cell.data_set not in opened:
+            opened[cell.data_set] = _open(cell, cells)
+        if cell.group not in tried:
+            tried.add(cell.group)
+            _build(cell, opened[cell.data_set], here)
+
+
+def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:
+    try:
+        # Whether images can be decoded is found out by those that decode them.
+        splits = open_splits(replace(cell.config, skip_broken=False), progress=False)
+        if PROTOCOLS[cell.protocol].judged_on == "test" and splits.test is None:
+            raise ConfigError(
+                f"the data has no test part, which the {cell.protocol} protocol judges models on: "
+                "make one, such as a folder test/ beside train/, or a column split"
+            )
+        _check_sizes(splits)
+        return splits
+    except (DataError, ConfigError, ValueError) as error:
+        others = sum(it.data_set == cell.data_set for it in cells) - 1
+        more = f" (and {others} more cells of {cell.data_set})" if others else ""
+        raise GridError(f"{cell.name}{more}: {error}") from error
+
+
+def _check_sizes(splits: Splits) -> None:
+    parts = {"validation": splits.validation}
+    if splits.test is not None:
+        parts["test"] = splits.test.gallery or splits.test.query
+    for name, part in parts.items():
+        if len(part) <= LARGEST_K:
+            raise ConfigError(
+                f"the {name} part has {len(part)} images, R@{LARGEST_K} needs at least "
+                f"{LARGEST_K + 1}"
+            )
+
+
+def _build(cell: BenchCell, splits: Splits, here: bool) -> None:
+    config = cell.config
+    on_cpu = replace(config, hardware=replace(config.hardware, accelerator="cpu", devices=1))
+    try:
+        if here:
+            check_devices(config, build_fabric(config))
+        build_task(
+            config,
+            build_model(config),
+            cast("ImageFeed", _Unfed(splits.train)),
+            _never,
+            build_fabric(replace(on_cpu, hardware=replace(on_cpu.hardware, nodes=1))),
+            data_set=splits.name,
+        )
+    except (ConfigError, DataError, ModelError, ValueError, RuntimeError) as error:
+        raise GridError(f"{cell.name}: {error}") from error
+
+
+class _Unfed:
+    """The labels of images that nobody will ask for."""
+
+    def __init__(self, dataset: ImageDataset) -> None:
+        self.dataset = dataset
+
+
+def _never(model: Any) -> dict[str, float]:
+    raise AssertionError("nothing is judged while a grid is checked")

@@ -1,0 +1,214 @@
+"""Runs one cell: holds it, trains it, or goes on with it, and leaves its row."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import socket
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from sumpool.bench.cell_log import written_to
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.store import LOG, RUN, STARTS, BenchRow, BenchStore
+from sumpool.training.config import TrainConfig, flat, write_config
+from sumpool.training.errors import RunError
+
+logger = logging.getLogger(__name__)
+
+
+class CellInterruptedError(RunError):
+    """A cell was asked to stop before its end; its checkpoint is kept."""
+
+
+@dataclass(frozen=True)
+class CellEnd:
+    """How :func:`run_cell` ended.
+
+    Attributes:
+        id: Identity of the cell.
+        state: "done" if it was finished here, "finished elsewhere" if it had a row already,
+            "running elsewhere" if another process has it.
+        seconds: Its duration, of one that was finished here.
+    """
+
+    id: str
+    state: Literal["done", "finished elsewhere", "running elsewhere"]
+    seconds: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainedCell:
+    """What a training gives for the row of its cell.
+
+    Attributes:
+        metrics: The numbers, named "validation.…" and "test.…".
+        steps: Steps of training.
+        best_step: Step of the model that was kept.
+        stopped: Why training ended.
+        device: What it was trained on.
+        versions: Versions of Python and of packages.
+        seconds_before: Seconds of the attempts that it went on from.
+    """
+
+    metrics: Mapping[str, float]
+    steps: int
+    best_step: int
+    stopped: str
+    device: str
+    versions: Mapping[str, str]
+    seconds_before: float = 0.0
+
+
+#: Trains a cell into the given run folder.
+Training = Callable[[BenchCell, Path], TrainedCell]
+
+
+def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None) -> CellEnd:
+    """Train ``cell`` unless it is finished, or another process is at it, and store its row.
+
+    The process that calls this holds the claim on the cell until the row is written: it may be
+    killed at any time, and the next one that comes goes on from its last checkpoint. All that is
+    said meanwhile goes to ``cells/ID/log.txt``.
+
+    Args:
+        store_folder: Folder of the benchmark.
+        cell: The cell.
+        train: Trains it; None is :func:`train_cell`.
+
+    Raises:
+        CellInterruptedError: If a signal asked it to stop.
+        Exception: Whatever training raises; the log has its traceback.
+    """
+    store = BenchStore(store_folder)
+    if store.row(cell.id) is not None:
+        return CellEnd(cell.id, "finished elsewhere")
+    with store.claim(cell.id) as mine:
+        if not mine:
+            return CellEnd(cell.id, "running elsewhere")
+        # The one that had it a moment ago may have finished it.
+        if store.row(cell.id) is not None:
+            return CellEnd(cell.id, "finished elsewhere")
+        folder = store.cell_folder(cell.id)
+        folder.mkdir(parents=True, exist_ok=True)
+        starts = _note_start(store, cell)
+        with written_to(folder / LOG):
+            try:
+                return _run(store, cell, folder, starts, train or train_cell)
+            except BaseException:
+                # The log is what a user looks at; the caller is told as well.
+                traceback.print_exc()
+                raise
+
+
+def train_cell(cell: BenchCell, run: Path) -> TrainedCell:
+    """Train ``cell`` into ``run``, or go on with what is there.
+
+    Raises:
+        CellInterruptedError: If a signal asked it to stop.
+    """
+    from sumpool.training.run import run_training
+    from sumpool.training.run_folder import RunFolder
+
+    config = replace(cell.config, out=str(run))
+    before = _resumable(run, config)
+    result = run_training(config, resume=None if before is None else run, progress=False)
+    outcome = result.outcome
+    if outcome.stopped == "interrupted":
+        raise CellInterruptedError(
+            f"stopped by {outcome.signal or 'a signal'} after step {outcome.steps}; its checkpoint "
+            "is kept"
+        )
+    facts = RunFolder(run).facts()
+    gpus = facts["machine"]["gpus"]
+    return TrainedCell(
+        metrics={
+            f"{part}.{name}": float(value)
+            for part, found in result.metrics.items()
+            for name, value in found.items()
+        },
+        steps=outcome.steps,
+        best_step=outcome.best_step,
+        stopped=outcome.stopped,
+        device=gpus[0] if facts["device"] == "cuda" and gpus else facts["device"],
+        versions=facts["versions"],
+        seconds_before=before or 0.0,
+    )
+
+
+def _run(
+    store: BenchStore, cell: BenchCell, folder: Path, starts: list[dict[str, Any]], train: Training
+) -> CellEnd:
+    logger.info("attempt %d at %s (%s), %s", len(starts), cell.name, cell.id, starts[-1])
+    begun = time.monotonic()
+    run = folder / RUN
+    trained = train(cell, run)
+    seconds = round(trained.seconds_before + time.monotonic() - begun, 3)
+    row = BenchRow(
+        id=cell.id,
+        protocol=cell.protocol,
+        data_set=cell.data_set,
+        backbone=cell.backbone,
+        loss=cell.loss,
+        method=cell.method,
+        fold=cell.member.fold,
+        seed=cell.member.seed,
+        config=json.dumps(flat(cell.config), ensure_ascii=False),
+        versions=json.dumps(dict(trained.versions)),
+        device=trained.device,
+        started=starts[0].get("started", starts[-1]["started"]),
+        duration_s=seconds,
+        attempts=len(starts),
+        steps=trained.steps,
+        best_step=trained.best_step,
+        stopped=trained.stopped,
+        metrics=trained.metrics,
+        folder=run.relative_to(store.folder).as_posix(),
+    )
+    store.add(row)
+    # A finished cell is never gone on with, and checkpoints are most of what a run takes on disk.
+    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    logger.info("finished after %.1f s and %d steps", seconds, trained.steps)
+    return CellEnd(cell.id, "done", seconds)
+
+
+def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    start = {"started": now, "host": socket.gethostname(), "pid": os.getpid()}
+    with (store.cell_folder(cell.id) / STARTS).open("ab") as file:
+        file.write((json.dumps(start) + "\n").encode())
+        file.flush()
+        os.fsync(file.fileno())
+    return store.starts(cell.id)
+
+
+def _resumable(run: Path, config: TrainConfig) -> float | None:
+    """Seconds after which the run in ``run`` can be gone on with; None if it has to begin anew."""
+    from sumpool.training.config import ConfigError
+    from sumpool.training.run_folder import CONFIG, RunFolder
+
+    if not run.exists():
+        return None
+    try:
+        folder, _ = RunFolder.open(run)
+        folder.facts()
+        state = folder.checkpoints.load()
+    except (RunError, ConfigError) as error:
+        logger.warning("what is in %s cannot be gone on with: %s", run, error)
+        state = None
+    if state is None:
+        logger.info("there is no checkpoint to go on from: the run begins anew")
+        shutil.rmtree(run)
+        return None
+    # Where the data lies and what it runs on may have changed since; nothing else can have.
+    write_config(config, run / CONFIG)
+    seconds = float(state["progress"]["seconds"])
+    logger.info("goes on from step %d", state["progress"]["step"])
+    return seconds

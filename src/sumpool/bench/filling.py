@@ -1,0 +1,194 @@
+"""How many trainings run side by side on a machine, and in which way: ``--jobs auto``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from sumpool.bench.mps import CONTROL
+from sumpool.studies.workers import work_side_by_side
+from sumpool.training.assemble import RECORDABLE
+from sumpool.training.config import HardwareConfig, TrainConfig
+
+#: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, float32, with
+#: CUB's decoded images. Provisional: benchmarks/filling.py measures it ("GB a process").
+JOB_BYTES = 6_000_000_000
+#: Most processes on a GPU, with and without the multi-process service. Provisional. What is known:
+#: on an H200 with 16 cores, 15 processes with the service did about twice the steps of one recorded
+#: process, with ResNet20 on collages. EfficientNet-Lite0 on CUB is what benchmarks/filling.py
+#: measures; without the service nothing has been measured yet.
+MOST_WITH_MPS = 15
+MOST_WITHOUT_MPS = 4
+#: Part of the free memory of a GPU that is given away.
+MEMORY_SHARE = 0.95
+#: Data sets whose decoded images have room on a GPU once a process; those of others stay in main
+#: memory, once a machine.
+ON_THE_GPU = frozenset({"cub", "cars196", "glyphs"})
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What trainings can be run on.
+
+    Attributes:
+        cores: Cores that this process may use.
+        gpu: Name of the first GPU; "" without one.
+        free_bytes: Free memory of each GPU.
+        mps: Whether the multi-process service is installed.
+    """
+
+    cores: int
+    gpu: str = ""
+    free_bytes: tuple[int, ...] = ()
+    mps: bool = False
+
+
+@dataclass(frozen=True)
+class Filling:
+    """How to fill a machine with trainings.
+
+    Attributes:
+        jobs: Processes, one training each.
+        mps: Whether they share their GPU through the multi-process service, see
+            :func:`sumpool.bench.mps.mps_server`.
+        hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all trainings.
+        why: In words, for a log.
+        threads: Threads of torch in each process.
+        gpus: GPUs that the processes are to be spread over.
+    """
+
+    jobs: int
+    mps: bool
+    hardware: Mapping[str, Any] = field(hash=False)
+    why: str
+    threads: int = 1
+    gpus: int = 0
+
+    def configure(
+        self, config: TrainConfig, *, data_set: str = "", cache_dir: Path | None = None
+    ) -> TrainConfig:
+        """``config`` run in the way that fills the machine; what it computes stays the same.
+
+        Options of the group hardware that are not at their defaults are kept. On a GPU steps are
+        recorded, whole where the loss allows it; and images are decoded once, where ``config`` says
+        nothing of a cache. Precision is never changed: ``--set hardware.precision=bf16-mixed`` is
+        faster, but gives other numbers.
+
+        Args:
+            config: A configuration.
+            data_set: Name of its data set: decoded images of small ones are kept on the GPU.
+            cache_dir: Where decoded images are kept for all processes; None keeps them in each.
+
+        Example:
+            >>> filling = Filling(15, True, {"workers": 1}, "an example", gpus=1)
+            >>> config = filling.configure(TrainConfig(loss="ms"), data_set="cub")
+            >>> config.hardware.cuda_graph, config.hardware.workers, config.cache
+            (True, 1, 'gpu')
+        """
+        plain, own = HardwareConfig(), config.hardware
+        changes = {
+            name: value
+            for name, value in self.hardware.items()
+            if getattr(own, name) == getattr(plain, name)
+        }
+        if not self.gpus or own.accelerator == "cpu" or own.devices * own.nodes > 1:
+            return replace(config, hardware=replace(own, **changes))
+        if not (own.cuda_graph or own.cuda_step):
+            if config.loss in RECORDABLE:
+                changes["cuda_step"] = True
+            elif not own.compile and not config.gsp.average_steps:
+                # The recorded pass would go on as it began when the pooling changes.
+                changes["cuda_graph"] = True
+        config = replace(config, hardware=replace(own, **changes))
+        if config.cache != "none":
+            return config
+        kept = None if cache_dir is None else str(cache_dir)
+        return replace(config, cache="gpu" if data_set in ON_THE_GPU else "ram", cache_dir=kept)
+
+
+def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Filling:
+    """The best way known to fill ``machine`` with trainings of small networks.
+
+    Without a GPU it is one process a core, with one thread each: batches of 32 images are too small
+    to be shared between cores. On a GPU a process needs about a core to keep it busy and
+    ``job_bytes`` of its memory, and there are no more than were measured to be of use.
+
+    Args:
+        machine: What there is; None looks.
+        job_bytes: Memory that a training takes on the GPU.
+
+    Example:
+        >>> auto_jobs(Machine(cores=8)).jobs
+        8
+        >>> auto_jobs(Machine(16, "NVIDIA H200", (140 * 10**9,), mps=True)).jobs
+        15
+        >>> auto_jobs(Machine(16, "NVIDIA A10", (22 * 10**9,), mps=True)).jobs
+        3
+    """
+    if job_bytes < 1:
+        raise ValueError(f"job_bytes must be at least 1, got {job_bytes}")
+    machine = look_at_machine() if machine is None else machine
+    if not machine.free_bytes:
+        why = f"no GPU: one process a core, {machine.cores}, with one thread each"
+        return Filling(machine.cores, False, {"workers": 0}, why)
+    most = MOST_WITH_MPS if machine.mps else MOST_WITHOUT_MPS
+    by_memory = sum(min(most, int(MEMORY_SHARE * free) // job_bytes) for free in machine.free_bytes)
+    by_cores = max(1, machine.cores - 1)  # one is for the rest
+    jobs = max(1, min(by_cores, by_memory))
+    free = ", ".join(f"{it / 1e9:.0f}" for it in machine.free_bytes)
+    service = "with" if machine.mps else f"without {CONTROL}, so without"
+    why = (
+        f"{len(machine.free_bytes)} × {machine.gpu}, {free} GB free, and {machine.cores} cores: "
+        f"{jobs} processes {service} the multi-process service. A training takes about a core and "
+        f"{job_bytes / 1e9:.1f} GB; more than {most} on a GPU are of no use"
+    )
+    workers = max(1, machine.cores // jobs)
+    gpus = min(jobs, len(machine.free_bytes))
+    return Filling(jobs, machine.mps, {"workers": workers}, why, gpus=gpus)
+
+
+def part_of_a_node(gpus: float, cpus: float) -> Filling:
+    """One training on a part of a node of a cluster, which the cluster itself fills.
+
+    Args:
+        gpus: The share of a GPU that it has; 0 is none.
+        cpus: Its cores.
+
+    Example:
+        >>> filling = part_of_a_node(0.1, 1)
+        >>> filling.configure(TrainConfig(loss="c2")).hardware.cuda_step
+        True
+    """
+    workers = max(1, int(cpus))
+    hardware = {"workers": workers} if gpus else {}
+    why = f"{gpus:g} of a GPU and {cpus:g} cores each"
+    return Filling(1, False, hardware, why, threads=workers, gpus=1 if gpus else 0)
+
+
+def look_at_machine() -> Machine:
+    """The machine that this process runs on.
+
+    Raises:
+        WorkerError: If its GPUs cannot be used.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    if not torch.cuda.is_available():
+        return Machine(cores or 1)
+    # In a process that ends: asking takes memory on every GPU for as long as it lives.
+    (looked,) = work_side_by_side(_look_at_gpus, [torch.cuda.device_count()], 1)
+    if looked.found is None:
+        assert looked.failure is not None
+        raise looked.failure
+    name, free = looked.found
+    return Machine(cores or 1, name, free, shutil.which(CONTROL) is not None)
+
+
+def _look_at_gpus(count: int) -> tuple[str, tuple[int, ...]]:
+    free = tuple(torch.cuda.mem_get_info(index)[0] for index in range(count))
+    return torch.cuda.get_device_name(0), free

@@ -1,0 +1,89 @@
+"""The cells that a store is for: the union of the grids that were run into it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.claims import exclusive
+from sumpool.bench.store import BenchStore, write_whole
+from sumpool.report.store import StoreError
+
+GRID = "grid.json"
+
+
+@dataclass(frozen=True)
+class PlannedCell:
+    """What is told of a cell before it is finished.
+
+    Attributes:
+        id: Its identity.
+        name: What it is called in messages.
+        protocol: Name of the protocol.
+        data_set: Name of the data set.
+        backbone: Name of the network.
+        loss: The loss.
+        method: Label of the method.
+        group: Identity of its group.
+        fold: Its fold.
+        seed: Its seed.
+    """
+
+    id: str
+    name: str
+    protocol: str
+    data_set: str
+    backbone: str
+    loss: str
+    method: str
+    group: str
+    fold: int | None
+    seed: int
+
+
+def planned(cell: BenchCell) -> PlannedCell:
+    """What is told of ``cell``."""
+    return PlannedCell(
+        cell.id,
+        cell.name,
+        cell.protocol,
+        cell.data_set,
+        cell.backbone,
+        cell.loss,
+        cell.method,
+        cell.group,
+        cell.member.fold,
+        cell.member.seed,
+    )
+
+
+def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
+    """Add ``cells`` to those that the store is for; runners that do so at once do not clash."""
+    with exclusive(store.folder / f".{GRID}.lock"):
+        known = {cell.id: cell for cell in read_grid(store)}
+        new = {cell.id: planned(cell) for cell in cells}
+        if new.keys() <= known.keys():
+            return
+        text = json.dumps({"cells": [asdict(it) for it in {**known, **new}.values()]}, indent=1)
+        write_whole(store.folder / GRID, (text + "\n").encode())
+
+
+def read_grid(store: BenchStore) -> list[PlannedCell]:
+    """The cells that the store is for, in the order in which they were asked for.
+
+    Raises:
+        StoreError: If the file cannot be read.
+    """
+    path = store.folder / GRID
+    if not path.is_file():
+        return []
+    try:
+        stored: Any = json.loads(path.read_text(encoding="utf-8"))
+        return [PlannedCell(**values) for values in stored["cells"]]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(
+            f"{path} is not a list of cells ({error}): remove it, the next run writes it anew"
+        ) from error

@@ -1,0 +1,143 @@
+"""Groups of finished cells: the trainings that a protocol makes one result of."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from sumpool.bench.cells import MEMORY_LOSSES, OF_THE_MEMBER, deciding, group_of, method_label
+from sumpool.bench.grid_file import PlannedCell
+from sumpool.bench.rows import BenchRow
+from sumpool.pooling import pooling_class
+from sumpool.protocols import PROTOCOLS, Member, Protocol
+from sumpool.protocols.configuring import with_options
+from sumpool.training.config import TrainConfig, flat
+
+#: Options that name a method and not a setting of it.
+_NAMING = ("format", "backbone", "loss", "pool", "ccp", "center_reg")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Cells that differ in fold and seed alone.
+
+    Attributes:
+        id: Identity of the group.
+        rows: Those that are finished, at least one.
+        seeds: Trainings of each fold that were asked for.
+    """
+
+    id: str
+    rows: tuple[BenchRow, ...]
+    seeds: int
+
+    @property
+    def protocol(self) -> Protocol:
+        """Its protocol."""
+        return PROTOCOLS[self.rows[0].protocol]
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """Protocol, data set, network, loss and method, as scores have them."""
+        row = self.rows[0]
+        return row.protocol, row.data_set, row.backbone, row.loss, row.method
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return " ".join(self.key) + (f" ({self.settings})" if self.settings else "")
+
+    @cached_property
+    def members(self) -> dict[Member, BenchRow]:
+        """Its finished trainings by fold and seed."""
+        return {Member(row.fold, row.seed): row for row in self.rows}
+
+    @property
+    def wanted(self) -> list[Member]:
+        """The trainings that make a result."""
+        return self.protocol.members(self.seeds)
+
+    @property
+    def missing(self) -> list[Member]:
+        """Those of them that are not finished."""
+        return [member for member in self.wanted if member not in self.members]
+
+    @cached_property
+    def config(self) -> TrainConfig:
+        """The configuration of its first row."""
+        return with_options(TrainConfig(), json.loads(self.rows[0].config))
+
+    @cached_property
+    def settings(self) -> str:
+        """The options that are not those of protocol and catalogue, in words; mostly empty."""
+        own = deciding(flat(self.config))
+        usual = deciding(flat(_usual(self.protocol, self.config)))
+        return ", ".join(
+            f"{name}={_short(value)}"
+            for name, value in own.items()
+            if value != usual[name] and name not in OF_THE_MEMBER
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes with the trainings that are in it."""
+        trained = sorted((row.id, row.started, row.attempts) for row in self.rows)
+        return hashlib.sha256(json.dumps([trained, self.seeds]).encode()).hexdigest()[:16]
+
+    def baselines(self) -> list[str]:
+        """Labels of the methods that it is compared with: each lacks one thing that it has."""
+        config = self.config
+        without = replace(config.zero_shot, weight=0.0, balance=None)
+        remembered = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
+        simpler = [
+            replace(config, ccp=False),
+            replace(config, loss=remembered.get(config.loss, config.loss)),
+            replace(config, center_reg=None),
+            replace(config, zero_shot=without),
+            replace(config, pool="gap", zero_shot=without),
+            replace(config, pool="gap+gmp", zero_shot=without),
+        ]
+        plain = replace(config, ccp=False, loss=simpler[1].loss, center_reg=None, zero_shot=without)
+        simpler += [replace(plain, pool="gap"), replace(plain, pool="gap+gmp")]
+        own = method_label(config)
+        return [label for label in dict.fromkeys(map(method_label, simpler)) if label != own]
+
+
+def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> list[Group]:
+    """The groups of ``rows``.
+
+    Args:
+        rows: Finished cells.
+        planned: All cells that were asked for: a group wants as many seeds as they have, or the
+            rows.
+    """
+    found: dict[str, list[BenchRow]] = {}
+    for row in rows:
+        group = group_of(row.protocol, row.data_set, json.loads(row.config))
+        found.setdefault(group, []).append(row)
+    asked: dict[str, int] = {}
+    for cell in planned:
+        asked[cell.group] = max(asked.get(cell.group, 0), cell.seed + 1)
+    return [
+        Group(id, tuple(there), max(asked.get(id, 0), *(row.seed + 1 for row in there), 1))
+        for id, there in found.items()
+    ]
+
+
+def _usual(protocol: Protocol, config: TrainConfig) -> TrainConfig:
+    """The configuration of the same method with nothing set."""
+    named = {name: getattr(config, name) for name in _NAMING}
+    usual = with_options(TrainConfig(), named)
+    if not config.zero_shot.weight and pooling_class(config.pool).has_attributes:
+        usual = replace(usual, zero_shot=replace(usual.zero_shot, weight=0.0))
+    return protocol.configure(usual, Member(config.fold, config.seed), config.format)
+
+
+def _short(value: Any) -> str:
+    # Of a file, its name: where it lies says nothing about the result.
+    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

@@ -1,0 +1,128 @@
+"""Cells side by side in processes of this machine."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import functools
+import gc
+import multiprocessing
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sumpool.bench.devices import take_gpu
+from sumpool.studies.workers import Done, work_side_by_side
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: Number of the request to the kernel, <linux/prctl.h>: a signal at the death of the parent.
+_PR_SET_PDEATHSIG = 1
+#: Exit status of a process that can use its device no more.
+LOST = 70
+
+
+@dataclass(frozen=True)
+class LocalProcesses:
+    """Runs cells in ``jobs`` processes, which end with the one that started them.
+
+    On Linux the kernel sends a process TERM when its runner dies, however that dies: the training
+    keeps a checkpoint and ends. Elsewhere it goes on to the end of its cell; its claim keeps others
+    from running the same one meanwhile.
+
+    Args:
+        jobs: How many cells run side by side.
+        threads: Threads of torch in each process; None shares the cores between them.
+        gpus: GPUs of this machine that the processes are spread over.
+
+    Raises:
+        ValueError: If ``jobs`` or ``threads`` is less than 1, or ``gpus`` less than 0.
+    """
+
+    jobs: int = 1
+    threads: int | None = None
+    gpus: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        for name in ("jobs", "threads"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, got {value}")
+        if self.gpus < 0:
+            raise ValueError(f"gpus must be at least 0, got {self.gpus}")
+
+    def __call__(
+        self, work: Callable[[T], R], cells: Sequence[T]
+    ) -> Generator[Done[T, R], None, None]:
+        """Apply ``work`` to ``cells``, and give what is finished as it is.
+
+        When the iterator is closed the processes are asked to end, and after some seconds killed.
+        """
+        jobs = min(self.jobs, max(1, len(cells)))
+        threads = self.threads or max(1, (os.cpu_count() or 1) // jobs)
+        bound = functools.partial(_bound_to, os.getpid(), self.gpus, work)
+        return work_side_by_side(bound, cells, jobs, threads=threads)
+
+
+def _bound_to(runner: int, gpus: int, work: Callable[[T], R], cell: T) -> R:
+    _prepare(runner, gpus)
+    try:
+        return work(cell)
+    except Exception as error:
+        if _device_is_lost(error):
+            # The next cell would fail here too: a new process takes the place of this one.
+            os._exit(LOST)
+        raise
+    finally:
+        _release_memory()
+
+
+@functools.cache
+def _prepare(runner: int, gpus: int) -> None:
+    """Once a process: let it die with ``runner``, take a GPU, and have processes of its own."""
+    die_with(runner)
+    # Ctrl-C reaches all processes of a terminal; the runner decides what follows, with TERM.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    take_gpu(gpus)
+    faulthandler.enable(file=2)  # a crash inside a library leaves a trace in the cell's log
+    # Loading images takes processes, which those of multiprocessing that end with their parent
+    # may not have; this one ends with it by other means. They start as they do in `sumpool train`:
+    # this process was spawned, and would spawn them too, which takes seconds every time.
+    multiprocessing.current_process().daemon = False
+    multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
+
+
+def die_with(parent: int) -> None:
+    """Have the kernel send this process TERM when the process ``parent``, its own, has died.
+
+    There is such a thing on Linux alone; elsewhere nothing is done.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl: {os.strerror(number)}")
+    if os.getppid() != parent:  # it died before this was asked for
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _device_is_lost(error: Exception) -> bool:
+    # After such an error every call of the process to CUDA fails. Too little memory is not one.
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized():
+        return False
+    return not isinstance(error, torch.OutOfMemoryError) and "CUDA error" in str(error)
+
+
+def _release_memory() -> None:
+    # What a cell had on the device is free for the processes beside this one.
+    gc.collect()
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        torch.cuda.empty_cache()

@@ -1,0 +1,145 @@
+"""NVIDIA's multi-process service, for as long as trainings share a GPU.
+
+Without it the kernels of several processes take turns on a GPU; with it they run at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+#: The program that starts, asks and ends the service.
+CONTROL = "nvidia-cuda-mps-control"
+PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
+#: Where CUDA looks for it if the environment says nothing.
+DEFAULT_PIPES = Path("/tmp/nvidia-mps")
+#: Seconds that the service is given to start, answer and end.
+PATIENCE = 20.0
+
+
+@dataclass(frozen=True)
+class MpsState:
+    """Whether processes that are started now share their GPU through the service.
+
+    Attributes:
+        state: "started" here, "found" running, or "absent".
+        why: In words, for a log.
+    """
+
+    state: Literal["started", "found", "absent"]
+    why: str
+
+    @property
+    def serving(self) -> bool:
+        """Whether it is there."""
+        return self.state != "absent"
+
+
+@contextmanager
+def mps_server() -> Iterator[MpsState]:
+    """Have the multi-process service serve inside the ``with``, where that can be.
+
+    One that serves already is left alone. Otherwise it is started with its pipes in a temporary
+    folder, which ``os.environ`` names to the processes that are started inside the ``with``, and
+    ended afterwards. Without a GPU, without the program, or if it does not start, nothing is done,
+    and the value says so.
+
+    Example:
+        >>> import torch
+        >>> with mps_server() as mps:
+        ...     assert mps.serving or mps.why
+    """
+    if not torch.cuda.is_available():
+        yield MpsState("absent", "there is no CUDA device")
+        return
+    if shutil.which(CONTROL) is None:
+        yield MpsState("absent", f"{CONTROL} is not installed")
+        return
+    there = serving_folder()
+    if there is not None:
+        yield MpsState("found", f"it serves already, in {there}")
+        return
+    # Under /tmp, and short: the names of sockets may have no more than 107 characters.
+    folder = Path(tempfile.mkdtemp(prefix="sumpool-mps-", dir="/tmp"))
+    before = {name: os.environ.get(name) for name in (PIPES, LOGS)}
+    os.environ.update({PIPES: str(folder), LOGS: str(folder)})
+    try:
+        trouble = _start(folder)
+        if trouble is not None:
+            _restore(before)  # nobody should look for it
+            yield MpsState("absent", f"it could not be started: {trouble}")
+            return
+        try:
+            yield MpsState("started", f"started in {folder}")
+        finally:
+            if _ask("quit") is not None:
+                _kill(folder)
+    finally:
+        _restore(before)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def serving_folder() -> Path | None:
+    """The folder of a service that serves already, which processes started now would use."""
+    folder = Path(os.environ.get(PIPES) or DEFAULT_PIPES)
+    # What a killed one left behind does not answer.
+    serves = (folder / "control").exists() and _ask("get_server_list") is None
+    return folder if serves else None
+
+
+def _start(folder: Path) -> str | None:
+    """Start the service; what went wrong, or None."""
+    trouble = _run([CONTROL, "-d"])
+    if trouble is not None:
+        return trouble
+    end = time.monotonic() + PATIENCE
+    while not (folder / "control").exists():
+        if time.monotonic() > end:
+            return f"there is no {folder / 'control'} after {PATIENCE:.0f} s"
+        time.sleep(0.05)
+    return None
+
+
+def _ask(question: str) -> str | None:
+    """Put a question to the service that the environment names; what went wrong, or None."""
+    return _run([CONTROL], question + "\n")
+
+
+def _run(command: list[str], typed: str = "") -> str | None:
+    try:
+        ended = subprocess.run(
+            command, input=typed, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return f"{shutil.which(command[0])} has not ended in {PATIENCE:.0f} s"
+    except OSError as error:
+        return str(error)
+    if ended.returncode == 0:
+        return None
+    said = (ended.stderr or ended.stdout).strip().splitlines()
+    return said[-1] if said else f"exit code {ended.returncode}"
+
+
+def _kill(folder: Path) -> None:
+    # It does not answer; it has left its number, unless it has ended by itself.
+    with suppress(OSError, ValueError):
+        os.kill(int((folder / f"{CONTROL}.pid").read_text()), signal.SIGKILL)
+
+
+def _restore(before: dict[str, str | None]) -> None:
+    for name, value in before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value

@@ -1,0 +1,64 @@
+"""What a grid would do, told before it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.estimate import expected_seconds, in_words, total_seconds
+from sumpool.bench.store import BenchStore
+from sumpool.report.tables import Table
+
+
+def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
+    """The cells by group, those that are finished, and an estimate of the time of the others.
+
+    The estimate is the mean duration of finished cells on the same data set, whatever the machine
+    they ran on; of data sets without any it says so.
+    """
+    rows = store.rows()
+    groups: dict[str, list[BenchCell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.group, []).append(cell)
+    lines = []
+    for there in groups.values():
+        one = there[0]
+        done = sum(store.row(cell.id) is not None for cell in there)
+        each = expected_seconds(rows, one)
+        lines.append(
+            [
+                *(one.protocol, one.data_set, one.backbone, one.loss, one.method),
+                _listed([cell.member.fold for cell in there]),
+                _listed([cell.member.seed for cell in there]),
+                str(len(there)),
+                str(done),
+                "?" if each is None else in_words(each),
+            ]
+        )
+    header = ("protocol", "data", "backbone", "loss", "method", "folds", "seeds")
+    table = Table((*header, "cells", "done", "a cell takes"), lines)
+    left = [cell for cell in cells if store.row(cell.id) is None]
+    words = [f"{len(cells)} cells, {len(cells) - len(left)} of them finished"]
+    if left:
+        words.append(_estimate(store, left))
+    return f"{table.text()}\n\n" + "\n".join(words)
+
+
+def _estimate(store: BenchStore, left: Sequence[BenchCell]) -> str:
+    seconds, unknown = total_seconds(store.rows(), left)
+    if not unknown:
+        return f"the other {len(left)} take about {in_words(seconds)}, one after the other"
+    without = sorted(
+        {cell.data_set for cell in left if expected_seconds(store.rows(), cell) is None}
+    )
+    there = f"no cell on {', '.join(without)} is finished yet in {store.folder}"
+    if unknown == len(left):
+        return f"there is no estimate of the time: {there}"
+    return (
+        f"{len(left) - unknown} of the other {len(left)} take about {in_words(seconds)}, one after "
+        f"the other; {there}, so there is no estimate for {unknown}"
+    )
+
+
+def _listed(values: Sequence[int | None]) -> str:
+    return " ".join(str(it) for it in sorted({it for it in values if it is not None})) or "-"

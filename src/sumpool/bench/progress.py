@@ -1,0 +1,99 @@
+"""The bar of a grid that is being run."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Self
+
+from tqdm import tqdm
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.estimate import in_words, total_seconds
+from sumpool.bench.store import BenchStore
+
+if TYPE_CHECKING:
+    from sumpool.bench.runner import Summary
+
+#: Seconds between two looks at what runs.
+EVERY = 5.0
+
+
+class GridBar:
+    """Counts finished cells, and says what else is going on and how long it will take.
+
+    Args:
+        store: Where rows and claims are.
+        cells: The grid.
+        summary: What the runner has counted so far; it goes on counting.
+        shown: Whether to show anything.
+    """
+
+    def __init__(
+        self, store: BenchStore, cells: Sequence[BenchCell], summary: Summary, *, shown: bool
+    ) -> None:
+        self._store, self._cells, self._summary = store, cells, summary
+        self._again = self._put_off = 0
+        self._ended = threading.Event()
+        self._bar = tqdm(
+            total=len(cells),
+            initial=len(summary.elsewhere),
+            desc="cells",
+            unit="cell",
+            disable=not shown,
+            dynamic_ncols=True,
+            bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
+        )
+        # Away from a terminal every look would be a line of its own.
+        live = shown and sys.stderr.isatty()
+        self._thread = threading.Thread(target=self._watch, daemon=True) if live else None
+
+    def __enter__(self) -> Self:
+        self.show()
+        if self._thread is not None:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._thread is not None:
+            self._thread.join()
+        self._bar.close()
+
+    def show(self, *, again: int = 0, put_off: int = 0) -> None:
+        """Bring the bar up to what the summary says.
+
+        Args:
+            again: Cells that failed and will be tried again.
+            put_off: Cells that run elsewhere.
+        """
+        self._again, self._put_off = again, put_off
+        if not self._bar.disable:
+            # The process that has just ended a cell is about to take the next.
+            self._draw(coming=1)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(EVERY):
+            self._draw()
+
+    def _draw(self, coming: int = 0) -> None:
+        summary = self._summary
+        finished = {cell.id for cell in (*summary.done, *summary.elsewhere)}
+        failed = {cell.id for cell, _ in summary.failed}
+        left = [cell for cell in self._cells if cell.id not in finished | failed]
+        running = sum(self._store.is_claimed(cell.id) for cell in left)
+        running = min(len(left), running + coming)
+        words = [f"{running} running"]
+        for number, what in (
+            (len(failed), "failed"),
+            (self._again, "to try again"),
+            (self._put_off, "elsewhere"),
+        ):
+            if number:
+                words.append(f"{number} {what}")
+        seconds, unknown = total_seconds(self._store.rows(), left)
+        if left and not unknown:
+            words.append(f"about {in_words(seconds / max(1, running))} left")
+        self._bar.n = len(finished)
+        self._bar.set_postfix_str(", ".join(words))

@@ -1,0 +1,112 @@
+"""The connection to a Ray cluster, or a cluster of one machine that is started and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+from sumpool.bench.ray_nodes import ClusterError
+
+#: Variables that Ray reads: whether its makers hear of its use, and whether it asks for tokens.
+USAGE, AUTH = "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"
+#: Seconds in which the machine at an address must answer.
+KNOCK = 10.0
+#: Bytes of Ray's object store where one is started here: cells and their ends are small.
+STORE_BYTES = 100_000_000
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[Any]:
+    """Ray, connected; disconnected afterwards, and ended if it was started here.
+
+    Args:
+        address: As :class:`~sumpool.bench.ray_cluster.RayCluster` takes it.
+
+    Raises:
+        ClusterError: If Ray is missing, or cannot be used at ``address``.
+    """
+    try:
+        import ray
+    except ImportError as error:
+        raise ClusterError(
+            "a Ray cluster needs the package ray: pip install 'sumpool[ray]'"
+        ) from error
+    if ray.is_initialized():
+        if address is not None:
+            raise ClusterError(
+                f"address is {address!r}, but this process is connected to a Ray cluster already: "
+                "leave the address out to use that one"
+            )
+        yield ray
+        return
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    told: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
+    if address == "local":
+        told |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+    elif ":" in address:
+        _knock(address)
+    with _kept_as_they_are(), _own_signals() as handler:
+        try:
+            _init(ray, told)
+        except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+            hint = "" if AUTH in os.environ else f" (with tokens, {AUTH}=token must be set)"
+            raise ClusterError(
+                f"Ray cannot be used at address {address!r}{hint}: {error}"
+            ) from error
+        if callable(handler):
+            signal.signal(signal.SIGTERM, handler)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _init(ray: Any, told: dict[str, Any]) -> None:
+    if told["address"] == "local":
+        # A cluster that is started only to be ended reports nothing to anybody.
+        os.environ.setdefault(USAGE, "0")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Ray Client connection timed out")  # an error follows
+        ray.init(**told)
+
+
+def _knock(address: str) -> None:
+    # Ray itself takes minutes to say that nobody is there.
+    place = urlsplit(address if "://" in address else f"//{address}")
+    try:
+        socket.create_connection((place.hostname or "", place.port or 0), timeout=KNOCK).close()
+    except (OSError, ValueError) as error:
+        raise ClusterError(f"nobody answers at address {address!r}: {error}") from error
+
+
+@contextmanager
+def _kept_as_they_are() -> Iterator[None]:
+    # Ray sets variables of this process, which would hold for the next cluster too.
+    before = {name: os.environ.get(name) for name in (USAGE, AUTH)}
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+
+
+@contextmanager
+def _own_signals() -> Iterator[Any]:
+    # Ray puts its own handler of SIGTERM in place of that of the program, and leaves it there.
+    if threading.current_thread() is not threading.main_thread():
+        yield None
+        return
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield before
+    finally:
+        signal.signal(signal.SIGTERM, before)

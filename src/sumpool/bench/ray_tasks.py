@@ -1,0 +1,64 @@
+"""What a worker of Ray runs, and what its failures are called here."""
+
+from __future__ import annotations
+
+import pickle
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+
+from sumpool.bench.ray_nodes import look_at
+from sumpool.studies.workers import WorkerError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+#: The colours of Ray's messages.
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | None) -> R:
+    """Apply ``work`` to ``cell`` in a worker of Ray.
+
+    Args:
+        work: What to do.
+        cell: With what.
+        threads: Threads of torch.
+        witness: A file that must be seen here: a node may have joined after all were looked at.
+
+    Raises:
+        WorkerError: In place of an error that could not be sent back.
+    """
+    torch.set_num_threads(threads)
+    if witness is not None:
+        look_at(witness)
+    try:
+        return work(cell)
+    except Exception as error:
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # whatever keeps it from being sent
+            raise WorkerError(f"{type(error).__name__}: {error}") from error
+        raise
+
+
+def failure_of(error: Any, retries: int) -> Exception:
+    """The failure of a task: its own error with the traceback from there, or how its end came.
+
+    Args:
+        error: What ``ray.get`` raised.
+        retries: How often the task was started again where its process or node died.
+    """
+    trace = _COLOUR.sub("", str(error))
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, Exception):
+        cause.add_note(trace)
+        return cause
+    name, first = type(error).__name__, trace.strip().split("\n", 1)[0]
+    again = "" if name == "TaskCancelledError" else f" (started again {retries} times)"
+    failure = WorkerError(f"{name}: {first}{again}")
+    failure.add_note(trace)
+    return failure

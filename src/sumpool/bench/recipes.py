@@ -1,0 +1,221 @@
+"""Recipes: the configuration of every published setting, as a file for `sumpool train`.
+
+Nothing is written down here but how a method's label is read: settings come from the published
+tables, constants from the catalogues, and what a protocol sets from the protocol, through the same
+functions that `sumpool bench` goes through.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.grid import Grid, expand
+from sumpool.bench.settings import parse_settings
+from sumpool.bench.sources import DataSource
+from sumpool.pooling import pooling_class
+from sumpool.protocols import PROTOCOLS
+from sumpool.report.published import PublishedScore, published_scores
+from sumpool.training.config import ConfigError, TrainConfig, write_config
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One published setting.
+
+    Attributes:
+        protocol: Name of the protocol.
+        data_set: Name of the data set.
+        loss: Name of the loss.
+        method: Label of the method.
+        settings: Options other than the usual ones, as ``--set`` takes them.
+        sources: The published scores of this setting.
+    """
+
+    protocol: str
+    data_set: str
+    loss: str
+    method: str
+    settings: tuple[str, ...]
+    sources: tuple[PublishedScore, ...]
+
+    @property
+    def name(self) -> str:
+        """Its file, below the folder of all recipes.
+
+        Example:
+            >>> Recipe("fair", "cub", "c2", "gsp+zs", ("gsp.mu=1",), ()).name
+            'fair/cub/c2-gsp+zs-gsp.mu=1.yaml'
+        """
+        words = "-".join([self.loss, self.method, *self.settings])
+        return f"{self.protocol}/{self.data_set}/{words}.yaml"
+
+    def grid(
+        self, root: Path, backbone: str = TrainConfig.backbone, weights: str | None = None
+    ) -> Grid:
+        """The grid that trains it, all folds and seeds of the protocol.
+
+        Args:
+            root: Folder of the data set, or the one that it is in.
+            backbone: The network.
+            weights: Its weights; None is what it has.
+        """
+        parts = self._parts
+        extra = () if weights is None else (f"weights={weights}",)
+        return Grid(
+            self.protocol,
+            [DataSource(self.data_set, self.data_set, root)],
+            losses=[self.loss],
+            poolings=[parts.pool],
+            backbones=[backbone],
+            zero_shot=[parts.zero_shot],
+            ccp=[parts.ccp],
+            xbm=[parts.xbm],
+            options=_options((*self.settings, *extra)),
+        )
+
+    def command(self, backbone: str = TrainConfig.backbone, weights: str | None = None) -> str:
+        """What a user types to train all folds and seeds of it.
+
+        Example:
+            >>> Recipe("fair", "cub", "c2", "gsp+zs", (), ()).command()
+            'sumpool bench fair --data cub --loss c2 --pool gsp'
+            >>> Recipe("fair", "sop", "c1", "xbm+gap", (), ()).command()
+            'sumpool bench fair --data sop --loss c1 --pool gap --xbm true'
+        """
+        parts = self._parts
+        words = ["sumpool", "bench", self.protocol, "--data", self.data_set]
+        words += ["--loss", self.loss, "--pool", parts.pool]
+        words += ["--ccp", "true"] if parts.ccp else []
+        words += ["--xbm", "true"] if parts.xbm else []
+        words += ["--zero-shot", "false"] if parts.zero_shot is False else []
+        words += [] if backbone == TrainConfig.backbone else ["--backbone", backbone]
+        settings = [*self.settings, *([] if weights is None else [f"weights={weights}"])]
+        return shlex.join([*words, *(["--set", *settings] if settings else [])])
+
+    @property
+    def _parts(self) -> _Parts:
+        rest = self.method
+        ccp, xbm = rest.startswith("ccp+"), rest.removeprefix("ccp+").startswith("xbm+")
+        rest = rest.removeprefix("ccp+").removeprefix("xbm+")
+        pool = rest.removesuffix("+zs")
+        # The zero-shot loss comes with poolings that have attributes, unless it is turned off.
+        off = pool == rest and pooling_class(pool).has_attributes
+        return _Parts(pool, ccp, xbm, False if off else None)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a method's label is made of."""
+
+    pool: str
+    ccp: bool
+    xbm: bool
+    zero_shot: bool | None
+
+
+@cache
+def _options(settings: tuple[str, ...]) -> Mapping[str, Any]:
+    # Most recipes share them, and reading takes a while.
+    return MappingProxyType(parse_settings(settings))
+
+
+def recipes() -> list[Recipe]:
+    """Every setting that a published table has a score of, in the order of the tables.
+
+    Rows that a table quotes from other papers have settings of their own, and no recipe.
+    """
+    found: dict[tuple[str, str, str, str, str], list[PublishedScore]] = {}
+    for score in published_scores():
+        if not score.quoted:
+            key = (score.protocol, score.data_set, score.loss, score.method, score.settings)
+            found.setdefault(key, []).append(score)
+    return [Recipe(*key[:4], tuple(key[4].split()), tuple(scores)) for key, scores in found.items()]
+
+
+def first_cell(
+    recipe: Recipe,
+    root: Path,
+    backbone: str = TrainConfig.backbone,
+    weights: str | None = None,
+) -> BenchCell:
+    """The cell with the first fold and seed of those that `sumpool bench` trains for it.
+
+    Args:
+        recipe: The setting.
+        root: As in :meth:`Recipe.grid`, and so are the next two.
+        backbone: The network.
+        weights: Its weights.
+
+    Raises:
+        sumpool.bench.GridError: If it cannot be trained; names the cell.
+    """
+    folds = PROTOCOLS[recipe.protocol].models_folds[:1] or None
+    return expand(replace(recipe.grid(root, backbone, weights), folds=folds, seeds=1))[0]
+
+
+def write_recipes(
+    folder: Path,
+    *,
+    root: Path = Path("data"),
+    backbone: str | None = None,
+    weights: str | None = None,
+) -> list[Path]:
+    """Write each recipe to ``folder``: the complete configuration of its first fold and seed.
+
+    Args:
+        folder: Where the files go, by protocol and data set.
+        root: Folder that the data sets are in.
+        backbone: The network; None is the one that `sumpool train` has by default.
+        weights: Its weights, as in `sumpool train`; None is what it has.
+
+    Returns:
+        The files.
+
+    Raises:
+        ConfigError: If the network has no weights of its own and none are given: published ones
+            start from ImageNet.
+        sumpool.bench.GridError: If a setting cannot be trained with this network.
+    """
+    network = TrainConfig.backbone if backbone is None else backbone
+    paths = []
+    for recipe in recipes():
+        first = first_cell(recipe, root, network, weights)
+        if weights is None and first.config.weights == "none":
+            raise ConfigError(
+                f"weights must be given for the backbone {network}, which has none of its own: "
+                "published settings start from ImageNet weights; a file, or none for random ones"
+            )
+        path = folder / recipe.name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f"{path.name}.partial")
+        write_config(first.config, partial)
+        text = partial.read_text(encoding="utf-8")
+        head = "".join(f"# {line}\n" for line in _header(recipe, first, network, weights))
+        partial.write_text(f"{head}\n{text}", encoding="utf-8")
+        partial.replace(path)
+        paths.append(path)
+    return paths
+
+
+def _header(recipe: Recipe, cell: BenchCell, backbone: str, weights: str | None) -> Iterator[str]:
+    note = ", selected on the test set" if cell.config.selection == "test" else ""
+    yield f"{recipe.loss}, {recipe.method} on {recipe.data_set}, {recipe.protocol} protocol{note}."
+    yield f"Published: {_sources(recipe.sources)}."
+    fold = "" if cell.member.fold is None else f"fold {cell.member.fold}, "
+    which = f"{fold}seed {cell.member.seed}"
+    yield f"This file trains {which}: sumpool train --config {Path(recipe.name).name}"
+    yield f"All of them, and the table: {recipe.command(backbone, weights)}"
+
+
+def _sources(scores: Sequence[PublishedScore]) -> str:
+    places = dict.fromkeys(
+        f"[{it.source}], table {it.table}, p. {it.page}, {it.row}, {it.backbone}" for it in scores
+    )
+    return "; ".join(places)

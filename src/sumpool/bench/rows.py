@@ -1,0 +1,123 @@
+"""A row of the benchmark: what is kept of a finished cell, as one Parquet file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+#: The columns of a row.
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.string(), nullable=False),
+        pa.field("protocol", pa.string(), nullable=False),
+        pa.field("data_set", pa.string(), nullable=False),
+        pa.field("backbone", pa.string(), nullable=False),
+        pa.field("loss", pa.string(), nullable=False),
+        pa.field("method", pa.string(), nullable=False),
+        pa.field("fold", pa.int64()),
+        pa.field("seed", pa.int64(), nullable=False),
+        pa.field("config", pa.string(), nullable=False),
+        pa.field("versions", pa.string(), nullable=False),
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("started", pa.string(), nullable=False),
+        pa.field("duration_s", pa.float64(), nullable=False),
+        pa.field("attempts", pa.int64(), nullable=False),
+        pa.field("steps", pa.int64(), nullable=False),
+        pa.field("best_step", pa.int64(), nullable=False),
+        pa.field("stopped", pa.string(), nullable=False),
+        pa.field("metrics", pa.map_(pa.string(), pa.float64()), nullable=False),
+        pa.field("folder", pa.string(), nullable=False),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class BenchRow:
+    """One finished cell.
+
+    Attributes:
+        id: Identity of the cell.
+        protocol: Name of the protocol.
+        data_set: Name of the data set.
+        backbone: Name of the network.
+        loss: The loss as tables have it, see :attr:`sumpool.bench.BenchCell.loss`.
+        method: Label of the method.
+        fold: The fold that was kept for validation; None where all classes are learned from.
+        seed: The seed.
+        config: Every option by its dotted name, as JSON.
+        versions: Versions of Python and of packages, as JSON.
+        device: What it was trained on, such as "cpu" or "NVIDIA H200".
+        started: When its first attempt began, ISO 8601.
+        duration_s: Seconds of training and judging, over the attempts that were gone on from.
+        attempts: How often it was begun or gone on with.
+        steps: Steps of training.
+        best_step: Step of the model that was kept.
+        stopped: Why training ended.
+        metrics: The numbers, named "validation.…" and "test.…".
+        folder: Its run folder, relative to that of the benchmark.
+    """
+
+    id: str
+    protocol: str
+    data_set: str
+    backbone: str
+    loss: str
+    method: str
+    fold: int | None
+    seed: int
+    config: str
+    versions: str
+    device: str
+    started: str
+    duration_s: float
+    attempts: int
+    steps: int
+    best_step: int
+    stopped: str
+    metrics: Mapping[str, float] = field(hash=False)
+    folder: str
+
+    @property
+    def order(self) -> tuple[Any, ...]:
+        """What rows are sorted by in lists."""
+        fold = -1 if self.fold is None else self.fold
+        group = (self.protocol, self.data_set, self.backbone, self.loss, self.method)
+        return *group, fold, self.seed, self.id
+
+
+class NotARowError(ValueError):
+    """A file is not the row of a cell; the message says why."""
+
+
+def encode_row(row: BenchRow) -> bytes:
+    """The Parquet file of ``row``."""
+    values = {**asdict(row), "metrics": list(row.metrics.items())}
+    buffer = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_pylist([values], schema=SCHEMA), buffer)
+    content: bytes = buffer.getvalue().to_pybytes()
+    return content
+
+
+def read_row(path: Path) -> BenchRow:
+    """The row in the file ``path``, which is named after its cell.
+
+    Raises:
+        NotARowError: If it is torn, or something else.
+    """
+    try:
+        (values,) = pq.ParquetFile(path).read().to_pylist(maps_as_pydicts="strict")
+        row = BenchRow(**values)
+    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise NotARowError(reason) from error
+    missing = [it.name for it in fields(row) if it.name != "fold" and values[it.name] is None]
+    if missing:
+        raise NotARowError(f"it lacks {', '.join(missing)}")
+    if row.id != path.stem:
+        raise NotARowError(f"it is the row of {row.id}")
+    return row

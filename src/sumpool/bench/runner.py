@@ -1,0 +1,146 @@
+"""Runs a grid: what is finished stays finished, what fails is tried again and then reported."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.execute import CellEnd, run_cell
+from sumpool.bench.grid_file import add_to_grid
+from sumpool.bench.progress import GridBar
+from sumpool.bench.store import BenchFailure, BenchStore
+from sumpool.studies.workers import Done, WorkerError
+
+#: Seconds between two looks at cells that run elsewhere.
+LOOK_AGAIN = 5.0
+
+Work = Callable[[BenchCell], CellEnd]
+
+
+class Executor(Protocol):
+    """Where cells run: processes of this machine, a cluster."""
+
+    def __call__(
+        self, work: Work, cells: Sequence[BenchCell]
+    ) -> Generator[Done[BenchCell, CellEnd], None, None]:
+        """Apply ``work`` to ``cells``, several at once, and give what is finished as it is.
+
+        A cell that fails is given with its failure; the others go on.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a grid ended.
+
+    Attributes:
+        done: Cells that this runner finished.
+        failed: Cells that failed in every attempt, with the last failure.
+        elsewhere: Cells that had a row already, or that another runner finished meanwhile.
+    """
+
+    done: list[BenchCell] = field(default_factory=list)
+    failed: list[tuple[BenchCell, BenchFailure]] = field(default_factory=list)
+    elsewhere: list[BenchCell] = field(default_factory=list)
+
+
+def run_bench(
+    store: BenchStore,
+    cells: Sequence[BenchCell],
+    executor: Executor,
+    *,
+    retries: int = 1,
+    progress: bool = True,
+    work: Work | None = None,
+    look_again: float = LOOK_AGAIN,
+) -> Summary:
+    """Run the cells that have no row, and return when all have one or have failed.
+
+    Any number of runners share a store. Cells that another one is at are put off to the end and
+    looked at again: if it died, this one goes on with them.
+
+    Args:
+        store: Where rows are kept.
+        cells: The grid.
+        executor: Runs them.
+        retries: How often a cell that failed is tried again.
+        progress: Whether to show a bar.
+        work: What is done with a cell; None is to run it, see
+            :func:`sumpool.bench.execute.run_cell`.
+        look_again: Seconds between two looks at cells that run elsewhere.
+    """
+    if retries < 0:
+        raise ValueError(f"retries must be at least 0, got {retries}")
+    work = work or partial(run_cell, store.folder)
+    add_to_grid(store, cells)
+    summary = Summary()
+    left: list[BenchCell] = []
+    for cell in cells:
+        (left if store.row(cell.id) is None else summary.elsewhere).append(cell)
+    tried = dict.fromkeys((cell.id for cell in cells), 0)
+    with GridBar(store, cells, summary, shown=progress) as bar:
+        while left:
+            free, put_off, again = _apart(store, left)
+            with closing(_all_of(executor, work, free)) as finished:
+                for cell, end, failure in finished:
+                    if end is None:
+                        tried[cell.id] += 1
+                        noted = _note(store, cell, failure)
+                        if tried[cell.id] <= retries:
+                            again.append(cell)
+                        else:
+                            summary.failed.append((cell, noted))
+                    elif end.state == "running elsewhere":
+                        put_off.append(cell)
+                    elif end.state == "done":
+                        summary.done.append(cell)
+                    else:
+                        summary.elsewhere.append(cell)
+                    bar.show(again=len(again), put_off=len(put_off))
+            if put_off and not again:
+                bar.show(put_off=len(put_off))
+                time.sleep(look_again)
+            left = again
+            for cell in put_off:
+                (left if store.row(cell.id) is None else summary.elsewhere).append(cell)
+    return summary
+
+
+def _apart(
+    store: BenchStore, cells: Sequence[BenchCell]
+) -> tuple[list[BenchCell], list[BenchCell], list[BenchCell]]:
+    """Cells that nobody is at, those that somebody is at, and a list for those to try again."""
+    free: list[BenchCell] = []
+    taken: list[BenchCell] = []
+    for cell in cells:
+        (taken if store.is_claimed(cell.id) else free).append(cell)
+    return free, taken, []
+
+
+def _all_of(
+    executor: Executor, work: Work, cells: Sequence[BenchCell]
+) -> Generator[Done[BenchCell, CellEnd], None, None]:
+    """What the executor gives; a cell that it gives nothing for has failed."""
+    missing = {cell.id: cell for cell in cells}
+    if not cells:
+        return
+    with closing(executor(work, cells)) as finished:
+        for done in finished:
+            missing.pop(done.item.id, None)
+            yield done
+    for cell in missing.values():
+        yield Done(cell, None, WorkerError("it was not run: the executor ended before"))
+
+
+def _note(store: BenchStore, cell: BenchCell, failure: Exception | None) -> BenchFailure:
+    error = "its process gave no answer" if failure is None else str(failure)
+    if failure is not None and not isinstance(failure, WorkerError):
+        error = f"{type(failure).__name__}: {error}"
+    attempt = max(1, len(store.starts(cell.id)))
+    return store.note_failure(cell.id, attempt, error, store.log_tail(cell.id))

@@ -1,0 +1,53 @@
+"""Options that are set for all cells of a grid, from KEY=VALUE to values of their types."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+from jsonargparse import ArgumentParser
+
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
+
+#: Options that hold a value a name, such as ``pool_options.p``.
+_TABLES = ("pool_options", "loss_options")
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Options of `sumpool train` by dotted name, each with a value of its type.
+
+    Args:
+        texts: One ``KEY=VALUE`` each; ``-`` in a key stands for ``_``.
+
+    Raises:
+        ConfigError: If there is no such option, it is given twice, or the value is of another kind.
+
+    Example:
+        >>> parse_settings(["stop.max-steps=4", "optimizer.lr=1e-3"])
+        {'stop.max_steps': 4, 'optimizer.lr': 0.001}
+    """
+    known = flat(TrainConfig())
+    given: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        key = key.replace("-", "_")
+        if not equals:
+            raise ConfigError(f"set must be KEY=VALUE, got {text!r}")
+        if key in given:
+            raise ConfigError(f"set gives {key} twice")
+        if key not in known and key.partition(".")[0] not in _TABLES:
+            close = difflib.get_close_matches(key, known, 3)
+            hint = f"; close ones are {', '.join(close)}" if close else ""
+            raise ConfigError(f"set names no option of `sumpool train`: {key!r}{hint}")
+        given[key] = value
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainConfig, as_group=False)
+    try:
+        parsed = parser.parse_args([f"--{key}={value}" for key, value in given.items()])
+    except argparse.ArgumentError as error:
+        raise ConfigError(f"set {', '.join(texts)}: {' '.join(str(error).split())}") from error
+    values = flat(config_from_dict(parsed.as_dict()))
+    names = {key if key in known else key.partition(".")[0]: None for key in given}
+    return {name: values[name] for name in names}

@@ -1,0 +1,75 @@
+"""Where the data of a grid is: names of known data sets, paths, or both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sumpool.data import DATASETS, DataError, detect_format
+from sumpool.training.config import ConfigError
+
+#: Formats that any number of data sets have: a folder of them is called by its own name.
+_ANY = ("folder", "csv")
+
+
+@dataclass(frozen=True)
+class DataSource:
+    """A data set and where it lies.
+
+    Attributes:
+        name: What tables call it.
+        format: A key of ``sumpool.data.DATASETS``.
+        path: Folder or CSV file; None for data that is drawn.
+    """
+
+    name: str
+    format: str
+    path: Path | None
+
+
+def find_data(text: str, root: Path) -> DataSource:
+    """The data set that ``text`` means.
+
+    Args:
+        text: The name of a known data set, which is looked for under ``root``; ``NAME=PATH``; or a
+            path.
+        root: Where known data sets lie, each in the folder that its archive unpacks to.
+
+    Raises:
+        ConfigError: If it is neither a known name nor a path.
+        DataError: If there is no such data; names the folder.
+
+    Example:
+        >>> find_data("glyphs", Path("data"))
+        DataSource(name='glyphs', format='glyphs', path=None)
+    """
+    if text == "glyphs":
+        return DataSource("glyphs", "glyphs", None)
+    name, equals, place = text.partition("=")
+    if equals:
+        if not name or not place:
+            raise ConfigError(f"data must be NAME, NAME=PATH or a path, got {text!r}")
+        path = Path(place).absolute()
+        return DataSource(name, name if name in DATASETS else detect_format(path), path)
+    if text in DATASETS:
+        return _under(text, root)
+    path = Path(text).absolute()
+    if not path.exists():
+        known = ", ".join(DATASETS)
+        raise ConfigError(f"data must be one of {known}, NAME=PATH or a path, got {text!r}")
+    format = detect_format(path)
+    return DataSource(path.stem if format in _ANY else format, format, path)
+
+
+def _under(name: str, root: Path) -> DataSource:
+    layout: Any = getattr(DATASETS[name], "layout", None)
+    if layout is None:
+        raise ConfigError(f"data {name} has no folder of its own: say {name}=PATH")
+    try:
+        own = root / name
+        home = layout.find(root) or (layout.find(own) if own.is_dir() else None)
+        home = home or layout.locate(root)
+    except DataError as error:
+        raise DataError(f"{error}; give --root, or --data {name}=PATH") from error
+    return DataSource(name, name, home.absolute())

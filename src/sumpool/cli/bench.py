@@ -1,0 +1,242 @@
+"""``sumpool bench``: grids of trainings under a protocol, and what came out of them."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from argparse import ArgumentTypeError
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
+from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
+from sumpool.cli.options import HelpFormatter
+
+if TYPE_CHECKING:
+    from sumpool.bench import BenchCell, BenchStore, Executor, Summary
+    from sumpool.bench.filling import Filling
+
+SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
+
+DESCRIPTION = """\
+Train many models under one protocol, and put what comes out beside the published numbers.
+
+  sumpool bench fair --data cub --loss c2 --pool gap gsp      train what is missing of a grid
+  sumpool bench status                                        how far it is, from another terminal
+  sumpool bench table                                         the numbers, as in the papers
+
+Every combination of data set, loss, method, fold and seed is a cell: one training, with an identity
+that follows from what it computes. A finished cell has a row in DIR/rows and is never trained
+again; the same command after an interrupt, a crash or with more methods trains what is missing, and
+goes on from checkpoints where there are some. Several of these commands may work on one DIR at
+once, also on several machines that share it.
+"""
+
+STATUS_DESCRIPTION = """\
+Show how far a benchmark is: by group of cells what is done, running, failed and waiting, the cells
+that run with step and speed, and how long the rest will take. It reads DIR alone, and disturbs
+nobody.
+
+examples:
+  sumpool bench status
+  sumpool bench status --out runs/cub --watch
+"""
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    return ArgumentParser(description=DESCRIPTION, formatter_class=HelpFormatter)
+
+
+def add_actions(parser: ArgumentParser) -> None:
+    """Add what the verb can do to its parser."""
+    actions = parser.add_subcommands(dest="action", title="what to do", metavar="ACTION")
+    for name, (summary, description) in GRIDS.items():
+        one = ArgumentParser(
+            usage=f"sumpool bench {name} --data NAME … [options]",
+            description=description,
+            formatter_class=HelpFormatter,
+        )
+        add_grid_options(one)
+        actions.add_subcommand(name, one, help=summary)
+    status = ArgumentParser(description=STATUS_DESCRIPTION, formatter_class=HelpFormatter)
+    add_out(status)
+    status.add_argument("--watch", action="store_true", help="show it again every few seconds")
+    status.add_argument(
+        "--every", type=seconds, default=5.0, metavar="SECONDS", help="how often, with --watch"
+    )
+    actions.add_subcommand("status", status, help="how far a benchmark is")
+    table = ArgumentParser(formatter_class=HelpFormatter)
+    add_table_options(table)
+    actions.add_subcommand("table", table, help="the numbers beside the published ones")
+    recipes = ArgumentParser(formatter_class=HelpFormatter)
+    add_recipe_options(recipes)
+    actions.add_subcommand("recipes", recipes, help="one YAML file a published setting")
+
+
+def seconds(value: str | float) -> float:
+    """A positive number of seconds."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"must be a positive number of seconds, got {value!r}")
+    return number
+
+
+def run(options: Namespace) -> int:
+    """Do what was asked for."""
+    action: str = options.action
+    chosen: Namespace = options[action]
+    if action in GRIDS:
+        return _run_grid(action, chosen)
+    if action == "status":
+        return _show_status(chosen)
+    if action == "recipes":
+        return run_recipes(chosen)
+    _score(chosen.out)
+    return run_table(chosen)
+
+
+def kept(options: Namespace) -> str:
+    """What an interrupt left, in words."""
+    from sumpool.bench import BenchStore
+
+    if options.action not in GRIDS:
+        return "nothing is lost"
+    out = options[options.action].out
+    rows = len(BenchStore(out).rows())
+    return (
+        f"{rows} finished {'cell is' if rows == 1 else 'cells are'} kept in {out}, and checkpoints "
+        "of those that ran; the same command goes on from there"
+    )
+
+
+def _run_grid(protocol: str, options: Namespace) -> int:
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.bench import BenchStore, check_cells, expand, run_bench
+    from sumpool.bench.plan import plan_text
+
+    store = BenchStore(options.out.absolute())
+    cells = expand(grid_of(protocol, options))
+    if options.dry_run:
+        check_cells(cells, here=False)
+        print(plan_text(store, cells))
+        return 0
+    with ExitStack() as while_it_runs:
+        while_it_runs.enter_context(_term_is_an_interrupt())
+        executor, cells = _executor(store, cells, options, while_it_runs)
+        check_cells(cells, here=options.ray is None)
+        summary = run_bench(store, cells, executor, retries=options.retries)
+    _tell(store, summary)
+    _score(store.folder)
+    print(f"results: {options.out}; their table: sumpool bench table --out {options.out}")
+    return 1 if summary.failed else 0
+
+
+@contextmanager
+def _term_is_an_interrupt() -> Iterator[None]:
+    """Let a TERM signal, as clusters send it, end the runner in the way that Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _executor(
+    store: BenchStore, cells: list[BenchCell], options: Namespace, while_it_runs: ExitStack
+) -> tuple[Executor, list[BenchCell]]:
+    """Where the cells run, and the cells as they run best there."""
+    from sumpool.training import ConfigError
+
+    if options.ray is None and (options.gpus or options.cpus != 1):
+        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
+    if options.ray is not None:
+        from sumpool.bench.filling import part_of_a_node
+        from sumpool.bench.ray_cluster import RayCluster
+
+        if options.jobs != "auto":
+            raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
+
+        cluster = RayCluster(options.ray, gpus=options.gpus, cpus=options.cpus, folder=store.folder)
+        return cluster, _fitted(store, cells, part_of_a_node(options.gpus, options.cpus))
+    from sumpool.bench import LocalProcesses
+    from sumpool.bench.filling import auto_jobs
+    from sumpool.bench.mps import mps_server
+
+    filling = auto_jobs()
+    if options.jobs != "auto":
+        if not filling.gpus:
+            return LocalProcesses(options.jobs), cells
+        filling = replace(filling, jobs=options.jobs, why="as many as --jobs says")
+    print(f"{filling.jobs} cells side by side: {filling.why}", file=sys.stderr)
+    if filling.mps:
+        print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
+    executor = LocalProcesses(filling.jobs, filling.threads, filling.gpus)
+    return executor, _fitted(store, cells, filling)
+
+
+def _fitted(store: BenchStore, cells: list[BenchCell], filling: Filling) -> list[BenchCell]:
+    """The cells with recorded steps and shared images, where there is a GPU."""
+    images = store.folder / "images"
+    return [
+        replace(
+            cell,
+            config=filling.configure(cell.config, data_set=cell.config.format, cache_dir=images),
+        )
+        for cell in cells
+    ]
+
+
+def _tell(store: BenchStore, summary: Summary) -> None:
+    """How the grid ended, and of what failed the end of the log."""
+    print(
+        f"{len(summary.done)} cells finished, {len(summary.elsewhere)} were finished before or "
+        f"elsewhere, {len(summary.failed)} failed"
+    )
+    for cell, failure in summary.failed:
+        log = store.cell_folder(cell.id) / "log.txt"
+        tail = "\n".join(f"    {line}" for line in failure.log_tail.splitlines())
+        print(
+            f"\nfailed in attempt {failure.attempt}: {cell.name}\n  {failure.error}\n"
+            f"  the end of {log}:\n{tail}",
+            file=sys.stderr,
+        )
+
+
+def _show_status(options: Namespace) -> int:
+    from sumpool.bench import BenchStore, bench_status
+
+    if not options.watch:
+        print(bench_status(BenchStore(options.out)).text())
+        return 0
+    store = BenchStore(options.out)
+    while True:
+        text = bench_status(store).text()
+        # To the upper left corner, and nothing below: the terminal keeps what was before.
+        print(f"\x1b[H\x1b[2J{time.strftime('%H:%M:%S')}  {text}", flush=True)
+        time.sleep(options.every)
+
+
+def _score(out: Path) -> None:
+    """Sum up the groups that are complete, and say what keeps the others from a score."""
+    from sumpool.bench import BenchStore, score_store
+
+    store = BenchStore(out)
+    if not store.rows():
+        return  # scores that were copied without their rows are shown as they are
+    for trouble in score_store(store, progress=sys.stderr.isatty()).troubles:
+        print(f"sumpool: {trouble}", file=sys.stderr)

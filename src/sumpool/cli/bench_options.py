@@ -1,0 +1,255 @@
+"""The options of a grid: what `sumpool bench fair` and its like take, and the grid they mean."""
+
+from __future__ import annotations
+
+import os
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import count
+from sumpool.training.config import TrainConfig
+
+if TYPE_CHECKING:
+    from sumpool.bench import Grid
+
+_GRID = """\
+Names of data sets (cub, cars196, sop, inshop, …) are looked for under --root; NAME=PATH, or a path,
+leads to any other one, and glyphs are drawn. Of several values each is combined with each. What
+cannot be trained (an unknown name, missing images, options that contradict each other) is refused
+before the first training, with the name of its cell.
+
+--dry-run lists the cells and says how long they will take, from finished ones. A cell that fails is
+tried again, then reported with the end of its log; the others go on. Ctrl-C keeps what is finished,
+and checkpoints of the rest.
+
+examples:
+  sumpool bench {name} --data cub --loss c2 --pool gap gsp
+  sumpool bench {name} --data cub cars196 --loss c1 c2 ms --pool gap gsp --dry-run
+  sumpool bench {name} --data cub --loss c2 --pool gap --ccp false true --jobs 4
+  sumpool bench {name} --data mine=photos/ --loss pnca --pool gsp --center-reg none r1
+  sumpool bench {name} --data sop --ray auto --gpus 0.1 --set stop.patience=5
+  sumpool bench {name} --data glyphs --backbone small_cnn --set stop.max_steps=50
+"""
+
+#: What is said of each protocol: in a line, and before the options.
+GRIDS = {
+    "fair": (
+        "4 class folds by 3 seeds, selected on validation classes: the protocol to compare by",
+        """\
+Train under the fair protocol: one model for each of 4 folds of the training classes, validated on
+the fold it does not learn from, with 3 seeds each. Scores are those of single models (128
+dimensions, mean over the folds) and of the four joined (512), over the 81 combinations of seeds.
+
+"""
+        + _GRID.format(name="fair"),
+    ),
+    "conventional": (
+        "all training classes, selected on the test set, which tables then say",
+        """\
+Train under the conventional protocol: all training classes, 512 dimensions, the best of 3 seeds,
+and the model chosen by the test set itself. Published tables of this kind are too high by what that
+choice gains; ours say so wherever they appear.
+
+"""
+        + _GRID.format(name="conventional"),
+    ),
+    "tuning": (
+        "one model a seed on most of the training classes, judged on the others: for choosing",
+        """\
+Train under the tuning protocol: one model on a part of the training classes, judged on the rest of
+them, with 3 seeds. It is for choosing options: the test set plays no part.
+
+"""
+        + _GRID.format(name="tuning"),
+    ),
+    "tuning-ccp": (
+        "the same on two thirds of the training classes: for chance-constrained proxies",
+        """\
+Train under the tuning protocol of chance-constrained proxies: one model on two thirds of the
+training classes, judged on the last third, with 3 seeds. The test set plays no part.
+
+"""
+        + _GRID.format(name="tuning-ccp"),
+    ),
+}
+
+_SWITCH = {"true": True, "false": False}
+
+
+def switch(value: str) -> str:
+    """The words true or false."""
+    text = str(value).lower()
+    if text not in _SWITCH:
+        raise ArgumentTypeError(f"must be true or false, got {value!r}")
+    return text
+
+
+def switch_or_auto(value: str) -> str:
+    """The words true, false or auto."""
+    text = str(value).lower()
+    if text not in (*_SWITCH, "auto"):
+        raise ArgumentTypeError(f"must be true, false or auto, got {value!r}")
+    return text
+
+
+def jobs(value: str | int) -> int | str:
+    """The word auto, or a whole number of at least 1."""
+    return "auto" if str(value) == "auto" else count(value)
+
+
+def repeats(value: str | int) -> int:
+    """A whole number of at least 0."""
+    text = str(value)
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
+def add_out(parser: ArgumentParser) -> None:
+    """Add --out."""
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/bench"),
+        metavar="DIR",
+        help="folder of the results (default: runs/bench)",
+    )
+
+
+def add_grid_options(parser: ArgumentParser) -> None:
+    """Add what a grid takes."""
+    many: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
+    parser.add_argument(
+        "--data", required=True, **many, help="data sets: a known name, NAME=PATH, a path, glyphs"
+    )
+    parser.add_argument(
+        "--loss", default=["c2"], **many, help="losses, as in `sumpool train` (default: c2)"
+    )
+    parser.add_argument(
+        "--pool",
+        default=["gap", "gsp"],
+        **many,
+        help="poolings, as in `sumpool train` (default: gap gsp)",
+    )
+    parser.add_argument(
+        "--zero_shot",
+        type=switch_or_auto,
+        nargs="+",
+        default=["auto"],
+        metavar="SWITCH",
+        help="with the zero-shot loss (true), without (false), or as the pooling has it by itself: "
+        "gsp with, others without (default: auto)",
+    )
+    for name, what in (
+        ("ccp", "with chance-constrained proxies, for pair losses"),
+        ("xbm", "with cross-batch memory, for c1 and c2"),
+    ):
+        parser.add_argument(
+            f"--{name}",
+            type=switch,
+            nargs="+",
+            default=["false"],
+            metavar="SWITCH",
+            help=f"{what}: true, false or both (default: false)",
+        )
+    parser.add_argument(
+        "--center_reg",
+        default=["none"],
+        **many,
+        help="regularisers of class centres, or none, for losses with proxies (default: none)",
+    )
+    parser.add_argument(
+        "--backbone",
+        default=[TrainConfig.backbone],
+        **many,
+        help=f"networks, as in `sumpool train` (default: {TrainConfig.backbone})",
+    )
+    parser.add_argument(
+        "--folds",
+        type=count,
+        nargs="+",
+        metavar="N",
+        help="run these folds alone; scores need all (default: those of the protocol)",
+    )
+    parser.add_argument(
+        "--seeds",
+        type=count,
+        metavar="N",
+        help="run the seeds 0 to N-1 (default: those of the protocol, 3)",
+    )
+    parser.add_argument(
+        "--set",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUE",
+        help="any option of `sumpool train`, for all cells, such as stop.patience=5 or cache=gpu",
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(os.environ.get("SUMPOOL_DATA", "data")),
+        metavar="DIR",
+        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
+    )
+    add_out(parser)
+    parser.add_argument(
+        "--jobs",
+        type=jobs,
+        default="auto",
+        metavar="N",
+        help="cells that run side by side on this machine; auto fills it (default: auto)",
+    )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="with --ray, the share of a GPU that a cell takes, such as 0.1 (default: 0, none)",
+    )
+    parser.add_argument(
+        "--cpus",
+        type=float,
+        default=1.0,
+        metavar="N",
+        help="with --ray, the CPUs that a cell takes (default: 1)",
+    )
+    parser.add_argument(
+        "--retries",
+        type=repeats,
+        default=1,
+        metavar="N",
+        help="how often a cell that failed is tried again",
+    )
+    parser.add_argument(
+        "--dry_run", action="store_true", help="list the cells and what they take; train nothing"
+    )
+
+
+def grid_of(protocol: str, options: Namespace) -> Grid:
+    """The grid that ``options`` mean."""
+    from sumpool.bench import Grid, find_data
+    from sumpool.bench.settings import parse_settings
+
+    return Grid(
+        protocol,
+        [find_data(text, options.root) for text in options.data],
+        losses=options.loss,
+        poolings=options.pool,
+        backbones=options.backbone,
+        zero_shot=[_SWITCH.get(text) for text in options.zero_shot],
+        ccp=[_SWITCH[text] for text in options.ccp],
+        xbm=[_SWITCH[text] for text in options.xbm],
+        center_regs=[None if text == "none" else text for text in options.center_reg],
+        folds=options.folds,
+        seeds=options.seeds,
+        options=parse_settings(options.set),
+    )

@@ -1,0 +1,162 @@
+"""``sumpool bench table`` and ``sumpool bench recipes``: numbers beside the published ones."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+FORMATS = ("markdown", "latex", "html")
+
+TABLE_DESCRIPTION = """\
+Print the numbers of a benchmark in the layout of the papers' tables: losses with methods by data
+sets, dimensions and metrics, in per cent, each over the published number and the difference to it.
+Gains over baselines, paired by fold and seed, follow with their confidence intervals. A group of
+trainings that is not finished is shown as missing and named in the caption.
+
+Figures of relative improvement, ours and the published ones, are written beside: improvement-….png
+in DIR, or in the folder of FILE. In HTML they are inside the page.
+
+examples:
+  sumpool bench table
+  sumpool bench table --out runs/cub --protocol fair --format latex --file table.tex
+  sumpool bench table --format html --file benchmark.html
+"""
+
+RECIPES_DESCRIPTION = """\
+Write one YAML file for each published setting: data set, loss and method under a protocol. Each is
+complete, so that `sumpool train --config FILE` runs one fold and seed of it, and each names in its
+first lines the table it is from and the command that runs all folds and seeds.
+
+examples:
+  sumpool bench recipes
+  sumpool bench recipes --out recipes --backbone bn_inception --weights bn_inception.pth
+"""
+
+
+def add_table_options(parser: ArgumentParser) -> None:
+    """Add the options of `sumpool bench table`."""
+    parser.description = TABLE_DESCRIPTION
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("runs/bench"),
+        metavar="DIR",
+        help="folder of the results (default: runs/bench)",
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="markdown", help=f"one of {', '.join(FORMATS)}"
+    )
+    parser.add_argument(
+        "--protocol",
+        nargs="+",
+        metavar="NAME",
+        help="show these alone: fair, conventional, … (default: all that there are)",
+    )
+    parser.add_argument(
+        "--metric",
+        nargs="+",
+        metavar="NAME",
+        help="metrics by name, as in metrics.json (default: precision_at_1 and "
+        "mean_average_precision_at_r)",
+    )
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="write the tables there (default: print them)"
+    )
+
+
+def run_table(options: Namespace) -> int:
+    """Print the tables, or write them, and the figures beside."""
+    # Imported here: drawing needs matplotlib, which `--help` does not.
+    from sumpool.report.bench_page import bench_pictures, latex_text, markdown_text, page_text
+    from sumpool.report.bench_table import score_tables
+    from sumpool.report.bench_words import METRICS
+    from sumpool.report.gain_table import gain_tables
+    from sumpool.report.scores import SCORES, read_incomplete, read_scores
+    from sumpool.report.store import StoreError
+
+    scores, gains = read_scores(options.out / SCORES)
+    waiting = read_incomplete(options.out / SCORES)
+    there = sorted({it.protocol for it in scores} | {it.protocol for it in waiting})
+    if not there:
+        raise StoreError(f"{options.out} has no scores yet: no training of a protocol is finished")
+    if options.protocol:
+        if unknown := [name for name in options.protocol if name not in there]:
+            raise StoreError(
+                f"protocol must be one of {', '.join(there)}, which {options.out} has scores of, "
+                f"got {', '.join(unknown)}"
+            )
+        scores = [it for it in scores if it.protocol in options.protocol]
+        gains = [it for it in gains if it.protocol in options.protocol]
+        waiting = [it for it in waiting if it.protocol in options.protocol]
+    metrics = tuple(options.metric or METRICS)
+    known = sorted({score.metric for score in scores})
+    if unknown := [name for name in options.metric or () if known and name not in known]:
+        raise StoreError(f"metric must be one of {', '.join(known)}, got {', '.join(unknown)}")
+    tables = [
+        *score_tables(scores, waiting, metrics=metrics),
+        *gain_tables(gains, metrics=metrics),
+    ]
+    pictures = bench_pictures(scores, gains)
+    folder = options.out if options.file is None else options.file.parent
+    written = []
+    if options.format == "html":
+        text = page_text(tables, list(pictures.values()))
+    else:
+        text = (latex_text if options.format == "latex" else markdown_text)(tables)
+        for name, picture in pictures.items():
+            written.append(folder / f"improvement-{name}.png")
+            _write(written[-1], picture.png)
+    if options.file is None:
+        print(text, end="")
+    else:
+        _write(options.file, text.encode())
+        print(f"table: {options.file}")
+    for path in written:
+        # Not to standard output: what is there goes into a document.
+        print(f"figure: {path}", file=sys.stderr)
+    return 0
+
+
+def add_recipe_options(parser: ArgumentParser) -> None:
+    """Add the options of `sumpool bench recipes`."""
+    parser.description = RECIPES_DESCRIPTION
+    parser.add_argument(
+        "--out", type=Path, default=Path("recipes"), metavar="DIR", help="folder of the files"
+    )
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(os.environ.get("SUMPOOL_DATA", "data")),
+        metavar="DIR",
+        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
+    )
+    parser.add_argument(
+        "--backbone",
+        metavar="NAME",
+        help="network (default: that of `sumpool train`, whose weights come with the package; the "
+        "published one is bn_inception)",
+    )
+    parser.add_argument("--weights", metavar="FILE", help="its weights, as in `sumpool train`")
+
+
+def run_recipes(options: Namespace) -> int:
+    """Write the files and say how many there are."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.bench.recipes import write_recipes
+
+    paths = write_recipes(
+        options.out, root=options.root, backbone=options.backbone, weights=options.weights
+    )
+    print(f"{len(paths)} recipes: {options.out}")
+    return 0
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write ``content`` to ``path``, whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+    partial.write_bytes(content)
+    partial.replace(path)

@@ -1,0 +1,234 @@
+"""The figure of relative improvement: what methods gain, in per cent of their baselines.
+
+As figure 5 of [gsp] and 5.7 of [thesis], with the published gains beside ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+from sumpool.report.bar_style import BLUE, ORANGE, dress, shade
+from sumpool.report.bench_words import (
+    backbone_name,
+    baseline,
+    data_set_name,
+    loss_name,
+    method_name,
+    method_settings,
+    metric_name,
+    opening,
+    sorted_data_sets,
+    sorted_losses,
+    sorted_methods,
+)
+from sumpool.report.published import PublishedGain, published_gain
+from sumpool.report.scores import Gain, Score
+from sumpool.report.train_figures import plain_text
+
+METRIC = "mean_average_precision_at_r"
+
+
+@dataclass(frozen=True)
+class Improvement:
+    """What a method gains over its baseline, as shares of the baseline's score.
+
+    Attributes:
+        data_set: Name of the data set.
+        loss: Name of the loss.
+        method: Label of the method.
+        against: Label of the baseline.
+        settings: What was set for the method; empty for the usual constants.
+        ours: Our gain.
+        interval: Ends of its confidence interval; None if it was not measured.
+        published: The published gain; None if there is none.
+    """
+
+    data_set: str
+    loss: str
+    method: str
+    against: str
+    settings: str
+    ours: float
+    interval: tuple[float, float] | None
+    published: PublishedGain | None
+
+
+def improvements(
+    scores: Sequence[Score],
+    gains: Sequence[Gain],
+    protocol: str,
+    backbone: str,
+    dimension: int,
+    metric: str = METRIC,
+) -> list[Improvement]:
+    """The improvements in one protocol with one network, in the order of the papers' tables.
+
+    Args:
+        scores: What was measured; a method has a baseline among those of its loss and data set.
+        gains: Paired gains: where there is one over the baseline, it gives the interval.
+        protocol: Name of the protocol.
+        backbone: Name of the network.
+        dimension: How many dimensions were searched.
+        metric: Name of the metric.
+    """
+    setting = (protocol, backbone, dimension, metric)
+    means = {
+        (it.data_set, it.loss, it.method, _set(it)): it.mean
+        for it in scores
+        if (it.protocol, it.backbone, it.dimension, it.metric) == setting
+    }
+    paired = {
+        (it.data_set, it.loss, it.method, it.against, _set(it)): it
+        for it in gains
+        if (it.protocol, it.backbone, it.dimension, it.metric) == setting
+    }
+    found = []
+    for (name, loss, method, told), mean in means.items():
+        # Trainings with a set option have a baseline with the same one, or else the usual one.
+        for kept in dict.fromkeys((told, "")):
+            present = [it[2] for it in means if (it[0], it[1], it[3]) == (name, loss, kept)]
+            other = baseline(method, present)
+            if other is None or not means[name, loss, other, kept]:
+                continue
+            base = means[name, loss, other, kept]
+            gain = paired.get((name, loss, method, other, told)) if kept == told else None
+            published = published_gain(
+                protocol, name, loss, method, other, dimension, metric, backbone=backbone,
+                settings=method_settings(told, method),
+            )  # fmt: skip
+            interval = None if gain is None else (gain.low / base, gain.high / base)
+            found.append(
+                Improvement(name, loss, method, other, told, mean / base - 1, interval, published)
+            )
+            break
+    return _in_order(found)
+
+
+def _set(entry: Score | Gain) -> str:
+    """What its note says was set, if it is a constant of the method."""
+    told = method_settings(entry.note, entry.method)
+    return f"set {told.replace(' ', ', ')}" if told else ""
+
+
+def draw(
+    found: Sequence[Improvement],
+    out: str | Path | BinaryIO,
+    *,
+    protocol: str,
+    backbone: str,
+    dimension: int,
+    metric: str = METRIC,
+) -> None:
+    """Draw each improvement as a bar with its interval, the published one below it.
+
+    Args:
+        found: What :func:`improvements` gives; at least one.
+        out: The image to write: a path whose suffix names the format, or a file for PNG.
+        protocol: Name of the protocol, for the title.
+        backbone: Name of the network, for title and legend.
+        dimension: How many dimensions were searched, for the title.
+        metric: Name of the metric, for the axis.
+    """
+    if not found:
+        raise ValueError("found must have at least one improvement, got none")
+    panels = sorted_data_sets({it.data_set for it in found})
+    names = list(dict.fromkeys(_name(it) for it in found))
+    height = 1.8 + 0.46 * len(names)
+    figure = Figure(figsize=(2.2 + 2.9 * len(panels), height), layout="constrained")
+    grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
+    for axes, panel in zip(grid, panels, strict=True):
+        own = {_name(it): it for it in found if it.data_set == panel}
+        across = f"gain in {metric_name(metric)} [% of the baseline]"
+        dress(axes, plain_text(data_set_name(panel)), across=across, grid="x")
+        _bars(axes, [own.get(name) for name in names])
+    grid[0].set_yticks(range(len(names)), [plain_text(name) for name in names])
+    grid[0].set_ylim(len(names) - 0.45, -0.55)
+    figure.suptitle(plain_text(f"{opening(protocol, backbone)}; {dimension} dimensions"), size=10.5)
+    figure.legend(
+        handles=_legend(found, backbone),
+        loc="outside lower center",
+        ncols=2,
+        fontsize=8.5,
+        frameon=False,
+    )
+    figure.savefig(out, dpi=140)
+
+
+def _name(it: Improvement) -> str:
+    words = f"{loss_name(it.loss)}: {method_name(it.method)}"
+    words += f"\n{it.settings}" if it.settings else ""
+    # Plain average pooling goes without saying.
+    return words if it.against in ("gap", "gap+gmp") else f"{words}\nover {method_name(it.against)}"
+
+
+def _in_order(found: Sequence[Improvement]) -> list[Improvement]:
+    losses = sorted_losses({it.loss for it in found})
+    methods = sorted_methods(it.method for it in found)
+    sets = sorted_data_sets({it.data_set for it in found})
+    return sorted(
+        found,
+        key=lambda it: (
+            losses.index(it.loss),
+            methods.index(it.method),
+            it.settings,
+            sets.index(it.data_set),
+        ),
+    )
+
+
+def _bars(axes: Axes, found: Sequence[Improvement | None]) -> None:
+    thick = 0.36
+    for line, it in enumerate(found):
+        if it is None:
+            continue
+        ours = 100 * it.ours
+        axes.barh(line - thick / 2, ours, thick, color=BLUE)
+        end = ours
+        if it.interval is not None:
+            low, high = (100 * limit for limit in it.interval)
+            axes.plot([low, high], [line - thick / 2] * 2, color="0.25", lw=1.2)
+            axes.plot([low, high], [line - thick / 2] * 2, "|", color="0.25", markersize=5)
+            end = max(high, ours) if ours >= 0 else min(low, ours)
+        _write(axes, end, line - thick / 2, ours)
+        if it.published is not None:
+            theirs = 100 * it.published.relative
+            axes.barh(
+                line + thick / 2, theirs, thick, color=shade(ORANGE, 1, 3), hatch="////",
+                edgecolor=ORANGE, lw=0.6,
+            )  # fmt: skip
+            _write(axes, theirs, line + thick / 2, theirs)
+    axes.axvline(0, color="0.4", lw=0.8)
+    axes.margins(x=0.28)
+
+
+def _write(axes: Axes, end: float, height: float, value: float) -> None:
+    """The number past the end of its bar."""
+    side = -1 if value < 0 else 1
+    axes.annotate(
+        f"{value:+.1f}".replace("-", "−"),
+        (end, height),
+        xytext=(3 * side, 0),
+        textcoords="offset points",
+        ha="left" if side > 0 else "right",
+        va="center",
+        size=8,
+    )
+
+
+def _legend(found: Sequence[Improvement], backbone: str) -> list[Patch]:
+    handles = [Patch(color=BLUE, label=plain_text(f"ours, {backbone_name(backbone)}"))]
+    theirs = dict.fromkeys(
+        f"published, {backbone_name(it.published.ours.backbone)}" for it in found if it.published
+    )
+    handles += [
+        Patch(facecolor=shade(ORANGE, 1, 3), hatch="////", edgecolor=ORANGE, label=plain_text(it))
+        for it in theirs
+    ]
+    return handles

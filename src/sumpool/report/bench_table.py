@@ -1,0 +1,251 @@
+"""Tables of a benchmark in the layout of the papers', with the published figures and differences.
+
+Rows are losses with methods, columns data sets with dimensions and metrics, as in tables 3.1 and
+5.1 of [thesis]. Below each of our rows is the published one, and the difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import NamedTuple
+
+from sumpool.report.bench_words import (
+    METRICS,
+    backbone_name,
+    data_set_name,
+    loss_name,
+    method_name,
+    method_settings,
+    metric_name,
+    metric_place,
+    note_words,
+    opening,
+    percent,
+    signed,
+    sorted_data_sets,
+    sorted_losses,
+    sorted_methods,
+)
+from sumpool.report.latex import UNDER
+from sumpool.report.published import PublishedScore, beside
+from sumpool.report.scores import Incomplete, Score
+from sumpool.report.section import NOTHING
+from sumpool.report.store import StoreError
+from sumpool.report.tables import Table
+
+
+class _Column(NamedTuple):
+    data_set: str
+    dimension: int
+    metric: str
+
+
+class _Line(NamedTuple):
+    loss: str
+    method: str
+    note: str
+
+
+def score_tables(
+    scores: Sequence[Score],
+    incomplete: Sequence[Incomplete] = (),
+    *,
+    metrics: Sequence[str] = tuple(METRICS),
+) -> list[Table]:
+    """One table for each protocol and network.
+
+    Args:
+        scores: What was measured.
+        incomplete: Groups without a score: they are shown as missing, and named in the caption.
+        metrics: Metrics that have a column.
+
+    Raises:
+        StoreError: If two scores are of the same thing.
+    """
+    shown = [score for score in scores if score.metric in metrics]
+    pairs = dict.fromkeys(
+        [
+            *((it.protocol, it.backbone) for it in shown),
+            *((it.protocol, it.backbone) for it in incomplete),
+        ]
+    )
+    return [
+        _score_table(
+            [it for it in shown if (it.protocol, it.backbone) == pair],
+            [it for it in incomplete if (it.protocol, it.backbone) == pair],
+            metrics,
+        )
+        for pair in pairs
+    ]
+
+
+def _score_table(
+    scores: Sequence[Score], incomplete: Sequence[Incomplete], metrics: Sequence[str]
+) -> Table:
+    columns = _columns(scores, incomplete, metrics)
+    found = _by_place(scores)
+    lines = _lines(scores, incomplete)
+    one_count = len({score.count for score in scores}) == 1
+    common = _common_words(scores)
+    rows: list[list[str]] = []
+    taken: list[PublishedScore] = []
+    ours: dict[int, dict[int, float]] = {}
+    protocol, backbone = _setting(scores, incomplete)
+    for line in lines:
+        own = [found.get((line, column)) for column in columns]
+        theirs = [_published(protocol, backbone, line, column) for column in columns]
+        ours[len(rows)] = {place: it.mean for place, it in enumerate(own) if it is not None}
+        rows.append([_row_name(line, common, own, one_count), *map(_measured, own)])
+        if any(theirs):
+            taken += [it for it in theirs if it is not None]
+            tables = ", ".join(dict.fromkeys(it.table for it in theirs if it is not None))
+            rows.append([f"{UNDER} published ({tables})", *map(_printed, theirs)])
+            differences = [
+                signed(mine.mean - other.mean) if mine and other else NOTHING
+                for mine, other in zip(own, theirs, strict=True)
+            ]
+            rows.append([f"{UNDER} difference", *differences])
+    return Table(
+        ["", *(metric_name(column.metric) for column in columns)],
+        rows,
+        _score_caption(scores, incomplete, taken, protocol, backbone),
+        strong=_best(ours, len(columns)),
+        spans=_spans(columns),
+    )
+
+
+def _columns(
+    scores: Sequence[Score], incomplete: Sequence[Incomplete], metrics: Sequence[str]
+) -> list[_Column]:
+    found = {_Column(it.data_set, it.dimension, it.metric) for it in scores}
+    sets = sorted_data_sets({it.data_set for it in scores} | {it.data_set for it in incomplete})
+    others = {(it.dimension, it.metric) for it in found} or {(0, metric) for metric in metrics}
+    # A data set of which nothing is finished has the columns of the others.
+    for name in sets:
+        if not any(column.data_set == name for column in found):
+            found |= {_Column(name, dimension, metric) for dimension, metric in others}
+    return sorted(
+        found, key=lambda it: (sets.index(it.data_set), -it.dimension, metric_place(it.metric))
+    )
+
+
+def _spans(columns: Sequence[_Column]) -> list[list[tuple[str, int]]]:
+    sets, sizes = [("", 1)], [("", 1)]
+    last: tuple[str, int] | None = None
+    for column in columns:
+        if last is None or last[0] != column.data_set:
+            sets.append((data_set_name(column.data_set), 0))
+        if last != (column.data_set, column.dimension):
+            sizes.append((f"{column.dimension}-d" if column.dimension else "", 0))
+        sets[-1] = (sets[-1][0], sets[-1][1] + 1)
+        sizes[-1] = (sizes[-1][0], sizes[-1][1] + 1)
+        last = (column.data_set, column.dimension)
+    return [sets, sizes]
+
+
+def _line(score: Score) -> _Line:
+    return _Line(score.loss, score.method, score.note)
+
+
+def _by_place(scores: Iterable[Score]) -> dict[tuple[_Line, _Column], Score]:
+    found: dict[tuple[_Line, _Column], Score] = {}
+    for score in scores:
+        place = (_line(score), _Column(score.data_set, score.dimension, score.metric))
+        if place in found:
+            raise StoreError(
+                f"two scores are of the same thing, {found[place]} and {score}: keep one, or give "
+                "trainings with other options a store of their own"
+            )
+        found[place] = score
+    return found
+
+
+def _lines(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> list[_Line]:
+    found = list(dict.fromkeys(_line(score) for score in scores))
+    # A group without scores belongs to the row that the same method has on other data sets.
+    there = {(line.loss, line.method) for line in found}
+    others = dict.fromkeys((it.loss, it.method) for it in incomplete)
+    found += [_Line(*it, "") for it in others if it not in there]
+    losses = sorted_losses({line.loss for line in found})
+    methods = sorted_methods(line.method for line in found)
+    return sorted(found, key=lambda it: (losses.index(it.loss), methods.index(it.method), it.note))
+
+
+def _row_name(
+    line: _Line, common: Collection[str], own: Sequence[Score | None], one_count: bool
+) -> str:
+    name = f"{loss_name(line.loss)}, {method_name(line.method)}"
+    words = [word for word in note_words(line.note) if word not in common]
+    if not one_count:
+        words += [f"of {count}" for count in sorted({it.count for it in own if it is not None})]
+    return f"{name} ({'; '.join(words)})" if words else name
+
+
+def _common_words(scores: Sequence[Score]) -> list[str]:
+    """What all notes say: it goes into the caption, the rest into the names of rows."""
+    notes = [note_words(score.note) for score in scores]
+    return [word for word in notes[0] if all(word in it for it in notes)] if notes else []
+
+
+def _published(protocol: str, backbone: str, line: _Line, column: _Column) -> PublishedScore | None:
+    return beside(
+        protocol,
+        column.data_set,
+        line.loss,
+        line.method,
+        column.dimension,
+        column.metric,
+        backbone=backbone,
+        settings=method_settings(line.note, line.method),
+    )
+
+
+def _measured(score: Score | None) -> str:
+    if score is None:
+        return NOTHING
+    return percent(score.mean, score.std if score.count > 1 else None)
+
+
+def _printed(score: PublishedScore | None) -> str:
+    return NOTHING if score is None else percent(score.mean, score.std)
+
+
+def _best(ours: dict[int, dict[int, float]], columns: int) -> set[tuple[int, int]]:
+    strong = set()
+    for column in range(columns):
+        found = {row: means[column] for row, means in ours.items() if column in means}
+        if len(found) > 1:
+            top = max(found.values())
+            strong |= {(row, column + 1) for row, mean in found.items() if mean == top}
+    return strong
+
+
+def _setting(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> tuple[str, str]:
+    first = scores[0] if scores else incomplete[0]
+    return first.protocol, first.backbone
+
+
+def _score_caption(
+    scores: Sequence[Score],
+    incomplete: Sequence[Incomplete],
+    published: Sequence[PublishedScore],
+    protocol: str,
+    backbone: str,
+) -> str:
+    parts = [f"{opening(protocol, backbone)}: per cent"]
+    counts = sorted({score.count for score in scores})
+    if counts and counts[-1] > 1:
+        noun = "combinations of models" if protocol == "fair" else "trainings"
+        spelled = " or ".join(map(str, counts))
+        parts[0] += f", mean ± standard deviation over {spelled} {noun}"
+    parts += [word for word in _common_words(scores) if word not in parts[0]]
+    if published:
+        tables = dict.fromkeys(f"{it.table} with {backbone_name(it.backbone)}" for it in published)
+        sources = ", ".join(dict.fromkeys(it.source for it in published))
+        parts.append(f"published: [{sources}], table {', '.join(tables)}")
+    for it in incomplete:
+        parts.append(
+            f"missing: {loss_name(it.loss)}, {method_name(it.method)} on "
+            f"{data_set_name(it.data_set)}, {it.done} of {it.wanted} trainings finished"
+        )
+    return "; ".join(parts) + "."

@@ -1,0 +1,226 @@
+"""Names of what a benchmark compares, as its tables and figures write them, and their order."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from sumpool.report.cell_words import in_given_order
+
+#: Data sets in the order of the papers' tables.
+DATA_SETS = {"sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars196": "Cars196"}
+#: Losses in the order of the papers' tables.
+LOSSES = {
+    "c1": "C1",
+    "c2": "C2",
+    "ms": "MS",
+    "triplet": "Triplet",
+    "pnca": "PNCA",
+    "panchor": "PAnchor",
+    "softtriple": "SoftTriple",
+}
+#: The metrics of the papers' tables.
+METRICS = {"precision_at_1": "P@1", "mean_average_precision_at_r": "MAP@R"}
+#: Networks by the names that papers give them.
+BACKBONES = {
+    "bn_inception": "BN-Inception",
+    "resnet50": "ResNet-50",
+    "tf_efficientnet_lite0": "EfficientNet-Lite0",
+}
+#: What must stand wherever a number of the protocol does.
+PROTOCOLS = {
+    "fair": "fair protocol",
+    "conventional": "conventional protocol, selected on the test set",
+    "tuning": "tuning protocol, on validation classes",
+    "tuning-ccp": "tuning protocol of CCP, on validation classes",
+}
+_POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
+             "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear"}  # fmt: skip
+#: What stands before the pooling in a method's label.
+_FIRST = ("ccp", "xbm")
+_PLAIN = ("gap", "gap+gmp")
+#: Begins the part of a note that says what was set.
+_SET = "set "
+#: Options that make another method, each after the part of its label that it belongs to.
+_CONSTANTS = (
+    ("gsp", "gsp."),
+    ("zs", "zero_shot."),
+    ("ccp", "chance."),
+    ("reg", "center."),
+    ("", "loss_options"),
+    ("", "pool_options"),
+)
+
+
+def data_set_name(key: str) -> str:
+    """A data set by the name that papers give it; others by their own."""
+    return DATA_SETS.get(key, key)
+
+
+def loss_name(key: str) -> str:
+    """A loss by the name that papers give it; others by their own."""
+    return LOSSES.get(key, key)
+
+
+def backbone_name(key: str) -> str:
+    """A network by the name that papers give it; others by their own."""
+    return BACKBONES.get(key, key)
+
+
+def metric_name(key: str) -> str:
+    """A metric by its short name.
+
+    Example:
+        >>> metric_name("precision_at_1"), metric_name("recall_at_4")
+        ('P@1', 'recall at 4')
+    """
+    return METRICS.get(key) or key.replace("_", " ")
+
+
+def protocol_name(key: str) -> str:
+    """A protocol, with what must be known wherever its numbers stand."""
+    return PROTOCOLS.get(key, f"{key} protocol")
+
+
+def method_name(label: str) -> str:
+    """A method's label in words.
+
+    Example:
+        >>> method_name("gsp+zs"), method_name("ccp+gap"), method_name("xbm+gmp+gsp+zs")
+        ('GSP + ZS', 'CCP + GAP', 'XBM + GMP + GSP + ZS')
+        >>> method_name("gemean+reg:r1")
+        'GeMean + r1'
+    """
+    words = []
+    for part in label.split("+"):
+        name = part.removeprefix("reg:")
+        words.append(name if name != part else _POOLINGS.get(part, part.upper()))
+    return " + ".join(words)
+
+
+def baseline(method: str, present: Iterable[str]) -> str | None:
+    """The method among ``present`` that a method is an improvement of; None if it is one of none.
+
+    It is average pooling with the same proxies or memory or, of average pooling with these, the one
+    without.
+
+    Example:
+        >>> ran = ["gap", "gsp+zs", "ccp+gap", "ccp+gsp+zs"]
+        >>> [baseline(method, ran) for method in ran]
+        [None, 'gap', 'gap', 'ccp+gap']
+    """
+    found = set(present)
+    start, rest = _split(method)
+    if rest in _PLAIN and not start:
+        return None
+    starts = [""] if rest in _PLAIN else [start, ""]
+    # Maximum pooling beside it is compared with maximum pooling beside average pooling.
+    heads = reversed(_PLAIN) if _pooling(method) in ("gap+gmp", "gmp+gsp") else _PLAIN
+    wanted = [f"{it}{head}" for head in heads for it in starts]
+    return next((label for label in wanted if label in found), None)
+
+
+def sorted_methods(labels: Iterable[str]) -> list[str]:
+    """Methods in the order of the papers' tables: average pooling first, CCP last."""
+
+    def place(label: str) -> tuple[bool, bool, int, bool, str]:
+        start, rest = _split(label)
+        pooling = _pooling(label)
+        plain = _PLAIN.index(pooling) if pooling in _PLAIN else len(_PLAIN)
+        return ("ccp" in start, "xbm" in start, plain, "gsp" in rest, label)
+
+    return sorted(dict.fromkeys(labels), key=place)
+
+
+def sorted_losses(keys: Iterable[str]) -> list[str]:
+    """Losses in the order of the papers' tables, others after them by name."""
+    return in_given_order(sorted(keys), list(LOSSES))
+
+
+def sorted_data_sets(keys: Iterable[str]) -> list[str]:
+    """Data sets in the order of the papers' tables, others after them by name."""
+    return in_given_order(sorted(keys), list(DATA_SETS))
+
+
+def note_words(note: str) -> list[str]:
+    """The parts of a score's note, each on its own.
+
+    Example:
+        >>> note_words("selected on the test set, best of 3; set gsp.mu=1, seed=2; 2 seeds")
+        ['selected on the test set', 'best of 3', 'set gsp.mu=1, seed=2', '2 seeds']
+    """
+    words: list[str] = []
+    for part in note.split("; "):
+        words += [part] if part.startswith(_SET) else part.split(", ")
+    return [word for word in words if word]
+
+
+def method_settings(note: str, method: str) -> str:
+    """The constants of the method that a note says were set, as published settings have them.
+
+    What says how it was trained, such as the precision, makes no other method and is left out, and
+    so are constants of what the method does without.
+
+    Example:
+        >>> method_settings("set weights=w.pth, gsp.mu=1, chance.pool=9", "gsp+zs")
+        'gsp.mu=1'
+    """
+    told = [word.removeprefix(_SET) for word in note_words(note) if word.startswith(_SET)]
+    names = [name for text in told for name in re.split(r", (?=[a-z_]+[a-z_.]*=)", text)]
+    parts = [part.partition(":")[0] for part in method.split("+")]
+    groups = tuple(group for part, group in _CONSTANTS if part in ("", *parts))
+    return " ".join(name for name in names if name.startswith(groups))
+
+
+def metric_place(key: str) -> int:
+    """The place of a metric among the columns of the papers' tables, others after them."""
+    return list(METRICS).index(key) if key in METRICS else len(METRICS)
+
+
+def opening(protocol: str, backbone: str) -> str:
+    """How a caption begins.
+
+    Example:
+        >>> opening("conventional", "resnet50")
+        'Conventional protocol, selected on the test set; ResNet-50'
+    """
+    words = protocol_name(protocol)
+    return f"{words[0].upper()}{words[1:]}; {backbone_name(backbone)}"
+
+
+def percent(mean: float, std: float | None) -> str:
+    """A share in per cent with its spread, if it has one, to the digits of the papers' tables.
+
+    Example:
+        >>> percent(0.2712, 0.0027), percent(0.2712, None)
+        ('27.12 ± 0.27', '27.12')
+    """
+    spread = "" if std is None else f" ± {100 * std:.2f}"
+    return f"{100 * mean:.2f}{spread}"
+
+
+def signed(share: float) -> str:
+    """A difference in points of per cent, with its sign.
+
+    Example:
+        >>> signed(0.0095), signed(-0.0117), signed(-1e-9)
+        ('+0.95', '−1.17', '0.00')
+    """
+    # A minus sign as wide as the plus sign; a difference that rounds to nothing has neither.
+    text = f"{100 * share:+.2f}"
+    return "0.00" if float(text) == 0 else text.replace("-", "−")
+
+
+def _split(label: str) -> tuple[str, str]:
+    """What stands before the pooling, with its sign, and the rest."""
+    start, rest = "", label
+    while (part := rest.partition("+"))[0] in _FIRST:
+        start, rest = f"{start}{part[0]}+", part[2]
+    return start, rest
+
+
+def _pooling(label: str) -> str:
+    """The pooling in a label."""
+    _, rest = _split(label)
+    parts = [part for part in rest.split("+") if part != "zs" and not part.startswith("reg:")]
+    return "+".join(parts)

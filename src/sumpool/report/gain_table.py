@@ -1,0 +1,109 @@
+"""Tables of what methods gain over their baselines, with confidence intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sumpool.report.bench_words import (
+    METRICS,
+    backbone_name,
+    data_set_name,
+    loss_name,
+    method_name,
+    method_settings,
+    metric_name,
+    metric_place,
+    note_words,
+    opening,
+    protocol_name,
+    signed,
+    sorted_data_sets,
+    sorted_losses,
+    sorted_methods,
+)
+from sumpool.report.published import PublishedGain, published_gain
+from sumpool.report.scores import Gain
+from sumpool.report.section import NOTHING
+from sumpool.report.tables import Table
+
+HEADER = ("", "data set", "dimensions", "metric", "gain", "interval", "pairs", "published")
+
+
+def gain_tables(gains: Sequence[Gain], *, metrics: Sequence[str] = tuple(METRICS)) -> list[Table]:
+    """One table for each protocol and network.
+
+    Args:
+        gains: What was measured.
+        metrics: Metrics that have rows.
+    """
+    shown = [gain for gain in gains if gain.metric in metrics]
+    pairs = dict.fromkeys((gain.protocol, gain.backbone) for gain in shown)
+    return [
+        _table(_sorted([it for it in shown if (it.protocol, it.backbone) == pair]))
+        for pair in pairs
+    ]
+
+
+def _table(gains: Sequence[Gain]) -> Table:
+    published = [_published(gain) for gain in gains]
+    levels = " and ".join(f"{100 * level:g} %" for level in sorted({it.confidence for it in gains}))
+    caption = (
+        f"{opening(gains[0].protocol, gains[0].backbone)}: gains in points of per cent, paired by "
+        f"fold and seed, with {levels} confidence intervals"
+    )
+    tables = dict.fromkeys(
+        f"{it.ours.table} with {backbone_name(it.ours.backbone)}" for it in published if it
+    )
+    if tables:
+        caption += f"; published: [thesis], table {', '.join(tables)}"
+    rows = [_row(gain, theirs) for gain, theirs in zip(gains, published, strict=True)]
+    return Table(HEADER, rows, f"{caption}.")
+
+
+def _row(gain: Gain, theirs: PublishedGain | None) -> list[str]:
+    words = [word for word in note_words(gain.note) if word not in protocol_name(gain.protocol)]
+    note = f" ({'; '.join(words)})" if words else ""
+    methods = f"{method_name(gain.method)} over {method_name(gain.against)}"
+    return [
+        f"{loss_name(gain.loss)}: {methods}{note}",
+        data_set_name(gain.data_set),
+        str(gain.dimension),
+        metric_name(gain.metric),
+        signed(gain.mean),
+        f"[{signed(gain.low)}, {signed(gain.high)}]",
+        str(gain.count),
+        NOTHING if theirs is None else signed(theirs.difference),
+    ]
+
+
+def _published(gain: Gain) -> PublishedGain | None:
+    return published_gain(
+        gain.protocol,
+        gain.data_set,
+        gain.loss,
+        gain.method,
+        gain.against,
+        gain.dimension,
+        gain.metric,
+        backbone=gain.backbone,
+        settings=method_settings(gain.note, gain.method),
+    )
+
+
+def _sorted(gains: Sequence[Gain]) -> list[Gain]:
+    losses = sorted_losses({it.loss for it in gains})
+    methods = sorted_methods(it.method for it in gains)
+    others = sorted_methods(it.against for it in gains)
+    sets = sorted_data_sets({it.data_set for it in gains})
+    return sorted(
+        gains,
+        key=lambda it: (
+            losses.index(it.loss),
+            methods.index(it.method),
+            others.index(it.against),
+            sets.index(it.data_set),
+            -it.dimension,
+            metric_place(it.metric),
+            it.note,
+        ),
+    )

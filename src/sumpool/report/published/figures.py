@@ -1,0 +1,184 @@
+"""Published scores, read from the files beside this module, and looked up."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from decimal import Decimal
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+#: The files, in the order in which their scores are taken where several have one: the tables of
+#: GSP with their spread first, then those of CCP.
+TABLES = ("5.1", "5.2", "5.3", "5.4", "3.1", "3.2")
+#: The network of the papers' main tables.
+MAIN_BACKBONE = "bn_inception"
+
+
+@dataclass(frozen=True)
+class PublishedScore:
+    """One number of a published table.
+
+    Attributes:
+        source: Key of the paper in docs/references.md.
+        table: Number of the table.
+        page: Page that the table is on, as the list of tables has it.
+        row: Name of the row, as printed.
+        protocol: ``fair``, ``conventional`` or ``tuning``.
+        data_set: ``cub``, ``cars196``, ``sop`` or ``inshop``.
+        backbone: Name of the network.
+        dimension: How many dimensions were searched.
+        loss: A key of ``sumpool.losses.LOSSES``; empty where the table quotes another paper.
+        method: Our label of the method, such as ``gsp+zs``; empty where the loss is.
+        settings: Options other than the usual ones, as ``--set`` takes them; empty for the usual.
+        metric: ``mean_average_precision_at_r`` or ``precision_at_1``.
+        mean: The score, as a share of 1.
+        std: Its standard deviation; None if the table has none.
+        doubt: Why the number cannot be right as printed; empty if nothing speaks against it.
+        note: What else a reader must know.
+    """
+
+    source: str
+    table: str
+    page: int
+    row: str
+    protocol: str
+    data_set: str
+    backbone: str
+    dimension: int
+    loss: str
+    method: str
+    settings: str
+    metric: str
+    mean: float
+    std: float | None
+    doubt: str
+    note: str
+
+    @property
+    def quoted(self) -> bool:
+        """Whether the table quotes another paper, whose setting is its own."""
+        return not self.method
+
+
+@cache
+def _read() -> tuple[PublishedScore, ...]:
+    scores = []
+    for table in TABLES:
+        text = (files(__package__) / f"thesis-{table}.csv").read_text(encoding="utf-8")
+        for row in csv.DictReader(text.splitlines()):
+            values: dict[str, Any] = dict(row)
+            values |= {name: int(row[name]) for name in ("page", "dimension")}
+            values |= {"mean": _share(row["mean"])}
+            values |= {"std": _share(row["std"]) if row["std"] else None}
+            scores.append(PublishedScore(**values))
+    return tuple(scores)
+
+
+def _share(percent: str) -> float:
+    # In decimals: 57.48 per cent are 0.5748, not 0.5748000000000001.
+    return float(Decimal(percent) / 100)
+
+
+def published_scores() -> list[PublishedScore]:
+    """Every published score, table by table and row by row as printed.
+
+    Example:
+        >>> len(published_scores())
+        660
+    """
+    return list(_read())
+
+
+def find(**wanted: Any) -> list[PublishedScore]:
+    """The published scores with these values, those of the preferred table first.
+
+    Args:
+        wanted: Attributes of :class:`PublishedScore` and the values they must have.
+
+    Raises:
+        TypeError: If a name is not an attribute.
+
+    Example:
+        >>> [one] = find(
+        ...     table="5.1",
+        ...     data_set="cub",
+        ...     loss="c2",
+        ...     method="gsp+zs",
+        ...     dimension=128,
+        ...     metric="mean_average_precision_at_r",
+        ... )
+        >>> one.mean, one.std, one.page
+        (0.2153, 0.0024, 85)
+    """
+    names = [field.name for field in fields(PublishedScore)]
+    unknown = sorted(set(wanted) - set(names))
+    if unknown:
+        raise TypeError(f"attributes must be among {', '.join(names)}, got {', '.join(unknown)}")
+    return [
+        score
+        for score in _read()
+        if all(getattr(score, name) == value for name, value in wanted.items())
+    ]
+
+
+def beside(
+    protocol: str,
+    data_set: str,
+    loss: str,
+    method: str,
+    dimension: int,
+    metric: str,
+    *,
+    backbone: str = MAIN_BACKBONE,
+    settings: str = "",
+    tables: Sequence[str] = (),
+) -> PublishedScore | None:
+    """The published score to print beside one of ours; None if there is none.
+
+    Scores of the same network come first, then those of the papers' main one. Doubtful and quoted
+    ones are never taken.
+
+    Args:
+        protocol: Name of the protocol.
+        data_set: Name of the data set.
+        loss: Name of the loss.
+        method: Label of the method.
+        dimension: How many dimensions were searched.
+        metric: Name of the metric.
+        backbone: The network.
+        settings: Options other than the usual ones.
+        tables: Take these tables alone; all if empty.
+
+    Example:
+        >>> key = ("fair", "cub", "c2", "gap", 512, "mean_average_precision_at_r")
+        >>> beside(*key).table, beside(*key).mean
+        ('5.1', 0.2595)
+        >>> beside(*key, tables=["3.1"]).mean
+        0.2647
+    """
+    key = (protocol, data_set, loss, method, dimension, metric, settings)
+    found = [it for it in _comparable().get(key, ()) if not tables or it.table in tables]
+    for network in (backbone, MAIN_BACKBONE):
+        for score in found:
+            if score.backbone == network:
+                return score
+    return None
+
+
+_Key = tuple[str, str, str, str, int, str, str]
+
+
+@cache
+def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
+    """What can be set beside a score of ours, by what it is a score of."""
+    found: dict[_Key, list[PublishedScore]] = {}
+    for it in _read():
+        if not (it.doubt or it.quoted):
+            key = (
+                it.protocol, it.data_set, it.loss, it.method, it.dimension, it.metric, it.settings,
+            )  # fmt: skip
+            found.setdefault(key, []).append(it)
+    return found

@@ -1,0 +1,131 @@
+"""The benchmark of many trainings on a GPU runs, here on cores, and says what could not run."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def filling() -> Iterator[ModuleType]:
+    """The script; its modules find each other as they do when it is run as one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(BENCHMARKS))
+        spec = importlib.util.spec_from_file_location("filling", BENCHMARKS / "filling.py")
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        yield module
+        for name in (path.stem for path in BENCHMARKS.glob("_*.py")):
+            sys.modules.pop(name, None)
+
+
+def results(rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    settings = {"pool": "gsp", "rounds": 3, "seconds": 1.5, "steps": 6000}
+    return {
+        "machine": {"device_name": "a GPU", "cores": 16, "torch": "2.11"},
+        "date": "2026-11-15",
+        "settings": settings,
+        "left_out": [],
+        "rows": rows,
+    } | more
+
+
+def row(way: str, mps: bool, processes: int, *speeds: float) -> dict[str, Any]:
+    return {"way": way, "mps": mps, "processes": processes, "steps_per_second": list(speeds)}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(torch.cuda.is_available(), reason="for cores")
+def test_a_run_stores_steps_a_second_of_each_count(filling: ModuleType, tmp_path: Path) -> None:
+    told = ["--data", "glyphs", "--processes", "1", "2", "--seconds", "0.3", "--rounds", "2"]
+    with contextlib.redirect_stdout(io.StringIO()):
+        filling.main([*told, "--warmup", "5", "--out", str(tmp_path)])
+    stored = json.loads((tmp_path / "results.json").read_text())
+    assert [(it["way"], it["mps"], it["processes"]) for it in stored["rows"]] == [
+        ("eager", False, 1),
+        ("eager", False, 2),
+    ]
+    for it in stored["rows"]:
+        assert len(it["steps_per_second"]) == 2
+        assert min(it["steps_per_second"]) > 0
+    assert stored["left_out"] == []
+    assert stored["machine"]["device"] == "cpu"
+    assert "| eager | no | 2 |" in (tmp_path / "table.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_process_that_fails_says_why(filling: ModuleType, tmp_path: Path) -> None:
+    told = {"data": "glyphs", "pool": "gap", "warmup": 5, "threads": 1, "cache_dir": None}
+    with filling.Group(1, told, tmp_path) as group:
+        group.loaded()
+        with pytest.raises(filling.GroupError, match="precision"):
+            group.build({"precision": "7-bit"})
+        # It goes on all the same.
+        group.build({})
+        assert group.run(1, 0.2)[0] > 0
+    wrong = {**told, "data": str(tmp_path / "none")}
+    with (
+        filling.Group(1, wrong, tmp_path) as group,
+        pytest.raises(filling.GroupError, match="none"),
+    ):
+        group.loaded()
+
+
+def test_ratios_are_taken_to_one_training_without_the_service(filling: ModuleType) -> None:
+    rows = [
+        row("eager", False, 1, 40.0, 30.0, 50.0),
+        row("step", False, 1, 60.0),
+        row("step", True, 1, 55.0),
+        row("step", True, 16, 240.0) | {"used_bytes_a_process": 5.5e9},
+    ]
+    table = filling.markdown(results(rows, left_out=["graph with MPS: no time left"]))
+    assert "| eager | no | 1 | 40.0 | 1.00 | 0.67 | 24.0 |  |" in table
+    assert "| step | yes | 1 | 55.0 | 1.38 | 0.92 | 33.0 |  |" in table
+    assert "| step | yes | 16 | **240.0** | 6.00 | 4.00 | 144.0 | 5.5 |" in table
+    assert table.endswith("* Left out: graph with MPS: no time left\n")
+
+
+def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(filling: ModuleType) -> None:
+    counts = [1, 2, 4, 8, 12, 16]
+    args = argparse.Namespace(processes=counts, ways=list(filling.WAYS), mps=[False, True])
+    without, with_service = (dict(ways) for _, ways in filling.plan(args, cuda=True))
+    assert set(with_service) == set(filling.WAYS)
+    assert set(without) == {"eager", "step"}
+    assert without["step"] == with_service["step"] == counts
+    assert with_service["graph"] == [1, 8, 16]
+    assert list(filling.plan(args, cuda=False)) == [(False, [("eager", counts)])]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--data", "glyphs", "--ways", "magic"], "invalid choice: 'magic'"),
+        (["--data", "glyphs", "--mps", "maybe"], "must be on or off, got 'maybe'"),
+        (["--data", "glyphs", "--processes", "0"], "--processes and --rounds must be at least 1"),
+        (["--processes", "1"], "--data"),
+    ],
+)
+def test_unusable_arguments_are_refused(
+    filling: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    complaint: str,
+) -> None:
+    with pytest.raises(SystemExit):
+        filling.main(arguments)
+    assert complaint in capsys.readouterr().err
