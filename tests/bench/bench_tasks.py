@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import os
 import signal
@@ -143,8 +144,9 @@ def _forked(work: Any, cell: BenchCell, connection: Any, runner: int) -> None:
 
 def run_runner(folder: str, train: str, number: str, executor: str) -> None:
     """A runner with two jobs, in a process of its own."""
-    import pandas  # noqa: F401  # pyarrow imports it with the first row, in every process
-
+    if importlib.util.find_spec("pandas"):
+        # pyarrow imports it with the first row, in every process.
+        importlib.import_module("pandas")
     work = work_with(Path(folder), globals()[train])
     run_bench(
         BenchStore(Path(folder)),

@@ -53,7 +53,7 @@ def test_collages_are_validated_often_and_cub_as_in_the_protocol(glyphs: testbed
         ccp_testbed.with_many_validations(cub, False).config, "alternating"
     )
     found = resolve(config, "cub")
-    assert (found.stop.validate_every, found.stop.patience) == (100, 60)
+    assert (found.stop.validate_every, found.stop.patience) == (25, 60)
     assert (found.chance.proxies, found.chance.pool, found.chance.patience) == (8, 12, 3)
 
 
