@@ -190,6 +190,13 @@ def test_gains_of_set_constants_are_told_apart() -> None:
     ]
 
 
+def test_what_all_gains_have_in_common_is_said_once() -> None:
+    gains = [replace(GAIN, note="set stop.max_steps=30", dimension=it) for it in (128, 512)]
+    [table] = gain_tables(gains)
+    assert {row[0] for row in table.rows} == {"C2: GSP + ZS over GAP"}
+    assert "; set stop.max_steps=30." in table.caption
+
+
 def test_gains_have_their_interval_and_the_published_gain() -> None:
     [table] = gain_tables([GAIN])
     assert table.rows == [

@@ -124,7 +124,11 @@ def add_recipe_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench recipes`."""
     parser.description = RECIPES_DESCRIPTION
     parser.add_argument(
-        "--out", type=Path, default=Path("recipes"), metavar="DIR", help="folder of the files"
+        "--out",
+        type=Path,
+        default=Path("recipes"),
+        metavar="DIR",
+        help="folder of the files (default: recipes)",
     )
     parser.add_argument(
         "--root",

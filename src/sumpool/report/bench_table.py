@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sumpool.report.bench_words import (
     METRICS,
     backbone_name,
+    common_words,
     data_set_name,
     loss_name,
     method_name,
@@ -86,7 +87,7 @@ def _score_table(
     found = _by_place(scores)
     lines = _lines(scores, incomplete)
     one_count = len({score.count for score in scores}) == 1
-    common = _common_words(scores)
+    common = common_words(score.note for score in scores)
     rows: list[list[str]] = []
     taken: list[PublishedScore] = []
     ours: dict[int, dict[int, float]] = {}
@@ -181,12 +182,6 @@ def _row_name(
     return f"{name} ({'; '.join(words)})" if words else name
 
 
-def _common_words(scores: Sequence[Score]) -> list[str]:
-    """What all notes say: it goes into the caption, the rest into the names of rows."""
-    notes = [note_words(score.note) for score in scores]
-    return [word for word in notes[0] if all(word in it for it in notes)] if notes else []
-
-
 def _published(protocol: str, backbone: str, line: _Line, column: _Column) -> PublishedScore | None:
     return beside(
         protocol,
@@ -238,7 +233,7 @@ def _score_caption(
         noun = "combinations of models" if protocol == "fair" else "trainings"
         spelled = " or ".join(map(str, counts))
         parts[0] += f", mean ± standard deviation over {spelled} {noun}"
-    parts += [word for word in _common_words(scores) if word not in parts[0]]
+    parts += [word for word in common_words(score.note for score in scores) if word not in parts[0]]
     if published:
         tables = dict.fromkeys(f"{it.table} with {backbone_name(it.backbone)}" for it in published)
         sources = ", ".join(dict.fromkeys(it.source for it in published))

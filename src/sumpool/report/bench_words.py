@@ -155,6 +155,17 @@ def note_words(note: str) -> list[str]:
     return [word for word in words if word]
 
 
+def common_words(notes: Iterable[str]) -> list[str]:
+    """What all notes say: it goes into the caption, the rest into the names of rows.
+
+    Example:
+        >>> common_words(["set seed=2; 2 seeds", "2 seeds"])
+        ['2 seeds']
+    """
+    words = [note_words(note) for note in notes]
+    return [word for word in words[0] if all(word in it for it in words)] if words else []
+
+
 def method_settings(note: str, method: str) -> str:
     """The constants of the method that a note says were set, as published settings have them.
 

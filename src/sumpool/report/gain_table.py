@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from sumpool.report.bench_words import (
     METRICS,
     backbone_name,
+    common_words,
     data_set_name,
     loss_name,
     method_name,
@@ -56,12 +57,15 @@ def _table(gains: Sequence[Gain]) -> Table:
     )
     if tables:
         caption += f"; published: [thesis], table {', '.join(tables)}"
-    rows = [_row(gain, theirs) for gain, theirs in zip(gains, published, strict=True)]
+    common = common_words(gain.note for gain in gains)
+    said = [*common, *protocol_name(gains[0].protocol).split(", ")]
+    caption = "; ".join([caption, *(word for word in common if word not in caption)])
+    rows = [_row(gain, theirs, said) for gain, theirs in zip(gains, published, strict=True)]
     return Table(HEADER, rows, f"{caption}.")
 
 
-def _row(gain: Gain, theirs: PublishedGain | None) -> list[str]:
-    words = [word for word in note_words(gain.note) if word not in protocol_name(gain.protocol)]
+def _row(gain: Gain, theirs: PublishedGain | None, said: Collection[str]) -> list[str]:
+    words = [word for word in note_words(gain.note) if word not in said]
     note = f" ({'; '.join(words)})" if words else ""
     methods = f"{method_name(gain.method)} over {method_name(gain.against)}"
     return [
