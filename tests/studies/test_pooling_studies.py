@@ -53,6 +53,18 @@ def test_shares_of_tiles() -> None:
         tile_shares(torch.ones(1, 3, 4))
 
 
+def test_variants_of_gsp_on_collages_differ_in_what_they_are_named_after(tmp_path: Path) -> None:
+    ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    cell = {"loss": "c2", "lr": 6e-3, "seed": 0}
+    plain, late, sharp, more = (
+        collage.method_config(ground, {**cell, "method": method})
+        for method in ("gsp", "gsp-late", "gsp-sharp", "gsp+zs")
+    )
+    assert late == replace(plain, gsp=replace(plain.gsp, average_steps=ground.late))
+    assert sharp == replace(plain, gsp=replace(plain.gsp, mu=0.1, eps=30.0))
+    assert more == replace(plain, zero_shot=testbed.ZERO_SHOT)
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "images" / "a").mkdir(parents=True)
     with pytest.raises(ConfigError, match="data must be CIFAR-100 or CUB"):

@@ -100,7 +100,7 @@ STUDIES: Mapping[str, Study] = {
     ),
     "collage": Study(
         "all poolings on collages: which of them finds the foreground",
-        "126 trainings of glyphs, about an hour on two cores; 276 of CIFAR collages (--data)",
+        "132 trainings of glyphs, about an hour on two cores; 288 of CIFAR collages (--data)",
         "sumpool.studies.collage",
     ),
     "zero-shot-loss": Study(
