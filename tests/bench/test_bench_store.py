@@ -13,8 +13,9 @@ import pytest
 from bench.bench_tasks import fake_cells
 from sumpool.bench.grid_file import add_to_grid, read_grid
 from sumpool.bench.rows import BenchRow
-from sumpool.bench.store import BenchStore, write_whole
+from sumpool.bench.store import BenchStore
 from sumpool.report.store import StoreError
+from sumpool.report.whole_files import write_whole
 
 ROW = BenchRow(
     id="0123456789abcdef",

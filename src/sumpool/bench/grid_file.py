@@ -9,8 +9,9 @@ from typing import Any
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.claims import exclusive
-from sumpool.bench.store import BenchStore, write_whole
+from sumpool.bench.store import BenchStore
 from sumpool.report.store import StoreError
+from sumpool.report.whole_files import write_whole
 
 GRID = "grid.json"
 

@@ -11,10 +11,11 @@ import torch
 
 from sumpool.bench.grid_file import read_grid
 from sumpool.bench.groups import Group, find_groups
-from sumpool.bench.store import BenchStore, write_whole
+from sumpool.bench.store import BenchStore
 from sumpool.protocols import Combined, JudgedMember, ProtocolError, combine, gains_between
 from sumpool.protocols.judged import read_images, sorted_members
 from sumpool.report.scores import SCORES, Gain, Incomplete, Score, write_scores
+from sumpool.report.whole_files import write_whole
 
 #: Folder of what was computed from embeddings, by group.
 COMBINED = "combined"

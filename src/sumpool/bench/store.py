@@ -10,9 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import secrets
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,8 +19,9 @@ from typing import Any
 from sumpool.bench.claims import claim, holder, is_claimed
 from sumpool.bench.rows import BenchRow, NotARowError, encode_row, read_row
 from sumpool.report.store import StoreError
+from sumpool.report.whole_files import write_whole
 
-__all__ = ["BenchFailure", "BenchRow", "BenchStore", "write_whole"]
+__all__ = ["BenchFailure", "BenchRow", "BenchStore"]
 
 logger = logging.getLogger(__name__)
 
@@ -194,29 +193,3 @@ class BenchStore:
                 self._reported.add(path)
                 logger.warning("%s is not a row and is left out: %s", path, error)
             return None
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path`` whole or not at all; it is on the disk when this returns.
-
-    Raises:
-        StoreError: If it cannot be written.
-    """
-    # Hidden, and with a name of its own: of two writers neither sees the other's half.
-    aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with aside.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(aside, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # a rename is on disk only once its folder is
-        finally:
-            os.close(folder)
-    except OSError as error:
-        with suppress(OSError):
-            aside.unlink(missing_ok=True)
-        raise StoreError(f"{path} could not be written: {error.strerror or error}") from error

@@ -119,6 +119,17 @@ def add_out(parser: ArgumentParser) -> None:
     )
 
 
+def add_root(parser: ArgumentParser) -> None:
+    """Add --root."""
+    parser.add_argument(
+        "--root",
+        type=Path,
+        default=Path(os.environ.get("SUMPOOL_DATA", "data")),
+        metavar="DIR",
+        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
+    )
+
+
 def add_grid_options(parser: ArgumentParser) -> None:
     """Add what a grid takes."""
     many: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
@@ -188,13 +199,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="any option of `sumpool train`, for all cells, such as stop.patience=5 or cache=gpu",
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(os.environ.get("SUMPOOL_DATA", "data")),
-        metavar="DIR",
-        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
-    )
+    add_root(parser)
     add_out(parser)
     parser.add_argument(
         "--jobs",

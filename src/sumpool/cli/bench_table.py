@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.bench_options import add_out, add_root
 
 FORMATS = ("markdown", "latex", "html")
 
@@ -39,13 +40,7 @@ examples:
 def add_table_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench table`."""
     parser.description = TABLE_DESCRIPTION
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("runs/bench"),
-        metavar="DIR",
-        help="folder of the results (default: runs/bench)",
-    )
+    add_out(parser)
     parser.add_argument(
         "--format", choices=FORMATS, default="markdown", help=f"one of {', '.join(FORMATS)}"
     )
@@ -76,6 +71,7 @@ def run_table(options: Namespace) -> int:
     from sumpool.report.gain_table import gain_tables
     from sumpool.report.scores import SCORES, read_incomplete, read_scores
     from sumpool.report.store import StoreError
+    from sumpool.report.whole_files import write_whole
 
     scores, gains = read_scores(options.out / SCORES)
     waiting = read_incomplete(options.out / SCORES)
@@ -108,11 +104,11 @@ def run_table(options: Namespace) -> int:
         text = (latex_text if options.format == "latex" else markdown_text)(tables)
         for name, picture in pictures.items():
             written.append(folder / f"improvement-{name}.png")
-            _write(written[-1], picture.png)
+            write_whole(written[-1], picture.png)
     if options.file is None:
         print(text, end="")
     else:
-        _write(options.file, text.encode())
+        write_whole(options.file, text.encode())
         print(f"table: {options.file}")
     for path in written:
         # Not to standard output: what is there goes into a document.
@@ -130,13 +126,7 @@ def add_recipe_options(parser: ArgumentParser) -> None:
         metavar="DIR",
         help="folder of the files (default: recipes)",
     )
-    parser.add_argument(
-        "--root",
-        type=Path,
-        default=Path(os.environ.get("SUMPOOL_DATA", "data")),
-        metavar="DIR",
-        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
-    )
+    add_root(parser)
     parser.add_argument(
         "--backbone",
         metavar="NAME",
@@ -156,11 +146,3 @@ def run_recipes(options: Namespace) -> int:
     )
     print(f"{len(paths)} recipes: {options.out}")
     return 0
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Write ``content`` to ``path``, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_bytes(content)
-    partial.replace(path)

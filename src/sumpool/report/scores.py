@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
 from sumpool.report.store import StoreError
+from sumpool.report.whole_files import write_whole
 
 #: Name of the file in the folder of a benchmark.
 SCORES = "scores.json"
@@ -155,14 +155,7 @@ def write_scores(
         "incomplete": [asdict(one) for one in incomplete],
     }
     text = json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    # Of two processes that write at once each has a file of its own until it is renamed.
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    with partial.open("wb") as file:
-        file.write(text.encode())
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
+    write_whole(path, text.encode())
     return path
 
 
