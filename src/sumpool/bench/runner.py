@@ -86,7 +86,8 @@ def run_bench(
     tried = dict.fromkeys((cell.id for cell in cells), 0)
     with GridBar(store, cells, summary, shown=progress) as bar:
         while left:
-            free, put_off, again = _apart(store, left)
+            free, put_off = _apart(store, left)
+            again: list[BenchCell] = []
             with closing(_all_of(executor, work, free)) as finished:
                 for cell, end, failure in finished:
                     if end is None:
@@ -114,13 +115,13 @@ def run_bench(
 
 def _apart(
     store: BenchStore, cells: Sequence[BenchCell]
-) -> tuple[list[BenchCell], list[BenchCell], list[BenchCell]]:
-    """Cells that nobody is at, those that somebody is at, and a list for those to try again."""
+) -> tuple[list[BenchCell], list[BenchCell]]:
+    """Cells that nobody is at, and those that somebody is at."""
     free: list[BenchCell] = []
     taken: list[BenchCell] = []
     for cell in cells:
         (taken if store.is_claimed(cell.id) else free).append(cell)
-    return free, taken, []
+    return free, taken
 
 
 def _all_of(
