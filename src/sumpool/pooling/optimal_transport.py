@@ -12,10 +12,16 @@ from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import prototype_costs
 from sumpool.transport.checks import check_eps, check_floating, check_mask, solve_dtype
+from sumpool.transport.sinkhorn import sinkhorn
 
 
 def uniform_transport(
-    cost: Tensor, eps: float, iterations: int = 100, mask: Tensor | None = None
+    cost: Tensor,
+    eps: float,
+    iterations: int = 100,
+    mask: Tensor | None = None,
+    *,
+    fused: bool | None = None,
 ) -> Tensor:
     r"""Entropic optimal transport between uniform marginals [gsp, P4] [cuturi13].
 
@@ -26,7 +32,8 @@ def uniform_transport(
     by Sinkhorn's alternating scalings, on logarithms: π_ji = exp(φ_j + ψ_i − ε c_ji). The first
     marginal holds exactly, the second in the limit of many iterations.
 
-    Gradients go through the iterations: they are those of what is returned, converged or not.
+    Gradients go through the iterations: they are those of what is returned, converged or not. On
+    CUDA both passes are fused, one kernel each; they cannot be differentiated twice.
 
     Args:
         cost: Costs of shape (..., n, m), floating point.
@@ -35,6 +42,9 @@ def uniform_transport(
         iterations: Number of scalings of each side.
         mask: True for valid features, of shape (..., n); others have no mass, and n counts the
             valid ones.
+        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
+            support, unless the environment sets ``SUMPOOL_FUSED=0``; True demands them; False
+            never takes them. The numbers are the same.
 
     Returns:
         The plan π of shape (..., n, m), which sums to 1.
@@ -50,25 +60,9 @@ def uniform_transport(
         raise ValueError(f"iterations must be at least 1, got {iterations}")
     if mask is not None:
         check_mask(mask, tuple(cost.shape[:-1]))
+        mask = mask.expand(cost.shape[:-1])
     with torch.autocast(cost.device.type, enabled=False):
-        return _sinkhorn(-eps * cost.to(solve_dtype(cost)), iterations, mask)
-
-
-def _sinkhorn(scores: Tensor, iterations: int, mask: Tensor | None) -> Tensor:
-    """The plan for ``scores`` −ε c of shape (..., n, m)."""
-    n, m = scores.shape[-2:]
-    if mask is None:
-        log_row = -scores.new_full((1, 1), n).log()
-    else:
-        count = mask.sum(-1, keepdim=True).to(scores.dtype)
-        log_row = (-count.log()).masked_fill(~mask, -math.inf).unsqueeze(-1)  # (..., n, 1)
-
-    psi = torch.zeros_like(scores[..., :1, :])  # (..., 1, m)
-    for _ in range(iterations):
-        phi = log_row - torch.logsumexp(scores + psi, -1, keepdim=True)  # (..., n, 1)
-        psi = -math.log(m) - torch.logsumexp(scores + phi, -2, keepdim=True)
-    # The last scaling of the features, by a softmax: their marginal holds to rounding.
-    return log_row.exp() * (scores + psi).softmax(-1)
+        return sinkhorn(-eps * cost.to(solve_dtype(cost)), iterations, mask, fused=fused)
 
 
 class _OptimalTransportPool(PrototypePool):

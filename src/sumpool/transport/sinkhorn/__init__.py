@@ -1,0 +1,101 @@
+"""Sinkhorn's iterations between uniform marginals: unrolled in torch, or fused on CUDA."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.fused import FUSED_VARIABLE, HAS_TRITON
+from sumpool.transport.sinkhorn.unrolled import unrolled_sinkhorn
+
+__all__ = ["MAX_TILE", "fused_sinkhorn_support", "sinkhorn"]
+
+#: Most scores of an image, n and m rounded up to powers of two, that the kernels keep on chip. The
+#: registers of a multiprocessor hold 65,536 numbers: the scores and, for the backward pass, their
+#: gradient. At the limit everything else is spilled to memory; tiles half as large fit.
+MAX_TILE = 32768
+
+
+def sinkhorn(
+    scores: Tensor, iterations: int, mask: Tensor | None = None, *, fused: bool | None = None
+) -> Tensor:
+    """The plan π_ji = exp(φ_j + ψ_i + s_ji) after some scalings of both sides.
+
+    Args:
+        scores: Scores s = −ε c of shape (..., n, m), float32 or float64.
+        iterations: Number of scalings of each side.
+        mask: True for valid features, of shape (..., n).
+        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
+            support (:func:`fused_sinkhorn_support`), unless the code is being exported or the
+            environment sets ``SUMPOOL_FUSED=0``; True demands them; False never takes them.
+
+    Returns:
+        The plan of shape (..., n, m).
+
+    Example:
+        >>> sinkhorn(torch.zeros(2, 4), iterations=1)
+        tensor([[0.1250, 0.1250, 0.1250, 0.1250],
+                [0.1250, 0.1250, 0.1250, 0.1250]])
+    """
+    if not _use_fused(fused, scores):
+        return unrolled_sinkhorn(scores, iterations, mask)
+    from sumpool.transport.sinkhorn.ops import sinkhorn_op
+
+    n, m = scores.shape[-2:]
+    batch = math.prod(scores.shape[:-2])
+    if mask is not None:
+        mask = mask.reshape(batch, n).contiguous()
+    plan: Tensor = sinkhorn_op(scores.reshape(batch, n, m), mask, iterations)[0]
+    return plan.reshape(scores.shape)
+
+
+def fused_sinkhorn_support(scores: Tensor) -> str | None:
+    """Why the fused kernels cannot take these scores, or None if they can.
+
+    They need Triton and a CUDA device (or, on the CPU, Triton's interpreter:
+    ``TRITON_INTERPRET=1``), scores in float32, and images of at most ``MAX_TILE`` scores.
+
+    Args:
+        scores: Scores of shape (..., n, m).
+
+    Returns:
+        A reason, or None.
+
+    Example:
+        >>> fused_sinkhorn_support(torch.zeros(1, 4, 8, dtype=torch.float64))
+        'scores are torch.float64, not float32'
+    """
+    if scores.dtype != torch.float32:
+        return f"scores are {scores.dtype}, not float32"
+    if not HAS_TRITON:
+        return "Triton is not installed"
+    if scores.device.type != "cuda" and not (
+        scores.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
+    ):
+        return f"scores are on {scores.device}, not on a CUDA device"
+    n, m = scores.shape[-2:]
+    # A loop instead of operations on bits: under compile m may be a symbol.
+    columns = 1
+    while columns < m:
+        columns *= 2
+    # Both sides being powers of two, n fits if and only if its next power of two does.
+    if n > MAX_TILE // columns:
+        return f"images have {n} × {m} scores, in powers of two more than {MAX_TILE}"
+    return None
+
+
+def _use_fused(fused: bool | None, scores: Tensor) -> bool:
+    """Whether to take the fused path: where it was asked for, or by default on CUDA."""
+    if fused is None:
+        # What is exported runs where neither this package nor Triton is.
+        if not scores.is_cuda or torch.compiler.is_exporting():
+            return False
+        return os.environ.get(FUSED_VARIABLE) != "0" and fused_sinkhorn_support(scores) is None
+    if fused:
+        reason = fused_sinkhorn_support(scores)
+        if reason is not None:
+            raise ValueError(f"fused=True is not possible: {reason}")
+    return fused

@@ -1,0 +1,69 @@
+"""The Sinkhorn kernels compile for a GPU without one, as the kernels of sum pooling do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("triton", reason="the fused kernels need Triton")
+
+# Runs in a process of its own, since the test run may have asked for Triton's interpreter. Compiles
+# for sm_90 down to machine code, which needs no driver.
+PROGRAM = """
+import warnings
+warnings.simplefilter("ignore")
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+import triton
+from sumpool.transport.sinkhorn import kernels, ops
+
+
+def dtype_of(name):
+    if name == "mask_ptr":
+        return "*i1"
+    if name.endswith("_ptr"):
+        return "*fp32"
+    return "fp32" if name == "log_m" else "i32"
+
+
+def compile_kernel(function, masked, n, m):
+    tile = ops.tile_of(n, m)
+    constants = {"HAS_MASK": masked, "M": m, "BLOCK_N": tile.rows, "BLOCK_M": tile.columns}
+    if not masked:
+        constants["mask_ptr"] = None
+    # Triton takes a 1 among integers for a constant.
+    constants |= {"n": 1, "iterations": 1} if n == 1 else {}
+    signature = {
+        name: "constexpr" if name in constants else dtype_of(name) for name in function.arg_names
+    }
+    index = {(function.arg_names.index(name),): v for name, v in constants.items()}
+    target = GPUTarget("cuda", 90, 32)
+    options = {"num_warps": tile.warps, "num_stages": 1}
+    triton.compile(ASTSource(function, signature, index), target=target, options=options)
+
+
+count = 0
+for function in (kernels.sinkhorn_forward, kernels.sinkhorn_backward):
+    for case in CASES:
+        compile_kernel(function, *case)
+        count += 1
+print("compiled", count)
+"""
+# Small tiles, as what is checked does not depend on their size, and those with a side of one.
+CASES = [(True, 40, 6), (False, 1, 8), (True, 16, 1)]
+
+
+def test_kernels_compile_for_a_gpu() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-c", f"CASES = {CASES!r}\n{PROGRAM}"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "compiled 6" in done.stdout
