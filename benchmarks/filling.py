@@ -37,18 +37,21 @@ from sumpool.training import resolve
 from sumpool.training.assemble import build_model
 from sumpool.training.splits import open_splits
 
-#: How a step is run, by changes of HardwareConfig; the first two are what is compared with.
+#: How a step is run, by changes of HardwareConfig.
 WAYS: dict[str, dict[str, Any]] = {
     "eager": {},
+    "eager bf16": {"precision": "bf16-mixed"},
     "step": {"cuda_step": True},
     "step bf16": {"cuda_step": True, "precision": "bf16-mixed"},
     "graph": {"cuda_graph": True},
     "step compiled": {"cuda_step": True, "compile": True},
     "step compiled bf16": {"cuda_step": True, "compile": True, "precision": "bf16-mixed"},
 }
+#: What others are compared with, one process of it without MPS, at the same precision.
+BASES = ("eager", "step")
 #: Those that are measured at every count, and without MPS; the others with MPS, at a few counts.
-MAIN = ("step",)
-WITHOUT_MPS = ("eager", "step")
+MAIN = ("step", "step compiled bf16")
+WITHOUT_MPS = ("eager", "eager bf16", "step", "step bf16")
 #: A way and the counts of processes that it is measured at.
 Counts = tuple[str, list[int]]
 
@@ -175,14 +178,14 @@ def markdown(results: dict[str, Any]) -> str:
         f"rounds of {settings['seconds']:g} s. A training is {settings['steps']} steps, without "
         "validations.",
         "",
-        "| step | MPS | processes | steps/s | × eager alone | × recorded alone | trainings an hour "
+        "| step | MPS | processes | steps/s | × one eager | × one recorded | trainings an hour "
         "| GB a process |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row, speed in zip(rows, speeds, strict=True):
-        ratios = [
-            f"{speed / alone[name]:.2f}" if name in alone else "" for name in ("eager", "step")
-        ]
+        precision = " bf16" if row["way"].endswith(" bf16") else ""
+        bases = [alone.get(name + precision) for name in BASES]
+        ratios = ["" if base is None else f"{speed / base:.2f}" for base in bases]
         used = row.get("used_bytes_a_process")
         best = "**" if speed == max(speeds) else ""
         lines.append(

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from sumpool.training.config import differences
 
 GB = 10**9
 ON_A_GPU = Filling(15, True, {"workers": 1}, "for a test", gpus=1)
+COMPILED = replace(ON_A_GPU, compiled=True)
 
 
 def test_without_a_gpu_it_is_one_process_a_core() -> None:
@@ -108,9 +110,21 @@ def test_caches_follow_the_data_set_and_the_user() -> None:
     assert auto_jobs(Machine(2)).configure(TrainConfig(), data_set="cub").cache == "none"
 
 
-def test_a_loss_that_cannot_be_recorded_is_compiled_as_told() -> None:
-    config = TrainConfig(loss="ms", hardware=HardwareConfig(compile=True))
-    assert ON_A_GPU.configure(config).hardware == HardwareConfig(compile=True, workers=1)
+@pytest.mark.parametrize(("loss", "way"), [("c2", "cuda_step"), ("ms", "cuda_graph")])
+def test_where_there_is_a_compiler_networks_are_compiled(loss: str, way: str) -> None:
+    machine = Machine(16, "NVIDIA H200", (140 * GB,), mps=True, compiler=True)
+    assert auto_jobs(machine).compiled
+    assert not auto_jobs(replace(machine, compiler=False)).compiled
+    config = TrainConfig(loss=loss)
+    expected: dict[str, Any] = {"compile": True, "workers": 1, way: True}
+    assert COMPILED.configure(config).hardware == HardwareConfig(**expected)
+    on_the_cpu = replace(config, hardware=HardwareConfig(accelerator="cpu"))
+    assert not COMPILED.configure(on_the_cpu).hardware.compile
+
+
+def test_what_is_told_is_kept_at_its_default_too() -> None:
+    told = ["compile", "cuda_step", "stop.patience"]
+    assert COMPILED.configure(TrainConfig(), told=told).hardware == HardwareConfig(workers=1)
 
 
 def test_a_pass_that_changes_is_not_recorded() -> None:

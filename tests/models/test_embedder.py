@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.tiny import GSP, LAYOUTS, config, embedder, images, pictures
@@ -293,3 +293,28 @@ def test_a_model_knows_what_it_was_built_from() -> None:
     model = build_embedder(config(), seed=11)
     assert model.config == config()
     assert model.seed == 11
+
+
+def test_a_compiled_backbone_judges_as_it_did(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_sizes: list[int] = []
+
+    def run(network: nn.Module, images: Tensor) -> Tensor:
+        compiled_sizes.append(len(images))
+        out: Tensor = network(images)
+        return out
+
+    monkeypatch.setattr("sumpool.models.embedder._compiled_run", lambda: run)
+    model = pretrained(tmp_path).eval()
+    x = torch.randn(5, 3, 32, 32)
+    with torch.no_grad():
+        expected = model(x)
+    model.compile_backbone()
+    with torch.no_grad():
+        torch.testing.assert_close(model(x), expected)
+        torch.testing.assert_close(model(x[:2]), expected[:2])  # the last batch, say
+        model.train()(x)
+    model(x[:3])
+    # In evaluation the first size, in training every size.
+    assert compiled_sizes == [5, 3]

@@ -134,7 +134,6 @@ def test_a_resumed_run_keeps_its_options() -> None:
     ("changes", "message"),
     [
         ({"hardware": HardwareConfig(cuda_graph=True, cuda_step=True)}, "exclude each other"),
-        ({"hardware": HardwareConfig(cuda_graph=True, compile=True)}, "exclude each other"),
         ({"hardware": HardwareConfig(cuda_step=True), "loss": "ms"}, "one of c1, c2, pnca; got ms"),
         (
             {"hardware": HardwareConfig(cuda_graph=True), "gsp": GspConfig(average_steps=5)},

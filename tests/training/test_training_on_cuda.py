@@ -55,6 +55,8 @@ def trained(steps: int = 12, folder: Path | None = None, **hardware: Any) -> dic
         ({"cuda_step": True}, 1e-5),
         ({"channels_last": False}, 1e-3),
         ({"compile": True}, 1e-4),
+        ({"compile": True, "cuda_graph": True}, 1e-4),
+        ({"compile": True, "cuda_step": True}, 1e-4),
         ({"precision": "bf16-mixed"}, 5e-2),
         ({"precision": "bf16-mixed", "cuda_graph": True}, 5e-2),
     ],

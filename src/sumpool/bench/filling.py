@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -41,12 +41,14 @@ class Machine:
         gpu: Name of the first GPU; "" without one.
         free_bytes: Free memory of each GPU.
         mps: Whether the multi-process service is installed.
+        compiler: Whether there is a C compiler, which torch.compile needs.
     """
 
     cores: int
     gpu: str = ""
     free_bytes: tuple[int, ...] = ()
     mps: bool = False
+    compiler: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,7 @@ class Filling:
         why: In words, for a log.
         threads: Threads of torch in each process.
         gpus: GPUs that the processes are to be spread over.
+        compiled: Whether networks are compiled on a GPU.
     """
 
     jobs: int
@@ -69,21 +72,28 @@ class Filling:
     why: str
     threads: int = 1
     gpus: int = 0
+    compiled: bool = False
 
     def configure(
-        self, config: TrainConfig, *, data_set: str = "", cache_dir: Path | None = None
+        self,
+        config: TrainConfig,
+        *,
+        data_set: str = "",
+        cache_dir: Path | None = None,
+        told: Collection[str] = (),
     ) -> TrainConfig:
-        """``config`` run in the way that fills the machine; what it computes stays the same.
+        """``config`` run in the way that fills the machine; it computes the same up to rounding.
 
-        Options of the group hardware that are not at their defaults are kept. On a GPU steps are
-        recorded, whole where the loss allows it; and images are decoded once, where ``config`` says
-        nothing of a cache. Precision is never changed: ``--set hardware.precision=bf16-mixed`` is
-        faster, but gives other numbers.
+        Options of the group hardware that are not at their defaults are kept. On a GPU the network
+        is compiled where the machine can; steps are recorded, whole where the loss allows it; and
+        images are decoded once, where ``config`` says nothing of a cache. Precision is never
+        changed: ``--set hardware.precision=bf16-mixed`` is faster, but gives other numbers.
 
         Args:
             config: A configuration.
             data_set: Name of its data set: decoded images of small ones are kept on the GPU.
             cache_dir: Where decoded images are kept for all processes; None keeps them in each.
+            told: Options of the group hardware that stay as they are, at their defaults too.
 
         Example:
             >>> filling = Filling(15, True, {"workers": 1}, "an example", gpus=1)
@@ -92,24 +102,24 @@ class Filling:
             (True, 1, 'gpu')
         """
         plain, own = HardwareConfig(), config.hardware
-        changes = {
-            name: value
-            for name, value in self.hardware.items()
-            if getattr(own, name) == getattr(plain, name)
-        }
-        if not self.gpus or own.accelerator == "cpu" or own.devices * own.nodes > 1:
-            return replace(config, hardware=replace(own, **changes))
-        if not (own.cuda_graph or own.cuda_step):
+        changes = dict(self.hardware)
+        on_a_gpu = self.gpus and own.accelerator != "cpu" and own.devices * own.nodes == 1
+        if on_a_gpu and self.compiled:
+            changes["compile"] = True
+        if on_a_gpu and not (own.cuda_graph or own.cuda_step):
             if config.loss in RECORDABLE:
                 changes["cuda_step"] = True
-            elif not own.compile and not config.gsp.average_steps:
+            elif not config.gsp.average_steps:
                 # The recorded pass would go on as it began when the pooling changes.
                 changes["cuda_graph"] = True
+        kept = {name for name in changes if getattr(own, name) != getattr(plain, name)}
+        for name in kept.union(told) & changes.keys():
+            del changes[name]
         config = replace(config, hardware=replace(own, **changes))
-        if config.cache != "none":
+        if not on_a_gpu or config.cache != "none":
             return config
-        kept = None if cache_dir is None else str(cache_dir)
-        return replace(config, cache="gpu" if data_set in ON_THE_GPU else "ram", cache_dir=kept)
+        folder = None if cache_dir is None else str(cache_dir)
+        return replace(config, cache="gpu" if data_set in ON_THE_GPU else "ram", cache_dir=folder)
 
 
 def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Filling:
@@ -150,7 +160,9 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
     )
     workers = max(1, machine.cores // jobs)
     gpus = min(jobs, len(machine.free_bytes))
-    return Filling(jobs, machine.mps, {"workers": workers}, why, gpus=gpus)
+    return Filling(
+        jobs, machine.mps, {"workers": workers}, why, gpus=gpus, compiled=machine.compiler
+    )
 
 
 def part_of_a_node(gpus: float, cpus: float) -> Filling:
@@ -186,7 +198,8 @@ def look_at_machine() -> Machine:
         assert looked.failure is not None
         raise looked.failure
     name, free = looked.found
-    return Machine(cores or 1, name, free, shutil.which(CONTROL) is not None)
+    service, compiler = shutil.which(CONTROL), shutil.which("cc") or shutil.which("gcc")
+    return Machine(cores or 1, name, free, service is not None, compiler is not None)
 
 
 def _look_at_gpus(count: int) -> tuple[str, tuple[int, ...]]:

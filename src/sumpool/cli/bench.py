@@ -22,6 +22,7 @@ from sumpool.cli.options import HelpFormatter
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
     from sumpool.bench.filling import Filling
+    from sumpool.training import TrainConfig
 
 SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
 
@@ -160,8 +161,10 @@ def _executor(
     store: BenchStore, cells: list[BenchCell], options: Namespace, while_it_runs: ExitStack
 ) -> tuple[Executor, list[BenchCell]]:
     """Where the cells run, and the cells as they run best there."""
+    from sumpool.bench.settings import parse_settings
     from sumpool.training import ConfigError
 
+    told = [name.removeprefix("hardware.") for name in parse_settings(options.set)]
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
@@ -172,7 +175,8 @@ def _executor(
             raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
 
         cluster = RayCluster(options.ray, gpus=options.gpus, cpus=options.cpus, folder=store.folder)
-        return cluster, _fitted(store, cells, part_of_a_node(options.gpus, options.cpus))
+        filling = part_of_a_node(options.gpus, options.cpus)
+        return cluster, _fitted(store, cells, filling, told)
     from sumpool.bench import LocalProcesses
     from sumpool.bench.filling import auto_jobs
     from sumpool.bench.mps import mps_server
@@ -186,19 +190,19 @@ def _executor(
     if filling.mps:
         print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
     executor = LocalProcesses(filling.jobs, filling.threads, filling.gpus)
-    return executor, _fitted(store, cells, filling)
+    return executor, _fitted(store, cells, filling, told)
 
 
-def _fitted(store: BenchStore, cells: list[BenchCell], filling: Filling) -> list[BenchCell]:
+def _fitted(
+    store: BenchStore, cells: list[BenchCell], filling: Filling, told: list[str]
+) -> list[BenchCell]:
     """The cells with recorded steps and shared images, where there is a GPU."""
-    images = store.folder / "images"
-    return [
-        replace(
-            cell,
-            config=filling.configure(cell.config, data_set=cell.config.format, cache_dir=images),
-        )
-        for cell in cells
-    ]
+
+    def fitted(config: TrainConfig) -> TrainConfig:
+        images = store.folder / "images"
+        return filling.configure(config, data_set=config.format, cache_dir=images, told=told)
+
+    return [replace(cell, config=fitted(cell.config)) for cell in cells]
 
 
 def _tell(store: BenchStore, summary: Summary) -> None:

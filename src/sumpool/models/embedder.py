@@ -15,6 +15,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from sumpool.data.views import Preprocessing
 from sumpool.models.backbones import Backbone, build_backbone
 from sumpool.models.config import EmbedderConfig
+from sumpool.models.folding import fold_batch_norm
 from sumpool.models.layout import FeatureLayout
 from sumpool.pooling import (
     GlobalPool,
@@ -72,13 +73,21 @@ class Embedder(nn.Module):
         self.map = _build_map(config, layout, self.pooling)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
         self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = _run
+        self._judged_size: int | None = None
         self.train(self.training)
 
     def compile_backbone(self) -> None:
-        """Train through a backbone compiled with ``torch.compile``.
+        """Run the backbone compiled with ``torch.compile``, for training and for evaluation.
 
-        The code serves all models with this backbone and size of images in the process.
+        Batch normalisation that is frozen becomes a part of the convolutions, see
+        :func:`~sumpool.models.folding.fold_batch_norm`. The code serves all models with this
+        backbone and size of images in the process. It is made for one size of batches in training,
+        and for one in evaluation, the first that comes; others there run uncompiled, as the last
+        batch of a data set does.
         """
+        if self.batch_norm_frozen:
+            side, device = self.preprocessing.crop, next(self.parameters()).device
+            fold_batch_norm(self.backbone, torch.zeros(1, 3, side, side, device=device))
         self._run_backbone = _compiled_run()
 
     def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
@@ -106,12 +115,21 @@ class Embedder(nn.Module):
         embedding size where the map comes before the pooling, and otherwise the channels of the
         backbone.
         """
-        # Compiled for training alone: without gradients it would be compiled a second time.
-        run = self._run_backbone if torch.is_grad_enabled() else _run
+        run = self._run_backbone if self._is_compiled_for(images) else _run
         features = run(self.backbone, images)
         if self.pooling.linear_map == "before":
             features = self.map(features)
         return features.to(next(self.parameters()).dtype)
+
+    def _is_compiled_for(self, images: Tensor) -> bool:
+        # Each further size, and training mode without gradients, would be compiled once more.
+        if self._run_backbone is _run or torch.is_grad_enabled():
+            return True
+        if self.training:
+            return False
+        if self._judged_size is None:
+            self._judged_size = len(images)
+        return len(images) == self._judged_size
 
     @property
     def frozen_batch_norms(self) -> int:

@@ -69,8 +69,6 @@ def check_devices(config: TrainConfig, fabric: Fabric) -> None:
             "hardware.cuda_graph records one pass, but with gsp.average_steps "
             f"{config.gsp.average_steps} the pooling changes on the way: take hardware.cuda_step"
         )
-    if config.hardware.cuda_graph and config.hardware.compile:
-        raise ConfigError("hardware.cuda_graph and hardware.compile exclude each other")
     if config.cache == "gpu" and not on_cuda:
         raise ConfigError(f"cache gpu needs a CUDA device, got {fabric.device.type}")
     if config.batch_size % fabric.world_size:

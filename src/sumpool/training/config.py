@@ -175,7 +175,8 @@ class HardwareConfig:
         nodes: machines
         precision: 32-true, or bf16-mixed on hardware that has it
         channels_last: on CUDA, keep maps as NHWC, which its convolutions are faster with
-        compile: compile the network with torch.compile (with cuda_step, the backbone alone)
+        compile: compile the network with torch.compile (with cuda_graph and cuda_step the backbone
+            alone)
         cuda_graph: record forward and backward pass of the network as CUDA graphs, so that a small
             network is not held up by kernel launches (one CUDA device)
         cuda_step: record the whole step, loss and optimiser too, as one CUDA graph: the fastest way

@@ -79,8 +79,9 @@ class Trainer:
         needs_attributes = hasattr(self.criterion, "zero_shot")
         train_pass = TrainPass(self.model, needs_attributes, nhwc)
         self._train_pass = train_pass
-        whole = config.hardware.compile and not config.hardware.cuda_step
-        if config.hardware.compile and config.hardware.cuda_step:
+        recorded = config.hardware.cuda_step or config.hardware.cuda_graph
+        whole = config.hardware.compile and not recorded
+        if config.hardware.compile and recorded:
             # Poolings differ from run to run, the backbone does not: it is compiled once a process.
             self.model.compile_backbone()  # type: ignore[operator]
         self._pass: nn.Module = fabric.setup_module(
