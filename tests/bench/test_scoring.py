@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import shutil
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +16,7 @@ from sumpool.bench.cells import BenchCell
 from sumpool.bench.grid import Grid, expand
 from sumpool.bench.grid_file import add_to_grid
 from sumpool.bench.rows import BenchRow
-from sumpool.bench.scoring import score_store
+from sumpool.bench.scoring import Scored, score_store
 from sumpool.bench.sources import DataSource
 from sumpool.bench.store import BenchStore
 from sumpool.evaluation import retrieval_metrics
@@ -23,27 +25,43 @@ from sumpool.training.config import flat
 
 GLYPHS = DataSource("glyphs", "glyphs", None)
 LABELS = np.repeat(np.arange(5), 4)
+LISTS = ("labels", "names")
+NAMES = [f"glyphs/{number}" for number in range(len(LABELS))]
 
 
 def cells_of(protocol: str = "fair", **options: object) -> list[BenchCell]:
     return expand(Grid(protocol, [GLYPHS], backbones=["small_cnn"], **options))
 
 
-def finish(store: BenchStore, cells: Iterable[BenchCell], sharpness: float = 1.0) -> None:
-    """Rows and evaluations of cells, with embeddings that no network made."""
+def finish(
+    store: BenchStore,
+    cells: Iterable[BenchCell],
+    sharpness: float = 1.0,
+    names: Sequence[str] = NAMES,
+    gallery: Sequence[str] | None = None,
+) -> None:
+    """Rows and evaluations of cells, with embeddings that no network made.
+
+    ``names`` are those of the images, ``gallery`` those of a gallery if there is one.
+    """
     for cell in cells:
         random = np.random.default_rng(int(cell.id, 16))
         vectors = random.normal(size=(len(LABELS), 8)).astype(np.float32)
         vectors[np.arange(len(LABELS)), LABELS] += sharpness
-        found = retrieval_metrics(torch.from_numpy(vectors), torch.from_numpy(LABELS))
+        sets = {"": (vectors, names)}
+        if gallery is not None:
+            sets["gallery-"] = (vectors[::-1].copy(), gallery)
+        parts = [torch.from_numpy(it) for own, _ in sets.values() for it in (own, LABELS)]
+        found = retrieval_metrics(*parts)
         run = store.cell_folder(cell.id) / "run"
         for part in ("validation", "test"):
             folder = run / "evaluation" / part
             folder.mkdir(parents=True)
-            np.save(folder / "embeddings.npy", vectors)
-            np.save(folder / "labels.npy", LABELS)
-            names = [f"glyphs/{number}" for number in range(len(LABELS))]
-            (folder / "items.json").write_text(json.dumps({"names": names, "class_names": []}))
+            for prefix, (own, called) in sets.items():
+                np.save(folder / f"{prefix}embeddings.npy", own)
+                np.save(folder / f"{prefix}labels.npy", LABELS)
+                items = {"names": list(called), "class_names": []}
+                (folder / f"{prefix}items.json").write_text(json.dumps(items))
             (folder / "metrics.json").write_text(json.dumps(found))
         store.add(
             BenchRow(
@@ -72,6 +90,32 @@ def finish(store: BenchStore, cells: Iterable[BenchCell], sharpness: float = 1.0
                 folder=run.relative_to(store.folder).as_posix(),
             )
         )
+
+
+def lose_evaluations(store: BenchStore) -> None:
+    """As in a copy without large files."""
+    for folder in store.folder.glob("cells/*/run/evaluation"):
+        shutil.rmtree(folder)
+
+
+def make_older(store: BenchStore) -> None:
+    """What is kept of groups, as it was before it said which images it is about."""
+    for path in (store.folder / "combined").iterdir():
+        with np.load(path) as kept:
+            arrays = {name: kept[name] for name in kept if name.split(".")[-1] not in LISTS}
+        np.savez(path, **arrays)
+
+
+def spoil(store: BenchStore) -> None:
+    for path in (store.folder / "combined").iterdir():
+        path.write_bytes(path.read_bytes()[:100])
+
+
+def scored_again(store: BenchStore) -> Scored:
+    """What another process finds, and writes."""
+    found = score_store(BenchStore(store.folder))
+    assert read_scores(store.folder / SCORES) == (found.scores, found.gains)
+    return found
 
 
 @pytest.fixture
@@ -155,3 +199,133 @@ def test_tuning_scores_are_of_validation_classes(store: BenchStore) -> None:
     finish(store, cells_of("tuning", poolings=["gap"]))
     scored = score_store(store)
     assert {(it.count, it.note) for it in scored.scores} == {(3, "on validation classes")}
+
+
+@pytest.mark.parametrize("protocol", ["fair", "conventional", "tuning"])
+def test_scores_and_gains_need_no_evaluations_once_they_are_there(
+    store: BenchStore, protocol: str
+) -> None:
+    finish(store, cells_of(protocol, poolings=["gap", "gsp"]))
+    scored = score_store(store)
+    assert scored.scores
+    assert scored.gains
+    lose_evaluations(store)
+    assert scored_again(store) == scored
+    assert scored_again(store) == scored
+
+
+def test_queries_and_gallery_are_known_without_evaluations(store: BenchStore) -> None:
+    # Letters of several alphabets and planes, and a byte of a file's name that is no UTF-8.
+    names = [f"ä{number}/鳥 🐦\udcff{'ł' * number}.jpg" for number in range(len(LABELS))]
+    gallery = [f"Ω/{number}.jpg" for number in range(len(LABELS))]
+    others = [*gallery[:-1], "Ω/öther.jpg"]
+    images: dict[str, Any] = {"names": names, "gallery": gallery}
+    finish(store, cells_of(poolings=["gap"]), **images)
+    finish(store, cells_of(poolings=["gsp"]), **images)
+    finish(store, cells_of(poolings=["gsp"], zero_shot=[False]), names=names, gallery=others)
+    finish(store, cells_of(poolings=["gmp"]), names=names)
+    finish(store, cells_of("tuning", poolings=["gap"]), **images)
+    finish(store, cells_of("tuning", poolings=["gmp"]), **{**images, "names": names[::-1]})
+    scored = score_store(store)
+    assert {(it.protocol, it.method, it.against) for it in scored.gains} == {
+        ("fair", "gsp+zs", "gap")
+    }
+    told = "\n".join(scored.troubles)
+    assert "other gallery than" in told
+    assert "image 19 is öther.jpg and not 19.jpg" in told
+    assert "only one of them has a gallery of its own" in told
+    assert f"image 0 is {names[0]} and not {names[-1]}" in told
+    lose_evaluations(store)
+    assert scored_again(store) == scored  # refused in the same words, too
+
+
+def test_trainings_that_are_added_lose_nothing_of_other_groups(store: BenchStore) -> None:
+    finish(store, cells_of(poolings=["gap", "gsp"], seeds=2))
+    finish(store, cells_of(poolings=["gsp"], zero_shot=[False], seeds=2))
+    scored = score_store(store)
+    lose_evaluations(store)
+    of_others = [it for it in scored.scores if it.method != "gap"]
+    between_others = [it for it in scored.gains if it.against != "gap"]
+    assert between_others
+
+    added = [cell for cell in cells_of(poolings=["gap"]) if cell.member.seed == 2]
+    finish(store, added[:1])
+    found = scored_again(store)
+    (trouble,) = found.troubles
+    assert trouble == (
+        "fair glyphs small_cnn c2 gap: no score without "
+        "fold 2, seed 2; fold 3, seed 2; fold 4, seed 2"
+    )
+    assert (found.scores, found.gains) == (of_others, between_others)
+
+    # Now it is complete, but the embeddings of the first trainings are not there to be joined.
+    finish(store, added[1:])
+    found = scored_again(store)
+    (trouble,) = found.troubles
+    assert trouble.startswith("fair glyphs small_cnn c2 gap: no score: ")
+    assert "run/evaluation/test/labels.npy cannot be read" in trouble
+    assert (found.scores, found.gains) == (of_others, between_others)
+
+
+def test_what_older_versions_kept_learns_its_images_without_embeddings(store: BenchStore) -> None:
+    finish(store, cells_of(poolings=["gap", "gsp"], seeds=2))
+    scored = score_store(store)
+    make_older(store)
+    for path in store.folder.glob("cells/*/run/evaluation/*/embeddings.npy"):
+        path.unlink()
+    assert scored_again(store) == scored
+    lose_evaluations(store)
+    assert scored_again(store) == scored
+
+
+def test_what_was_kept_and_is_damaged_is_computed_anew(store: BenchStore) -> None:
+    finish(store, cells_of(poolings=["gap", "gsp"], seeds=2))
+    scored = score_store(store)
+    spoil(store)
+    assert scored_again(store) == scored
+    lose_evaluations(store)
+    assert scored_again(store) == scored
+
+
+@pytest.mark.parametrize("harm", [make_older, spoil])
+def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
+    store: BenchStore, harm: Callable[[BenchStore], None]
+) -> None:
+    finish(store, cells_of(poolings=["gap", "gsp"], seeds=2))
+    finish(store, cells_of(poolings=["gsp"], seeds=2, options={"gsp.mu": 0.5}))
+    finish(store, cells_of("conventional", poolings=["gap", "gsp"], seeds=2))
+    scored = score_store(store)
+    harm(store)
+    lose_evaluations(store)
+    found = scored_again(store)
+    assert (found.scores, found.gains) == (scored.scores, scored.gains)
+    assert len(found.troubles) == 5
+    for trouble in found.troubles:
+        assert "its scores are those of before: " in trouble
+        assert "cannot be read" in trouble
+    assert scored_again(store) == found
+
+    # Of other trainings than those that were scored nothing stays, nor of gains over them.
+    finish(store, [it for it in cells_of(poolings=["gap"]) if it.member.seed == 2])
+    found = scored_again(store)
+    changed = ("fair", "gap")
+    assert found.scores == [it for it in scored.scores if (it.protocol, it.method) != changed]
+    assert found.gains == [it for it in scored.gains if (it.protocol, it.against) != changed]
+    # Without what was scored there is nothing to go by.
+    (store.folder / SCORES).unlink()
+    found = scored_again(store)
+    assert (found.scores, found.gains) == ([], [])
+    assert all("no score: " in trouble for trouble in found.troubles)
+
+
+def test_gains_of_before_stay_where_one_side_can_still_be_computed(store: BenchStore) -> None:
+    finish(store, cells_of(poolings=["gap"], seeds=2))
+    score_store(store)
+    (first,) = (store.folder / "combined").iterdir()
+    finish(store, cells_of(poolings=["gsp"], seeds=2))
+    scored = score_store(store)
+    lose_evaluations(store)
+    first.write_bytes(b"")
+    found = scored_again(store)
+    assert (found.scores, found.gains) == (scored.scores, scored.gains)
+    assert len(found.troubles) == 1

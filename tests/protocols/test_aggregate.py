@@ -175,6 +175,14 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
         read_member(FAIR, judged[5].member, judged[5].folder)
 
 
+def test_a_gallery_without_its_embeddings_does_not_pass_for_none(tmp_path: Path) -> None:
+    judged = write_members(tmp_path, FAIR, clustered(WITH_GALLERY), WITH_GALLERY)
+    for it in judged:
+        (it.folder / "evaluation/test/gallery-embeddings.npy").unlink()
+    with pytest.raises(ProtocolError, match=r"gallery-embeddings\.npy cannot be read"):
+        aggregate(FAIR, judged)
+
+
 def test_the_conventional_score_is_of_one_model_and_says_how_it_was_chosen(tmp_path: Path) -> None:
     protocol = PROTOCOLS["conventional"]
     draw = clustered(ALONE, noise=1.5)

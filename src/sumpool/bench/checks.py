@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -39,12 +41,28 @@ def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
     """
     opened: dict[str, Splits] = {}
     tried: set[str] = set()
-    for cell in cells:
-        if cell.data_set not in opened:
-            opened[cell.data_set] = _open(cell, cells)
-        if cell.group not in tried:
-            tried.add(cell.group)
-            _build(cell, opened[cell.data_set], here)
+    with _quiet_fabric():
+        for cell in cells:
+            if cell.data_set not in opened:
+                opened[cell.data_set] = _open(cell, cells)
+            if cell.group not in tried:
+                tried.add(cell.group)
+                _build(cell, opened[cell.data_set], here)
+
+
+@contextmanager
+def _quiet_fabric() -> Iterator[None]:
+    # It tells whenever it is built what it would run on, under the name of whichever part of
+    # Lightning was imported last.
+    loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
+    levels = [it.level for it in loggers]
+    for it in loggers:
+        it.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        for it, level in zip(loggers, levels, strict=True):
+            it.setLevel(level)
 
 
 def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:

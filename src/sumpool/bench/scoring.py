@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from sumpool.bench.grid_file import read_grid
 from sumpool.bench.groups import Group, find_groups
 from sumpool.bench.store import BenchStore
 from sumpool.protocols import Combined, JudgedMember, ProtocolError, combine, gains_between
-from sumpool.protocols.judged import read_images, sorted_members
-from sumpool.report.scores import SCORES, Gain, Incomplete, Score, write_scores
+from sumpool.protocols.combining import score_note
+from sumpool.protocols.judged import ImageList, read_image_lists, sorted_members
+from sumpool.report.scores import SCORES, Gain, Incomplete, Score, read_scores, write_scores
+from sumpool.report.store import StoreError
 from sumpool.report.whole_files import write_whole
 
 #: Folder of what was computed from embeddings, by group.
 COMBINED = "combined"
+
+#: Queries and gallery, as the arrays of a file there begin.
+_PARTS = ("query", "gallery")
 
 
 @dataclass(frozen=True)
@@ -39,11 +49,28 @@ class Scored:
     troubles: list[str]
 
 
+@dataclass(frozen=True)
+class _Summed:
+    """A group with scores.
+
+    Attributes:
+        group: The group.
+        combined: What gains are computed from; None if it is lost, and those of before stay.
+        before: Whether the same trainings were scored before.
+    """
+
+    group: Group
+    combined: Combined | None
+    before: bool
+
+
 def score_store(store: BenchStore, *, device: str | None = None, progress: bool = False) -> Scored:
     """Sum up the complete groups of ``store``, and write ``scores.json`` there.
 
     A group that lacks a fold or a seed gets no score. What is computed from embeddings is kept, and
-    computed again only when trainings are added to the group.
+    computed again only when trainings are added to the group: until then the embeddings may be
+    gone. If what was kept is of no use either, the scores that ``scores.json`` has of the same
+    trainings stay, and so do the gains.
 
     Args:
         store: The benchmark.
@@ -51,53 +78,81 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
         progress: Whether to show progress bars.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    groups = find_groups(store.rows(), read_grid(store))
     found = Scored([], [], [], [])
-    combined: dict[tuple[str, ...], tuple[Group, Combined]] = {}
-    for group in groups:
+    old_scores, old_gains = _scores_before(store)
+    summed: dict[tuple[str, ...], _Summed] = {}
+    for group in find_groups(store.rows(), read_grid(store)):
         if group.missing:
             done = len(group.wanted) - len(group.missing)
             found.incomplete.append(Incomplete(*group.key, done, len(group.wanted)))
             listed = "; ".join(map(str, group.missing))
             found.troubles.append(f"{group.name}: no score without {listed}")
             continue
+        path = store.folder / COMBINED / f"{group.digest}.npz"
+        before = path.is_file()
+        combined = None
         try:
-            result = _combined(store, group, device, progress)
+            combined = _combined(path, group, _judged(store, group), device, progress)
+            scores = _scores(group, combined)
         except ProtocolError as error:
-            found.troubles.append(f"{group.name}: no score: {error}")
-            continue
-        found.scores.extend(_scores(group, result))
-        combined[*group.key, group.settings] = group, result
-    for group, result in combined.values():
-        for label in group.baselines():
-            other = combined.get((*group.key[:-1], label, group.settings))
-            if other is not None:
-                _add_gains(found, group, result, label, other[1])
+            old = [it for it in old_scores if before and _is_of(it, group)]
+            scores = [it for it in old if it not in found.scores]
+            what = "its scores are those of before" if scores else "no score"
+            found.troubles.append(f"{group.name}: {what}: {error}")
+        if scores:
+            found.scores.extend(scores)
+            summed[*group.key, group.settings] = _Summed(group, combined, before)
+    for ours in summed.values():
+        for label in ours.group.baselines():
+            theirs = summed.get((*ours.group.key[:-1], label, ours.group.settings))
+            if theirs is not None:
+                _add_gains(found, ours, label, theirs, old_gains)
     write_scores(store.folder / SCORES, found.scores, found.gains, found.incomplete)
     return found
 
 
-def _scores(group: Group, combined: Combined) -> list[Score]:
-    notes = [f"set {group.settings}"] if group.settings else []
+def _scores_before(store: BenchStore) -> tuple[list[Score], list[Gain]]:
+    try:
+        return read_scores(store.folder / SCORES)
+    except StoreError:  # there are none yet, or nothing can be known of them
+        return [], []
+
+
+def _is_of(entry: Score | Gain, group: Group) -> bool:
+    note = _score_note(group) if isinstance(entry, Score) else _set_note(group)
+    key = entry.protocol, entry.data_set, entry.backbone, entry.loss, entry.method
+    return (*key, entry.note) == (*group.key, note)
+
+
+def _set_note(group: Group) -> str:
+    return f"set {group.settings}" if group.settings else ""
+
+
+def _score_note(group: Group) -> str:
+    notes = [score_note(group.protocol, len(group.wanted)), _set_note(group)]
     if group.seeds != group.protocol.seeds:
         notes.append(f"{group.seeds} and not {group.protocol.seeds} seeds")
+    return "; ".join(filter(None, notes))
+
+
+def _scores(group: Group, combined: Combined) -> list[Score]:
+    note = _score_note(group)
     return [
-        Score(
-            *group.key,
-            it.dimension,
-            it.metric,
-            it.mean,
-            it.std,
-            it.count,
-            "; ".join([*([it.note] if it.note else []), *notes]),
-        )
+        Score(*group.key, it.dimension, it.metric, it.mean, it.std, it.count, note)
         for it in combined.scores()
     ]
 
 
-def _add_gains(found: Scored, group: Group, ours: Combined, against: str, theirs: Combined) -> None:
+def _add_gains(
+    found: Scored, ours: _Summed, against: str, theirs: _Summed, old: Sequence[Gain]
+) -> None:
+    group = ours.group
+    if ours.combined is None or theirs.combined is None:
+        if ours.before and theirs.before:
+            found.gains.extend(it for it in old if it.against == against and _is_of(it, group))
+        return
     try:
-        gains = gains_between(ours, theirs)
+        gains = gains_between(ours.combined, theirs.combined)
     except ProtocolError as error:
         found.troubles.append(f"{group.name}: no gain over {against}: {error}")
         return
@@ -112,7 +167,7 @@ def _add_gains(found: Scored, group: Group, ours: Combined, against: str, theirs
             it.high,
             it.count,
             it.confidence,
-            f"set {group.settings}" if group.settings else "",
+            _set_note(group),
         )
         for it in gains
     )
@@ -134,26 +189,42 @@ def _judged(store: BenchStore, group: Group) -> list[JudgedMember]:
     ]
 
 
-def _combined(store: BenchStore, group: Group, device: str, progress: bool) -> Combined:
-    """What scores and gains are computed from: as it was kept, or anew."""
-    judged = _judged(store, group)
-    path = store.folder / COMBINED / f"{group.digest}.npz"
-    if path.is_file():
-        with np.load(path, allow_pickle=False) as kept:
-            return _restored(group, judged, dict(kept))
-    found = combine(group.protocol, judged, seeds=group.seeds, progress=progress, device=device)
-    arrays = {f"single.{name}": values for name, values in found.single.items()}
-    arrays |= {f"joined.{name}": values for name, values in (found.joined or {}).items()}
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, dimension=np.array(found.dimension), **arrays)
-    write_whole(path, buffer.getvalue())
+def _combined(
+    path: Path, group: Group, judged: Sequence[JudgedMember], device: str, progress: bool
+) -> Combined:
+    """What scores and gains are computed from: as it was kept in ``path``, or anew."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            arrays = dict(kept)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
+        # Not there, or damaged.
+        found = combine(group.protocol, judged, seeds=group.seeds, progress=progress, device=device)
+    else:
+        found = _restored(group, judged, arrays)
+        if _lists_in(arrays) is not None:
+            return found
+    _keep(path, found)
     return found
 
 
+def _keep(path: Path, combined: Combined) -> None:
+    """Write all of ``combined`` that does not follow from the rows."""
+    arrays: dict[str, NDArray[Any]] = {"dimension": np.array(combined.dimension)}
+    arrays |= {f"single.{name}": values for name, values in combined.single.items()}
+    arrays |= {f"joined.{name}": values for name, values in (combined.joined or {}).items()}
+    for part, images in zip(_PARTS, combined.images, strict=True):
+        if images is not None:
+            arrays[f"{part}.labels"] = images.labels
+            arrays[f"{part}.names"] = np.array(images.names, dtype=np.str_)
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)
+    write_whole(path, buffer.getvalue())
+
+
 def _restored(
-    group: Group, judged: Sequence[JudgedMember], kept: dict[str, np.ndarray]
+    group: Group, judged: Sequence[JudgedMember], kept: Mapping[str, NDArray[Any]]
 ) -> Combined:
-    def named(start: str) -> dict[str, np.ndarray]:
+    def named(start: str) -> dict[str, NDArray[Any]]:
         return {
             name.removeprefix(start): values
             for name, values in kept.items()
@@ -164,8 +235,19 @@ def _restored(
     return Combined(
         group.protocol,
         members,
-        read_images(members[0], group.protocol.judged_on),
+        # Files of earlier versions do not say which images they are about.
+        _lists_in(kept) or read_image_lists(members[0], group.protocol.judged_on),
         int(kept["dimension"]),
         named("single."),
         named("joined.") or None,
     )
+
+
+def _lists_in(kept: Mapping[str, NDArray[Any]]) -> tuple[ImageList, ImageList | None] | None:
+    def listed(part: str) -> ImageList | None:
+        if f"{part}.labels" not in kept:
+            return None
+        return ImageList(kept[f"{part}.labels"], tuple(kept[f"{part}.names"].tolist()))
+
+    query, gallery = map(listed, _PARTS)
+    return None if query is None else (query, gallery)

@@ -16,6 +16,7 @@ from sumpool.evaluation.inputs import MAX_MEMORY
 from sumpool.protocols.errors import ProtocolError
 from sumpool.protocols.joined import joined_metrics
 from sumpool.protocols.judged import (
+    ImageList,
     Images,
     JudgedMember,
     check_same_images,
@@ -60,7 +61,8 @@ class Combined:
     Attributes:
         protocol: The protocol.
         judged: Its trainings, by fold, then by seed.
-        images: The images they were judged on, as the first of them has them.
+        images: The images they were judged on, as the first of them has them; None in the place
+            of the gallery where the queries are searched themselves.
         dimension: Dimensions of one model's embedding.
         single: Metrics of each model, (folds, seeds) each.
         joined: Metrics of the embeddings of one model a fold side by side, one value a combination
@@ -69,7 +71,7 @@ class Combined:
 
     protocol: Protocol
     judged: Sequence[JudgedMember]
-    images: tuple[Images, Images | None]
+    images: tuple[ImageList, ImageList | None]
     dimension: int
     single: dict[str, Values]
     joined: dict[str, Values] | None
@@ -104,10 +106,21 @@ class Combined:
         return MemberScore(dimension, metric, mean, spread, len(values), self._note())
 
     def _note(self) -> str:
-        said = [self.protocol.note] if self.protocol.note else []
-        if self.protocol.summary == "best" and len(self.judged) > 1:
-            said.append(f"best of {len(self.judged)}")
-        return ", ".join(said)
+        return score_note(self.protocol, len(self.judged))
+
+
+def score_note(protocol: Protocol, trainings: int) -> str:
+    """What must be said beside the scores that ``protocol`` makes of so many trainings.
+
+    Example:
+        >>> from sumpool.protocols import PROTOCOLS
+        >>> score_note(PROTOCOLS["conventional"], 3)
+        'selected on the test set, best of 3'
+    """
+    said = [protocol.note] if protocol.note else []
+    if protocol.summary == "best" and trainings > 1:
+        said.append(f"best of {trainings}")
+    return ", ".join(said)
 
 
 def combine(

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,8 @@ from sumpool.protocols.protocol import Member, Protocol
 
 #: The parts of an evaluation by the beginning of their files' names.
 PARTS = ("", "gallery-")
+#: The files of a part: classes and names of its images, and their embeddings.
+LISTS, EMBEDDINGS = ("labels.npy", "items.json"), "embeddings.npy"
 
 
 @dataclass(frozen=True)
@@ -33,17 +35,27 @@ class JudgedMember:
     metrics: Mapping[str, float]
 
 
-class Images(NamedTuple):
-    """What was embedded, and into what.
+@dataclass(frozen=True, eq=False)
+class ImageList:
+    """Which images were embedded.
 
     Attributes:
         labels: Classes of the images, (N,).
         names: Their names, relative to the folder that holds all of them.
-        vectors: Their embeddings (N, d), still on disk.
     """
 
     labels: NDArray[np.int64]
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Images(ImageList):
+    """Which images were embedded, and into what.
+
+    Attributes:
+        vectors: Their embeddings (N, d), still on disk.
+    """
+
     vectors: NDArray[np.floating[Any]]
 
 
@@ -101,16 +113,25 @@ def read_images(member: JudgedMember, evaluation: str) -> tuple[Images, Images |
     """
     folder = member.folder / "evaluation" / evaluation
     query = _read(folder, PARTS[0])
-    if not (folder / f"{PARTS[1]}embeddings.npy").exists():
-        return query, None
-    return query, _read(folder, PARTS[1])
+    return query, _read(folder, PARTS[1]) if _has_gallery(folder) else None
+
+
+def read_image_lists(member: JudgedMember, evaluation: str) -> tuple[ImageList, ImageList | None]:
+    """What :func:`read_images` gives, without the embeddings, which need not be there.
+
+    Raises:
+        ProtocolError: If a file is missing or damaged; names it.
+    """
+    folder = member.folder / "evaluation" / evaluation
+    query = _read_list(folder, PARTS[0])
+    return query, _read_list(folder, PARTS[1]) if _has_gallery(folder) else None
 
 
 def check_same_images(
     first: JudgedMember,
-    images: tuple[Images, Images | None],
+    images: tuple[ImageList, ImageList | None],
     other: JudgedMember,
-    others: tuple[Images, Images | None],
+    others: tuple[ImageList, ImageList | None],
 ) -> None:
     """Raise unless two trainings were judged on the same images.
 
@@ -126,7 +147,7 @@ def check_same_images(
             )
 
 
-def _difference(one: Images | None, two: Images | None) -> str:
+def _difference(one: ImageList | None, two: ImageList | None) -> str:
     if one is None or two is None:
         return "" if one is two else "only one of them has a gallery of its own"
     if len(one.labels) != len(two.labels):
@@ -141,23 +162,37 @@ def _difference(one: Images | None, two: Images | None) -> str:
     return ""
 
 
+def _has_gallery(folder: Path) -> bool:
+    # Any of its files: one that has lost its embeddings must not pass for none.
+    return any((folder / f"{PARTS[1]}{name}").exists() for name in (*LISTS, EMBEDDINGS))
+
+
 def _read(folder: Path, prefix: str) -> Images:
-    paths = [folder / f"{prefix}{it}" for it in ("labels.npy", "items.json", "embeddings.npy")]
-    path = paths[0]
+    listed = _read_list(folder, prefix)
+    path = folder / f"{prefix}{EMBEDDINGS}"
+    try:
+        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, EOFError, ValueError) as error:
+        raise ProtocolError(f"{path} cannot be read: {error}") from error
+    if vectors.ndim != 2 or len(vectors) != len(listed.labels):
+        raise ProtocolError(
+            f"{folder} is damaged: {len(listed.labels)} labels, {len(listed.names)} names and "
+            f"embeddings of shape {vectors.shape}"
+        )
+    return Images(listed.labels, listed.names, vectors)
+
+
+def _read_list(folder: Path, prefix: str) -> ImageList:
+    path, items = (folder / f"{prefix}{name}" for name in LISTS)
     try:
         labels = np.load(path, allow_pickle=False)
-        path = paths[1]
+        path = items
         names = json.loads(path.read_text(encoding="utf-8"))["names"]
-        path = paths[2]
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise ProtocolError(f"{path} cannot be read: {error}") from error
-    if vectors.ndim != 2 or not len(vectors) == len(labels) == len(names):
-        raise ProtocolError(
-            f"{folder} is damaged: {len(labels)} labels, {len(names)} names and embeddings of "
-            f"shape {vectors.shape}"
-        )
-    return Images(labels, _relative(names), vectors)
+    if len(labels) != len(names):
+        raise ProtocolError(f"{folder} is damaged: {len(labels)} labels, {len(names)} names")
+    return ImageList(labels, _relative(names))
 
 
 def _relative(names: Sequence[str]) -> tuple[str, ...]:

@@ -1,0 +1,39 @@
+"""Checks before the first training: what they say while they are made."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from sumpool.bench.checks import check_cells
+from sumpool.bench.grid import Grid, GridError, expand
+from sumpool.bench.sources import DataSource
+from sumpool.training.assemble import build_fabric
+
+GLYPHS = DataSource("glyphs", "glyphs", None)
+
+
+def test_nothing_is_said_of_each_method_while_a_grid_is_checked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    options = {"hardware.precision": "bf16-mixed", "hardware.accelerator": "cpu"}
+    small: dict[str, Any] = {
+        "backbones": ["small_cnn"],
+        "poolings": ["gap", "gsp"],
+        "options": options,
+    }
+    cells = expand(Grid("fair", [GLYPHS], **small))
+    loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
+    for it in loggers:
+        caplog.set_level(logging.INFO, logger=it.name)
+    check_cells(cells)
+    assert caplog.messages == []
+    with pytest.raises(GridError):
+        check_cells(expand(Grid("fair", [GLYPHS], **{**small, "backbones": ["no_such_net"]})))
+    assert caplog.messages == []
+    # Trainings say it still.
+    assert {it.level for it in loggers} == {logging.INFO}
+    build_fabric(cells[0].config)
+    assert caplog.messages == ["Using bfloat16 Automatic Mixed Precision (AMP)"]
