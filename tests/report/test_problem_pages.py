@@ -17,7 +17,7 @@ from sumpool.report.train_figures import run_pictures
 
 HEADER = (
     "problem,first_step,last_step,best_step,value,covering_radius,spread,violation_rate,"
-    "violation_bound,drift"
+    "violation_bound,drift,travel"
 )
 
 
@@ -25,7 +25,7 @@ def problem_lines(count: int, length: int = 10) -> list[str]:
     """Lines of problems that cover better and better."""
     return [
         f"{it},{length * (it - 1)},{length * it},{length * it - 5},{0.2 + 0.01 * it},"
-        f"{1 / it},{0.3 + 0.1 / it},{0.1 / it},{0.4 / it},{2.5 / it}"
+        f"{1 / it},{0.3 + 0.1 / it},{0.1 / it},{0.4 / it},{2.5 / it},{0.05 / it}"
         for it in range(1, count + 1)
     ]
 
@@ -59,7 +59,7 @@ def test_the_page_tells_of_every_problem(folder: Path) -> None:
     assert "share of pairs and its Markov bound from problem to problem." in read.alts
     rows = dict(re.findall(r'<tr><th scope="row">(\d)</th>(.*?)</tr>', page))
     assert re.findall("<td>(.*?)</td>", rows["2"]) == [
-        "10", "20", "15", "22.0", "0.500", "0.350", "5.00", "20.00", "1.250",
+        "10", "20", "15", "22.0", "0.500", "0.350", "5.00", "20.00", "1.250", "0.025",
     ]  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_many_problems_keep_their_numbers_apart(folder: Path) -> None:
 
 
 def test_what_was_not_measured_is_a_dash_or_left_out(folder: Path) -> None:
-    lines = ["1,0,10,5,0.2,,0.3,,,", "2,10,20,15,0.3,0.5,0.2,,,"]
+    lines = ["1,0,10,5,0.2,,0.3,,,,", "2,10,20,15,0.3,0.5,0.2,,,,"]
     problems = read_run(add_problems(folder, lines)).problems
     table = problem_table(problems)
     assert table.rows[0][table.header.index("covering radius")] == "–"
@@ -96,8 +96,8 @@ def test_what_was_not_measured_is_a_dash_or_left_out(folder: Path) -> None:
     ("text", "said"),
     [
         ("problem,value\n1,0.5\n", r"problems\.csv is damaged: .*names no first_step"),
-        (f"{HEADER}\n1,0,10,x,0,0,0,0,0,0\n", r"line 2 of .*problems\.csv is damaged: '1,0,10,x"),
-        (f"{HEADER}\n1,,10,5,0,0,0,0,0,0\n", r"line 2 of .*problems\.csv is damaged"),
+        (f"{HEADER}\n1,0,10,x,0,0,0,0,0,0,0\n", r"line 2 of .*problems\.csv is damaged: '1,0,10,x"),
+        (f"{HEADER}\n1,,10,5,0,0,0,0,0,0,0\n", r"line 2 of .*problems\.csv is damaged"),
         (f"{HEADER}\n1,0,10\n", r"line 2 of .*problems\.csv is damaged"),
     ],
 )

@@ -248,6 +248,10 @@ def test_measured_problems_are_within_their_bounds() -> None:
         assert 0 <= row["covering_radius"] <= 2
         assert 0 <= row["spread"] <= 2
         assert row["drift"] > 0
+        # Adam moves each of D numbers by about the rate in a step.
+        steps = row["best_step"] - row["first_step"]
+        bound = runner._rate() * steps * runner.config.embedding_size**0.5
+        assert 0 < row["travel"] < 1.5 * bound
 
 
 def test_ccp_has_the_published_settings() -> None:

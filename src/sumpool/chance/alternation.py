@@ -73,6 +73,7 @@ class Alternation:
         self.pull = ProximalPull(pulled_parameters(model, criterion, pairs), weight)
         self.problem = Problem()
         self._best: dict[str, dict[str, Any]] | None = None
+        self._drawn = pairs.centers().detach().clone()
 
     def begin(self, chosen: Tensor, pool: Tensor, mask: Tensor | None = None) -> None:
         """Draw the proxies of the first problem.
@@ -83,7 +84,7 @@ class Alternation:
             pool: Embeddings to pick among, (C, b, D).
             mask: True where the pool holds one, (C, b).
         """
-        self._pairs.set(redraw_proxies(chosen, pool, mask))
+        self._draw(redraw_proxies(chosen, pool, mask))
         self.pull.set_anchor()
 
     def add_pull(self) -> None:
@@ -127,19 +128,38 @@ class Alternation:
             mask: True where the pool holds one, (C, b).
         """
         self.pull.set_anchor()
-        self._pairs.set(redraw_proxies(self._pairs.centers().detach(), pool, mask))
+        self._draw(redraw_proxies(self._pairs.centers().detach(), pool, mask))
         self.problem = Problem(self.problem.number + 1, first_step=step)
         self._best = None
 
+    def travel(self) -> float:
+        """How far proxies have moved since they were drawn, mean over all of them.
+
+        Adam moves a number by about its learning rate in a step. With a small one, and few steps,
+        proxies of a problem stay where they were drawn.
+        """
+        moved = self._pairs.centers().detach() - self._drawn
+        return float(moved.norm(dim=-1).mean())
+
     def state_dict(self) -> dict[str, Any]:
         """All that is needed to go on later, besides model and criterion."""
-        return {"problem": asdict(self.problem), "best": self._best, "anchor": self.pull.anchor}
+        return {
+            "problem": asdict(self.problem),
+            "best": self._best,
+            "anchor": self.pull.anchor,
+            "drawn": self._drawn,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from what :meth:`state_dict` gave."""
         self.problem = Problem(**state["problem"])
         self._best = state["best"]
         self.pull.set_anchor(state["anchor"])
+        self._drawn = state["drawn"].to(self._pairs.proxies.device)
+
+    def _draw(self, proxies: Tensor) -> None:
+        self._pairs.set(proxies)
+        self._drawn = self._pairs.centers().detach().clone()
 
 
 def pulled_parameters(

@@ -42,6 +42,7 @@ LISTED: Mapping[str, tuple[str, float, int]] = {
     "violation_rate": ("violations [%]", 100.0, 2),
     "violation_bound": ("bound [%]", 100.0, 2),
     "drift": ("drift ‖θ − θ_prev‖", 1.0, 3),
+    "travel": ("proxies moved by", 1.0, 3),
 }
 
 

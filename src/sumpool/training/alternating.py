@@ -124,6 +124,7 @@ class Alternating:
             "value": problem.best_value,
             **self._measure(vectors, mask),
             "drift": self._alternation.pull.drift(),
+            "travel": self._alternation.travel(),
         }
         self.problems.append(found)
         counts = ("problem", "first_step", "last_step", "best_step")

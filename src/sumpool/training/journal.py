@@ -31,6 +31,7 @@ PROBLEM_COLUMNS = (
     "violation_rate",
     "violation_bound",
     "drift",
+    "travel",
 )
 #: Columns of ``validation.csv``.
 VALIDATION_COLUMNS = (
