@@ -16,13 +16,14 @@ from sumpool.studies.workers import work_side_by_side
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
 
-#: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, float32, with
-#: CUB's decoded images. Provisional: benchmarks/filling.py measures it ("GB a process").
+#: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded
+#: images. Twelve in bfloat16 took 54 GB together on an H200 (docs/results/fair-cub-h200); float32
+#: takes more.
 JOB_BYTES = 6_000_000_000
-#: Most processes on a GPU, with and without the multi-process service. Provisional. What is known:
-#: on an H200 with 16 cores, 15 processes with the service did about twice the steps of one recorded
-#: process, with ResNet20 on collages. EfficientNet-Lite0 on CUB is what benchmarks/filling.py
-#: measures; without the service nothing has been measured yet.
+#: Most processes on a GPU, with and without the multi-process service. With it twelve compiled
+#: trainings keep an H200 busy (docs/results/fair-cub-h200), fifteen of the small ResNet20 do. The
+#: best count, and that without the service, are what benchmarks/filling.py measures; until then
+#: both are provisional.
 MOST_WITH_MPS = 15
 MOST_WITHOUT_MPS = 4
 #: Part of the free memory of a GPU that is given away.
