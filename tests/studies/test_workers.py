@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 
+import pytest
+
 from studies.worker_tasks import dies_at_one, raises_unsendable, sleeps
-from sumpool.studies.workers import WorkerError, work_side_by_side
+from sumpool.studies.workers import COMPILERS, WorkerError, work_side_by_side
 
 
 def test_a_process_that_dies_takes_one_piece_with_it() -> None:
@@ -29,3 +32,14 @@ def test_a_failure_that_cannot_be_sent_is_told_in_words() -> None:
     assert isinstance(done.failure, WorkerError)
     assert str(done.failure) == "UnsendableError: 1 and 2"
     assert any("raises_unsendable" in note for note in done.failure.__notes__)
+
+
+@pytest.mark.parametrize(("told", "found"), [(None, "2"), ("7", "7")])
+def test_processes_do_not_compile_with_all_cores_each(
+    monkeypatch: pytest.MonkeyPatch, told: str | None, found: str
+) -> None:
+    monkeypatch.delenv(COMPILERS, raising=False)
+    if told is not None:
+        monkeypatch.setenv(COMPILERS, told)
+    (done,) = work_side_by_side(os.getenv, [COMPILERS], 1)
+    assert done.found == found

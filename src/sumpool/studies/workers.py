@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import multiprocessing
+import os
 import pickle
 import traceback
 from collections.abc import Callable, Generator, Sequence
@@ -18,6 +19,8 @@ R = TypeVar("R")
 
 #: Seconds that a process is given to end before it is killed.
 PATIENCE = 5.0
+#: Tells torch.compile how many processes compile kernels.
+COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"
 
 
 class WorkerError(Exception):
@@ -101,6 +104,8 @@ def work_side_by_side(
 
 def _serve(connection: Connection, work: Callable[[Any], Any], threads: int) -> None:
     torch.set_num_threads(threads)
+    # Otherwise each of the processes would start one for every core.
+    os.environ.setdefault(COMPILERS, str(max(2, threads)))
     while True:
         try:
             item = connection.recv()

@@ -169,9 +169,8 @@ class Alternating:
 
     def _embed(self, pool: Pool) -> Tensor:
         with self._fabric.autocast():
-            found = embed_images(
-                self._task.model, self._task.feed, indices=pool.indices.flatten(), batch_size=128
-            )
+            # Batches as large as those of validations: a compiled network is made for one size.
+            found = embed_images(self._task.model, self._task.feed, indices=pool.indices.flatten())
         vectors = found.vectors.to(self._fabric.device)
         return vectors.reshape(*pool.indices.shape, -1)  # (C, b, D)
 
