@@ -19,6 +19,8 @@ from sumpool.report import (
     ccp_pool_section,
     ccp_problems_section,
     ccp_search_section,
+    ccp_settings_section,
+    ccp_words,
 )
 from sumpool.report.ccp_plane_figure import problem_values
 from sumpool.report.ccp_surface import fit_surface
@@ -144,6 +146,23 @@ def store_batch(folder: Path) -> list[Row]:
     return read_rows(folder)
 
 
+def store_settings(folder: Path) -> list[Row]:
+    """C2 in all variants, the best first; MS in two, with the second seed of one alone."""
+    store = ResultStore(folder, "ccp-settings", SETTINGS)
+    for seed in range(2):
+        for place, variant in enumerate(reversed(ccp_settings_section.VARIANTS)):
+            cell = {"variant": variant, "loss": "c2", "seed": seed}
+            own = metrics(0.3 - 0.01 * place + 0.05 * seed)
+            if not variant.startswith("base"):
+                own |= problems(4) | {"travel_first": 0.01, "travel_last": 0.002}
+            store.add(cell, own, 1.0)
+    store.add({"variant": "base", "loss": "ms", "seed": 1}, metrics(0.25), 1.0)
+    for seed in range(2):
+        cell = {"variant": "thesis", "loss": "ms", "seed": seed}
+        store.add(cell, metrics(0.2 + 0.02 * seed, **problems(1)), 1.0)
+    return read_rows(folder)
+
+
 #: What is stored for each section, and how many figures it has.
 STORED = {
     ccp_plane_section: (store_plane, 2),
@@ -152,6 +171,7 @@ STORED = {
     ccp_search_section: (store_search, 1),
     ccp_pool_section: (store_pool, 1),
     ccp_batch_section: (store_batch, 1),
+    ccp_settings_section: (store_settings, 1),
 }
 
 
@@ -198,6 +218,31 @@ def test_problems_of_every_loss_and_method_are_tabulated(tmp_path: Path) -> None
     assert cells["C2, base loss"]["MAP@R [%]"] == "20.5 ± 0.7"
     assert cells["C2, base loss"]["problems"] == "–"
     assert cells["TRIPLET, alternating problems"]["spread, last"] == "0.100 ± 0.000"
+
+
+def test_variants_are_compared_with_the_base_loss_seed_by_seed(tmp_path: Path) -> None:
+    rows = store_settings(tmp_path)
+    (table,) = ccp_settings_section.tables(rows)
+    cells = cells_of(table)
+    names = list(ccp_settings_section.VARIANTS.values())
+    assert list(cells)[:11] == [f"C2, {name}" for name in names]
+    assert list(cells)[11:] == ["MS, base loss", "MS, proxies as in the thesis"]
+    assert cells["C2, base loss"]["MAP@R [%]"] == "22.5 ± 3.5"
+    assert cells["C2, base loss"]["gain [points]"] == "–"
+    assert cells["C2, unit vectors"]["gain [points]"] == "+10.0 ± 0.0"
+    assert cells["C2, unit vectors"]["travel, last"] == "0.002 ± 0.000"
+    assert cells["MS, proxies as in the thesis"]["gain [points]"] == "-3.0"  # of seed 1
+    alone = [row for row in rows if row.cell["variant"] == "thesis" and row.cell["loss"] == "ms"]
+    (table,) = ccp_settings_section.tables(alone)
+    assert cells_of(table)["MS, proxies as in the thesis"]["gain [points]"] == "–"
+
+
+def test_travel_is_told_of_where_it_was_measured(tmp_path: Path) -> None:
+    older, newer = store_problems(tmp_path / "older"), store_settings(tmp_path / "newer")
+    for rows, told in ((older, False), (newer, True)):
+        headings, _ = ccp_words.problem_columns(rows)
+        assert ("travel, first" in headings) is told
+        assert ("Travel" in ccp_words.note(rows)) is told
 
 
 def test_pools_and_batches_are_grids(tmp_path: Path) -> None:

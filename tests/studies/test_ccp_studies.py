@@ -18,11 +18,12 @@ from sumpool.studies import (
     ccp_pool,
     ccp_problems,
     ccp_search,
+    ccp_settings,
     ccp_testbed,
     testbed,
 )
 from sumpool.studies.cells import CellResult
-from sumpool.training import ConfigError, TrainConfig, resolve
+from sumpool.training import ConfigError, HardwareConfig, TrainConfig, resolve
 
 
 @pytest.fixture
@@ -61,7 +62,7 @@ def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:
     cell = {"loss": "ms", "seed": 3}
     config = ccp_testbed.cell_config(glyphs, cell)
     assert (config.loss, config.seed, config.hardware.cuda_step) == ("ms", 3, False)
-    for study in (ccp_pool, ccp_problems, ccp_batch):
+    for study in (ccp_pool, ccp_problems, ccp_batch, ccp_settings):
         for level in study.LEVELS:
             resolve(study.change(config, level), "glyphs")
     assert len(ccp_pool.LEVELS) == 12
@@ -71,8 +72,56 @@ def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:
     assert (many.batch_size, many.images_per_class) == (128, 4)
 
 
+@pytest.mark.parametrize("study_of", ["collages", "CUB"])
+def test_settings_change_one_thing_each(glyphs: testbed.Testbed, study_of: str) -> None:
+    cub = testbed.Testbed("CUB", TrainConfig(format="cub", fold=1, pool="gap"), (1e-5,))
+    ground = cub if study_of == "CUB" else glyphs
+    cell = {"loss": "c2", "seed": 0}
+    found = {
+        level["variant"]: resolve(
+            ccp_settings.change(ccp_testbed.cell_config(ground, cell), level), ground.config.format
+        )
+        for level in ccp_settings.levels_of(ground, False)
+    }
+    base, thesis = found["base"], found["thesis"]
+    assert not base.ccp
+    assert thesis.chance.problems is None
+    chance, optimizer = thesis.chance, thesis.optimizer
+    assert chance.pool != chance.proxies
+    for name, changed in {
+        "one problem": replace(thesis, chance=replace(chance, problems=1)),
+        "random proxies": replace(thesis, chance=replace(chance, pool=chance.proxies)),
+        "no pull": replace(thesis, chance=replace(chance, pull=0.0)),
+        "patience 10": replace(thesis, chance=replace(chance, patience=10)),
+        "batch weight 0.1": replace(thesis, chance=replace(chance, batch_weight=0.1)),
+        "proxies x10": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=10.0)),
+        "proxies x100": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=100.0)),
+        "unit vectors": replace(thesis, normalize="l2"),
+    }.items():
+        assert found[name] == changed
+    # Collages are validated equally often with both.
+    many = found.get(ccp_settings.MANY_VALIDATIONS)
+    assert len(found) == (10 if many is None else 11)
+    if study_of == "CUB":
+        assert many == replace(base, stop=thesis.stop)
+        assert (many.stop.validate_every, many.stop.patience) == (25, 60)
+    else:
+        assert many is None
+        assert base.stop == thesis.stop
+
+
+def test_steps_are_recorded_as_far_as_the_loss_allows() -> None:
+    on_cuda = HardwareConfig(compile=True, cuda_step=True)
+    ground = testbed.Testbed("CUB", TrainConfig(format="cub", hardware=on_cuda), (1e-5,))
+    for loss, whole in (("c2", True), ("ms", False), ("triplet", False)):
+        found = ccp_testbed.cell_config(ground, {"loss": loss, "seed": 0}).hardware
+        assert (found.compile, found.cuda_step, found.cuda_graph) == (True, whole, not whole)
+    for hardware in (HardwareConfig(), HardwareConfig(cuda_graph=True)):
+        assert testbed.with_loss(TrainConfig(hardware=hardware), "ms", 0).hardware == hardware
+
+
 def test_problems_are_told_by_the_first_and_the_last() -> None:
-    columns = ("spread", "covering_radius", "violation_rate", "violation_bound")
+    columns = ("spread", "covering_radius", "travel", "violation_rate", "violation_bound")
     solved = [
         {**dict.fromkeys(columns, 1.0 / it), "first_step": 40.0 * it, "last_step": 60.0 * it}
         for it in (1, 2, 4)
@@ -80,6 +129,7 @@ def test_problems_are_told_by_the_first_and_the_last() -> None:
     told = ccp_testbed.problem_metrics(solved)
     assert told["problems"] == 3
     assert (told["spread_first"], told["spread_last"]) == (1.0, 0.25)
+    assert (told["travel_first"], told["travel_last"]) == (1.0, 0.25)
     assert told["violation_rate"] == 0.25
     assert ccp_testbed.problem_metrics([]) == {}
     assert ccp_testbed.problem_steps(solved).tolist() == [20, 40, 80]
@@ -192,7 +242,9 @@ def test_without_optuna_the_error_says_what_to_install(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("study", [ccp_problems, ccp_pool, ccp_batch, ccp_geometry, ccp_search])
+@pytest.mark.parametrize(
+    "study", [ccp_problems, ccp_pool, ccp_batch, ccp_settings, ccp_geometry, ccp_search]
+)
 def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: Any) -> None:
     rows = study.run(tmp_path, quick=True, jobs=1, progress=False)
     assert rows[0].settings["data"] == "stand-in"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,9 @@ import pytest
 
 from sumpool.report.store import ResultStore, read_arrays, read_rows
 from sumpool.studies.cells import CellResult, run_cells
+from sumpool.training import HardwareConfig, TrainConfig
+from sumpool.training.assemble import build_fabric
+from sumpool.training.quiet import LOGGERS
 
 CELLS = [{"number": number} for number in range(4)]
 
@@ -22,6 +26,11 @@ def square(cell: dict[str, Any]) -> CellResult:
 def fails_at_two(cell: dict[str, Any]) -> CellResult:
     if cell["number"] == 2:
         raise ValueError("two is refused")
+    return square(cell)
+
+
+def builds_fabric(cell: dict[str, Any]) -> CellResult:
+    build_fabric(TrainConfig(hardware=HardwareConfig("cpu", precision="bf16-mixed")))
     return square(cell)
 
 
@@ -54,3 +63,12 @@ def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path) -> N
 def test_jobs_must_be_positive(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="jobs must be at least 1, got 0"):
         run_cells(store(tmp_path), CELLS, square, jobs=0)
+
+
+def test_nothing_is_said_of_each_cell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for name in LOGGERS:
+        caplog.set_level(logging.INFO, logger=name)
+    run_cells(store(tmp_path), CELLS, builds_fabric, jobs=1, progress=False)
+    assert caplog.messages == []
+    builds_fabric(CELLS[0])
+    assert caplog.messages == ["Using bfloat16 Automatic Mixed Precision (AMP)"]

@@ -27,11 +27,12 @@ def test_a_level_sets_the_regularizer() -> None:
     assert alone.center_reg is None
 
 
-def test_losses_that_cannot_be_recorded_are_not() -> None:
+def test_steps_are_recorded_as_far_as_the_loss_allows() -> None:
     config = TrainConfig(hardware=HardwareConfig(cuda_step=True))
     for loss, recorded in (("pnca", True), ("panchor", False)):
         cell = {**centers.NONE, "loss": loss, "seed": 0}
-        assert centers.change(config, cell).hardware.cuda_step is recorded
+        found = centers.change(config, cell).hardware
+        assert (found.cuda_step, found.cuda_graph) == (recorded, not recorded)
 
 
 def test_the_quick_study_measures_retrieval_and_centers(tmp_path: Path) -> None:

@@ -82,6 +82,7 @@ def test_on_cub_all_is_as_in_the_fair_protocol(tmp_path: Path) -> None:
     root = miniatures.cub(tmp_path / "cub")
     found = testbed.open_testbed(tmp_path, root, quick=False, weights=None, progress=False)
     assert found.name == "CUB"
+    assert found.config.hardware == testbed.hardware()
     for loss, eps in (("c2", 5.0), ("pnca", 0.5)):
         level = share.change(replace(found.config, loss=loss, pool="gsp"), {"mu": 0.5})
         config = resolve(level, "cub")

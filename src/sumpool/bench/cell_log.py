@@ -9,6 +9,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from sumpool.training.quiet import quiet_fabric
+
 
 @contextlib.contextmanager
 def written_to(path: Path) -> Iterator[None]:
@@ -22,8 +24,6 @@ def written_to(path: Path) -> Iterator[None]:
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         ours = logging.getLogger("sumpool")
         level = ours.level
-        fabric = logging.getLogger("lightning.fabric")
-        fabric_level = fabric.level
         root = logging.getLogger()
         others = root.handlers[:]
         with (
@@ -34,13 +34,12 @@ def written_to(path: Path) -> Iterator[None]:
             # Handlers that are there hold the streams of before.
             root.handlers[:] = [handler]
             ours.setLevel(logging.INFO)
-            fabric.setLevel(logging.WARNING)  # it tells of every run what it runs on
             try:
-                yield
+                with quiet_fabric():
+                    yield
             finally:
                 root.handlers[:] = others
                 ours.setLevel(level)
-                fabric.setLevel(fabric_level)
 
 
 @contextlib.contextmanager

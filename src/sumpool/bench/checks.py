@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,6 +13,7 @@ from sumpool.models import ModelError
 from sumpool.protocols import PROTOCOLS
 from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
 from sumpool.training.config import ConfigError
+from sumpool.training.quiet import quiet_fabric
 from sumpool.training.splits import Splits, open_splits
 
 if TYPE_CHECKING:
@@ -41,28 +40,13 @@ def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
     """
     opened: dict[str, Splits] = {}
     tried: set[str] = set()
-    with _quiet_fabric():
+    with quiet_fabric():
         for cell in cells:
             if cell.data_set not in opened:
                 opened[cell.data_set] = _open(cell, cells)
             if cell.group not in tried:
                 tried.add(cell.group)
                 _build(cell, opened[cell.data_set], here)
-
-
-@contextmanager
-def _quiet_fabric() -> Iterator[None]:
-    # It tells whenever it is built what it would run on, under the name of whichever part of
-    # Lightning was imported last.
-    loggers = [logging.getLogger(f"lightning.{part}") for part in ("fabric", "pytorch")]
-    levels = [it.level for it in loggers]
-    for it in loggers:
-        it.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        for it, level in zip(loggers, levels, strict=True):
-            it.setLevel(level)
 
 
 def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.ccp_words import METHODS, NOTE, methods_in, problem_columns
+from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
 from sumpool.report.cell_words import conditions, images_in_words
 from sumpool.report.map_figure import COLORS
 from sumpool.report.section import (
@@ -83,7 +83,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "greedy centres among them, averaged over k = 1..n and over classes. Distance of "
             "classes: mean distance between images of different classes. The ratio does not depend "
             "on scale.",
-            NOTE,
+            note(rows),
             "t-SNE keeps neighbourhoods, not distances: the figure is to look at, the table is the "
             "measure. It shows the first seed.",
             *conditions(rows[0].settings),

@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from sumpool.report.ccp_plane_figure import draw_planes, draw_problems, problem_values, shown_rows
-from sumpool.report.ccp_words import METHODS, NOTE, methods_in, problem_columns
+from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
 from sumpool.report.cell_words import conditions
 from sumpool.report.section import (
     Section,
@@ -110,7 +110,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         tables=tables(rows),
         pictures=pictures,
         notes=[
-            NOTE,
+            note(rows),
             "Distance of classes: mean distance between the middles of the proxies of two classes. "
             "Embeddings grow inside the unit ball while they are trained, and the covering radius "
             "with them; its ratio to the distance of classes does not depend on scale.",

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sumpool.report.bar_style import dress, mean_and_deviation
-from sumpool.report.ccp_words import METHODS, NOTE, methods_in, problem_columns
+from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
 from sumpool.report.cell_words import conditions, images_in_words, in_given_order, loss_name
 from sumpool.report.section import (
     Section,
@@ -79,7 +79,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=pictures,
-        notes=[NOTE, *conditions(rows[0].settings)],
+        notes=[note(rows), *conditions(rows[0].settings)],
         provenance=provenance(rows),
     )
 

@@ -21,17 +21,26 @@ PROBLEMS: Mapping[str, tuple[str, int, float]] = {
     "spread_last": ("spread, last", 3, 1.0),
     "covering_radius_first": ("covering radius, first", 3, 1.0),
     "covering_radius_last": ("covering radius, last", 3, 1.0),
+    "travel_first": ("travel, first", 3, 1.0),
+    "travel_last": ("travel, last", 3, 1.0),
     "violation_rate": ("violations [%]", 1, 100.0),
     "violation_bound": ("their bound [%]", 1, 100.0),
 }
-#: How to read those.
-NOTE = (
+#: How to read those that all rows of problems have.
+_NOTE = (
     "Spread: mean distance between the converged proxies of a class. Covering radius: the largest "
     "distance from a pool image of a class to the nearest of its converged proxies, mean over "
     "classes. Violations: the share of pairs of an image and a proxy that are on the wrong side "
     "of the distance β, after the last problem; their bound is Markov's. First and last: of the "
     "problems of a training."
 )
+#: How to read what older rows lack.
+_TRAVEL = " Travel: mean distance of the converged proxies from where they were drawn."
+
+
+def note(rows: Sequence[Row]) -> str:
+    """How to read what the rows have of :data:`PROBLEMS`."""
+    return _NOTE + (_TRAVEL if values(rows, "travel_last") else "")
 
 
 def methods_in(rows: Sequence[Row]) -> list[str]:

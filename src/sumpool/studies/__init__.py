@@ -163,6 +163,11 @@ STUDIES: Mapping[str, Study] = {
         "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
         "sumpool.studies.ccp_batch",
     ),
+    "ccp-settings": Study(
+        "which settings chance-constrained proxies need, each changed alone, with C2 and MS",
+        "60 trainings: of glyphs or, with --data, of CIFAR collages; 66 of CUB",
+        "sumpool.studies.ccp_settings",
+    ),
     "centers": Study(
         "regularisers of class centres beside proxy losses: how evenly centres lie, retrieval",
         "42 trainings of glyphs, half an hour on two cores; 114 of CIFAR collages or CUB (--data)",

@@ -21,10 +21,9 @@ from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult
 from sumpool.studies.measuring import result
 from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.testbed import Testbed, train_on, with_loss
 from sumpool.studies.warm_start import warm_start
 from sumpool.training import ChanceConfig, StopConfig, TrainConfig
-from sumpool.training.assemble import RECORDABLE
 
 #: Steps of a training on collages, and steps between two validations.
 STEPS, EVERY = 1000, 20
@@ -98,10 +97,7 @@ def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellR
 
 def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
     """The configuration of the testbed with the loss and the seed of a cell."""
-    config = replace(testbed.config, loss=cell["loss"], seed=cell["seed"])
-    if config.loss in RECORDABLE:
-        return config
-    return replace(config, hardware=replace(config.hardware, cuda_step=False))
+    return with_loss(testbed.config, cell["loss"], cell["seed"])
 
 
 def with_method(config: TrainConfig, method: str, **chance: Any) -> TrainConfig:
@@ -136,7 +132,8 @@ def problem_metrics(problems: Sequence[Mapping[str, float]]) -> dict[str, float]
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
         converged proxies of a class; ``covering_radius_first`` and ``covering_radius_last``;
-        ``violation_rate`` and its ``violation_bound`` after the last.
+        ``travel_first`` and ``travel_last``, the mean distance of converged proxies from where they
+        were drawn; ``violation_rate`` and its ``violation_bound`` after the last.
     """
     if not problems:
         return {}
@@ -147,6 +144,8 @@ def problem_metrics(problems: Sequence[Mapping[str, float]]) -> dict[str, float]
         "spread_last": last["spread"],
         "covering_radius_first": first["covering_radius"],
         "covering_radius_last": last["covering_radius"],
+        "travel_first": first["travel"],
+        "travel_last": last["travel"],
         "violation_rate": last["violation_rate"],
         "violation_bound": last["violation_bound"],
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +29,7 @@ from sumpool.training.assemble import (
     judge,
 )
 from sumpool.training.loop import Trainer
+from sumpool.training.quiet import quiet_fabric
 from sumpool.training.settings import resolve
 from sumpool.training.splits import Splits, open_splits
 from sumpool.training.task import Outcome
@@ -123,11 +123,10 @@ def _side_by_side(
 def _timed(
     work: Work, cell: dict[str, Any]
 ) -> tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]:
-    # Fabric tells of every run what it runs on.
-    logging.getLogger("lightning.fabric").setLevel(logging.WARNING)
-    begun = time.perf_counter()
-    metrics, arrays = work(cell)
-    return metrics, time.perf_counter() - begun, arrays
+    with quiet_fabric():
+        begun = time.perf_counter()
+        metrics, arrays = work(cell)
+        return metrics, time.perf_counter() - begun, arrays
 
 
 #: Looks at a model while it is trained.

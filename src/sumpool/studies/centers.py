@@ -21,9 +21,8 @@ from sumpool.centers import center_uniformity
 from sumpool.studies.cells import CellResult
 from sumpool.studies.measuring import result
 from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.testbed import Testbed, train_on, with_loss
 from sumpool.training import CenterConfig, TrainConfig
-from sumpool.training.assemble import RECORDABLE
 
 #: The losses, that of the quick mode first.
 LOSSES = ("pnca", "panchor")
@@ -66,9 +65,7 @@ def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, Any], ...]:
 
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     """Set loss, seed and regulariser."""
-    config = replace(config, loss=cell["loss"], seed=cell["seed"], pool="gap")
-    if config.loss not in RECORDABLE:
-        config = replace(config, hardware=replace(config.hardware, cuda_step=False))
+    config = replace(with_loss(config, cell["loss"], cell["seed"]), pool="gap")
     if cell["regularizer"] == NONE["regularizer"]:
         return config
     center = CenterConfig(weight=cell["weight"], lam=cell["lam"])

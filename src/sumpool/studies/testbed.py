@@ -33,6 +33,7 @@ from sumpool.training import (
     TrainConfig,
     ZeroShotConfig,
 )
+from sumpool.training.assemble import RECORDABLE
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.pretraining import pretrain
 from sumpool.training.splits import Splits, TestSet
@@ -178,7 +179,7 @@ def _cub(data: Path, *, quick: bool, weights: Path | None) -> Testbed:
         fold=1,
         cache="gpu" if torch.cuda.is_available() else "ram",
         zero_shot=ZeroShotConfig(weight=0.0),
-        hardware=replace(hardware(), compile=False),
+        hardware=hardware(),
     )
     if quick:
         config = replace(config, stop=StopConfig(validate_every=2, patience=1, max_steps=2))
@@ -192,6 +193,26 @@ def hardware() -> HardwareConfig:
     return HardwareConfig(
         accelerator="cuda", precision="bf16-mixed", compile=True, cuda_step=True, workers=0
     )
+
+
+def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
+    """``config`` with a loss and a seed, its steps recorded as far as the loss allows.
+
+    Where ``config`` records whole steps, passes of the network alone are recorded with a loss that
+    waits for the device.
+
+    Example:
+        >>> config = TrainConfig(hardware=HardwareConfig(cuda_step=True))
+        >>> found = with_loss(config, "ms", 0).hardware
+        >>> found.cuda_step, found.cuda_graph
+        (False, True)
+    """
+    config = replace(config, loss=loss, seed=seed)
+    if loss in RECORDABLE or not config.hardware.cuda_step:
+        return config
+    # A recorded pass would go on as it began when the pooling changes.
+    alike = not config.gsp.average_steps
+    return replace(config, hardware=replace(config.hardware, cuda_step=False, cuda_graph=alike))
 
 
 def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
