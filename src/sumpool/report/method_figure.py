@@ -118,6 +118,7 @@ def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequen
                 va="center",
                 size=7,
                 color="0.25",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # above dashed lines
             )
 
 
