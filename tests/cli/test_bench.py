@@ -8,7 +8,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,11 +18,14 @@ import pytest
 from PIL import Image
 
 from bench.bench_tasks import fail_on_odd_seeds, train_quickly
-from sumpool.bench import execute
+from sumpool.bench import execute, filling
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.filling import Filling
 from sumpool.bench.store import BenchStore
 from sumpool.cli import bench, main
+from sumpool.protocols import Member
 from sumpool.studies.workers import Done
+from sumpool.training import TrainConfig
 
 #: Few steps of a small network.
 SMALL = [
@@ -297,3 +302,20 @@ def test_ctrl_c_keeps_checkpoints_of_what_runs(photos: Path) -> None:
     assert list(cell.glob("run/checkpoints/*.ckpt"))
     assert "stopped by SIGTERM after step" in (cell / "log.txt").read_text()
     assert not store.is_claimed(cell.name)
+
+
+@pytest.mark.parametrize(
+    ("told", "compiled"),
+    [([], True), (["hardware.compile=false"], False), (["stop.patience=5"], True)],
+)
+def test_what_is_set_is_not_chosen_for_the_user(
+    told: list[str], compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu = Filling(4, False, {"workers": 1}, "for a test", gpus=1, compiled=True)
+    monkeypatch.setattr(filling, "auto_jobs", lambda: gpu)
+    options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto", set=told)
+    cell = BenchCell("fair", "cub", "gap", Member(seed=0, fold=1), TrainConfig(format="cub"))
+    with ExitStack() as stack:
+        _, (fitted,) = bench._executor(BenchStore(tmp_path), [cell], options, stack)
+    assert fitted.config.hardware.compile is compiled
+    assert fitted.config.hardware.cuda_step

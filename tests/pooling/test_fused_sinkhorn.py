@@ -16,19 +16,11 @@ from sumpool.pooling.optimal_transport import OptimalTransportPool1d, uniform_tr
 from sumpool.transport.fused import FUSED_VARIABLE
 from sumpool.transport.sinkhorn import MAX_TILE, fused_sinkhorn_support, sinkhorn
 from transport.generators import random_cost, random_mask
+from transport.interpreted import DEVICE, EXPECTED_WARNINGS
 
 pytest.importorskip("triton", reason="the fused kernels need Triton")
 
-pytestmark = [
-    # The interpreter runs on NumPy, which warns of the logarithm of 0, of −∞ − −∞ and of NaN.
-    pytest.mark.filterwarnings("ignore:divide by zero encountered in:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:invalid value encountered in:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:All-NaN slice encountered:RuntimeWarning"),
-    # The interpreter of Triton 3.6, which needs NumPy before 2.4 for it.
-    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim:DeprecationWarning"),
-]
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = EXPECTED_WARNINGS
 
 
 class Case(NamedTuple):

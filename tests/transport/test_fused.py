@@ -11,20 +11,11 @@ from torch import Tensor
 from sumpool.transport import Iterative, fused_support, sum_pool
 from sumpool.transport.fused import FUSED_VARIABLE
 from transport.generators import random_features, random_mask
+from transport.interpreted import DEVICE, EXPECTED_WARNINGS
 
 pytest.importorskip("triton", reason="the fused kernels need Triton")
 
-# The interpreter runs on NumPy, which warns of the infinities that the kernels expect: σ(x) as
-# 1/(1 + e^{-x}), and Newton steps on a plateau, which the bracket turns down.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:overflow encountered in:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:divide by zero encountered in:RuntimeWarning"),
-    pytest.mark.filterwarnings("ignore:invalid value encountered in:RuntimeWarning"),
-    # The interpreter of Triton 3.6, which needs NumPy before 2.4 for it.
-    pytest.mark.filterwarnings("ignore:Conversion of an array with ndim:DeprecationWarning"),
-]
-
-DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+pytestmark = EXPECTED_WARNINGS
 
 
 class Case(NamedTuple):

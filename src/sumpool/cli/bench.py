@@ -164,7 +164,9 @@ def _executor(
     from sumpool.bench.settings import parse_settings
     from sumpool.training import ConfigError
 
-    told = [name.removeprefix("hardware.") for name in parse_settings(options.set)]
+    group = "hardware."
+    named = parse_settings(options.set)
+    told = [name.removeprefix(group) for name in named if name.startswith(group)]
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:

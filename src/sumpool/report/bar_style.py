@@ -40,3 +40,35 @@ def dress(axes: Axes, title: str, *, across: str = "", up: str = "", grid: str =
     axes.grid(True, axis="x" if grid == "x" else "y", color="0.9", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+
+
+def lying_bar(
+    axes: Axes, place: float, values: Sequence[float], *, height: float, color: str
+) -> float:
+    """Draw the mean of ``values`` in per cent as a bar, with a whisker and the number behind it.
+
+    Args:
+        axes: Where to.
+        place: Middle of the bar on the upright axis.
+        values: Shares of 1; of several the whisker is the standard deviation.
+        height: Of the bar.
+        color: Of the bar.
+
+    Returns:
+        The mean in per cent.
+    """
+    mean, deviation = mean_and_deviation(values)
+    axes.barh(place, mean, height, color=color)
+    if deviation:
+        axes.errorbar(mean, place, xerr=deviation, color="0.15", lw=1, capsize=1.8)
+    axes.annotate(
+        f"{mean:.1f}",
+        (mean + deviation, place),
+        (3, 0),
+        textcoords="offset points",
+        va="center",
+        size=7,
+        color="0.25",
+        bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # above dashed lines
+    )
+    return mean

@@ -10,7 +10,7 @@ from typing import BinaryIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import BLUE, GREY, dress, mean_and_deviation
+from sumpool.report.bar_style import BLUE, GREY, dress, lying_bar
 from sumpool.report.ccp_words import note, problem_columns
 from sumpool.report.cell_words import (
     conditions,
@@ -144,20 +144,8 @@ def _bars(axes: Axes, rows: Sequence[Row], variants: Sequence[str]) -> None:
         found = values(cells.get(variant, []), "map_at_r")
         if not found:
             continue
-        mean, deviation = mean_and_deviation(found)
-        axes.barh(line, mean, 0.72, color=GREY if variant.startswith(BASE) else BLUE)
-        if deviation:
-            axes.errorbar(mean, line, xerr=deviation, color="0.15", lw=1, capsize=2)
-        axes.annotate(
-            f"{mean:.1f}",
-            (mean + deviation, line),
-            (4, 0),
-            textcoords="offset points",
-            va="center",
-            fontsize=8,
-            color="0.25",
-            bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},  # above the dashed line
-        )
+        color = GREY if variant.startswith(BASE) else BLUE
+        mean = lying_bar(axes, line, found, height=0.72, color=color)
         if variant == BASE:
             axes.axvline(mean, color="0.15", ls="--", lw=1.2)
 

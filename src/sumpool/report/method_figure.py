@@ -11,7 +11,15 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from sumpool.report.bar_style import BLUE, ORANGE, PURPLE, dress, mean_and_deviation, shade
+from sumpool.report.bar_style import (
+    BLUE,
+    ORANGE,
+    PURPLE,
+    dress,
+    lying_bar,
+    mean_and_deviation,
+    shade,
+)
 from sumpool.report.cell_words import loss_name, losses, rate_name
 from sumpool.report.section import grouped, values
 from sumpool.report.store import Row
@@ -104,22 +112,9 @@ def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequen
             found = values(cells.get((method, rate), []), "map_at_r")
             if not found:
                 continue
-            mean, deviation = mean_and_deviation(found)
             place = line + thick * (position - (len(rates) - 1) / 2)
             color = shade(_FAMILIES[_family(method)], position, len(rates))
-            axes.barh(place, mean, 0.92 * thick, color=color)
-            if deviation:
-                axes.errorbar(mean, place, xerr=deviation, color="0.15", lw=1, capsize=1.8)
-            axes.annotate(
-                f"{mean:.1f}",
-                (mean + deviation, place),
-                (3, 0),
-                textcoords="offset points",
-                va="center",
-                size=7,
-                color="0.25",
-                bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.6},  # above dashed lines
-            )
+            lying_bar(axes, place, found, height=0.92 * thick, color=color)
 
 
 def _bounds(axes: Axes, rows: Sequence[Row], rates: Sequence[float]) -> None:
