@@ -73,7 +73,7 @@ def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:
 
 
 @pytest.mark.parametrize("study_of", ["collages", "CUB"])
-def test_settings_change_one_thing_each(glyphs: testbed.Testbed, study_of: str) -> None:
+def test_settings_change_what_they_name(glyphs: testbed.Testbed, study_of: str) -> None:
     cub = testbed.Testbed("CUB", TrainConfig(format="cub", fold=1, pool="gap"), (1e-5,))
     ground = cub if study_of == "CUB" else glyphs
     cell = {"loss": "c2", "seed": 0}
@@ -96,12 +96,22 @@ def test_settings_change_one_thing_each(glyphs: testbed.Testbed, study_of: str) 
         "batch weight 0.1": replace(thesis, chance=replace(chance, batch_weight=0.1)),
         "proxies x10": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=10.0)),
         "proxies x100": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=100.0)),
+        "last weights": replace(thesis, chance=replace(chance, solution="last")),
         "unit vectors": replace(thesis, normalize="l2"),
+        "unit vectors, patience 10": replace(
+            thesis, normalize="l2", chance=replace(chance, patience=10)
+        ),
+        "unit vectors, last weights": replace(
+            thesis, normalize="l2", chance=replace(chance, solution="last")
+        ),
+        "unit vectors, last weights, batch weight 0.1": replace(
+            thesis, normalize="l2", chance=replace(chance, solution="last", batch_weight=0.1)
+        ),
     }.items():
         assert found[name] == changed
     # Collages are validated equally often with both.
     many = found.get(ccp_settings.MANY_VALIDATIONS)
-    assert len(found) == (10 if many is None else 11)
+    assert len(found) == (14 if many is None else 15)
     if study_of == "CUB":
         assert many == replace(base, stop=thesis.stop)
         assert (many.stop.validate_every, many.stop.patience) == (25, 60)
@@ -121,16 +131,19 @@ def test_steps_are_recorded_as_far_as_the_loss_allows() -> None:
 
 
 def test_problems_are_told_by_the_first_and_the_last() -> None:
-    columns = ("spread", "covering_radius", "travel", "violation_rate", "violation_bound")
+    columns = ("spread", "covering_radius", "travel", "violation_rate", "violation_bound", "norm")
+    steps = {"first_step": 40.0, "best_step": 45.0, "last_step": 60.0}
     solved = [
-        {**dict.fromkeys(columns, 1.0 / it), "first_step": 40.0 * it, "last_step": 60.0 * it}
+        dict.fromkeys(columns, 1.0 / it) | {name: step * it for name, step in steps.items()}
         for it in (1, 2, 4)
     ]
     told = ccp_testbed.problem_metrics(solved)
     assert told["problems"] == 3
     assert (told["spread_first"], told["spread_last"]) == (1.0, 0.25)
     assert (told["travel_first"], told["travel_last"]) == (1.0, 0.25)
-    assert told["violation_rate"] == 0.25
+    assert told["violation_rate"] == told["norm"] == 0.25
+    assert told["kept"] == 0.25
+    assert ccp_testbed.problem_metrics(solved, "last")["kept"] == 1.0
     assert ccp_testbed.problem_metrics([]) == {}
     assert ccp_testbed.problem_steps(solved).tolist() == [20, 40, 80]
 

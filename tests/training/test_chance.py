@@ -87,7 +87,8 @@ def test_a_problem_ends_when_validation_stands_still() -> None:
     assert (outcome.stopped, outcome.best_step) == ("max_steps", 12)
 
 
-def test_a_problem_begins_at_the_best_validation_of_the_last() -> None:
+@pytest.mark.parametrize(("solution", "begins_at"), [("best", 1), ("last", 3)])
+def test_a_problem_begins_at_the_solution_of_the_last(solution: Any, begins_at: int) -> None:
     seen: list[dict[str, Tensor]] = []
 
     class Watch(Scripted):
@@ -96,7 +97,7 @@ def test_a_problem_begins_at_the_best_validation_of_the_last() -> None:
             return super().__call__(model)
 
     runner = trainer(
-        **{**CCP, "chance": replace(CHANCE, patience=2)},
+        **{**CCP, "chance": replace(CHANCE, patience=2, solution=solution)},
         validate=Watch([0.1, 0.3, 0.2, 0.1]),
         stop=stop(validate_every=1, max_steps=5),
     )
@@ -109,13 +110,13 @@ def test_a_problem_begins_at_the_best_validation_of_the_last() -> None:
 
     runner._step = watched  # type: ignore[method-assign]
     runner.fit()
-    # Validated after steps 1 to 4; the problem ends after the fourth, with the second best.
-    assert_equal(begun[4], seen[1])
+    # Validated after steps 1 to 4; the problem ends after the fourth, and the second was the best.
+    assert_equal(begun[4], seen[begins_at])
     assert runner.alternating is not None
     anchor = runner.alternating._alternation.pull.anchor
     assert anchor is not None
     for name, parameter in runner.model.named_parameters():
-        assert torch.equal(anchor[f"model.{name}"], seen[1][name]), parameter.shape
+        assert torch.equal(anchor[f"model.{name}"], seen[begins_at][name]), parameter.shape
 
 
 def test_the_pull_touches_every_weight_but_the_proxies() -> None:
@@ -182,8 +183,9 @@ def test_proxies_are_drawn_among_embeddings_of_their_class() -> None:
         {"loss": "triplet"},
         {"zero_shot": ZeroShotConfig(weight=0.1)},
         {"chance": replace(CHANCE, batch_weight=0.1)},
+        {"chance": replace(CHANCE, solution="last")},
     ],
-    ids=["c1", "ms", "triplet", "zero-shot", "pairs in the batch"],
+    ids=["c1", "ms", "triplet", "zero-shot", "pairs in the batch", "last weights"],
 )
 @pytest.mark.parametrize("at", [9, 10])
 def test_a_run_resumed_in_its_third_problem_ends_as_the_uninterrupted_one(
@@ -248,6 +250,7 @@ def test_measured_problems_are_within_their_bounds() -> None:
         assert 0 <= row["covering_radius"] <= 2
         assert 0 <= row["spread"] <= 2
         assert row["drift"] > 0
+        assert 0 < row["norm"] <= 1 + 1e-6
         # Adam moves each of D numbers by about the rate in a step.
         steps = row["best_step"] - row["first_step"]
         bound = runner._rate() * steps * runner.config.embedding_size**0.5

@@ -1,6 +1,6 @@
 """Chance-constrained proxies: a sequence of proxy problems, each pulled to the last solution."""
 
-from sumpool.chance.alternation import Alternation, Problem, pulled_parameters, state_copy
+from sumpool.chance.alternation import Alternation, Problem, Solution, pulled_parameters, state_copy
 from sumpool.chance.drawing import Pool, draw_pool, redraw_proxies
 from sumpool.chance.proximal import ProximalPull
 from sumpool.chance.proxy_pairs import ProxyPairs
@@ -12,6 +12,7 @@ __all__ = [
     "Problem",
     "ProximalPull",
     "ProxyPairs",
+    "Solution",
     "Violations",
     "draw_pool",
     "pair_violations",

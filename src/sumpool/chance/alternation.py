@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
 from sumpool.chance.drawing import redraw_proxies
 from sumpool.chance.proximal import ProximalPull
 from sumpool.chance.proxy_pairs import ProxyPairs
+
+#: The weights and proxies that a problem ends with: those of its best validation, or its last.
+Solution = Literal["best", "last"]
 
 
 @dataclass
@@ -38,12 +41,13 @@ class Alternation:
 
     Problem k minimises :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
     and the proxies ρ. It ends after ``patience`` validations without a better one; then θ⁽ᵏ⁾ are
-    the weights of its best validation, and the proxies are drawn again among embeddings of images
-    (:func:`redraw_proxies`). The first problem is not pulled, and proxies never are.
+    the weights of its best validation, or its last, and the proxies are drawn again among
+    embeddings of images (:func:`redraw_proxies`). The first problem is not pulled, and proxies
+    never are.
 
     The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
     and the optimiser, :meth:`validated` after each validation and, when that says so,
-    :meth:`restore` and :meth:`renew`. When the whole training ends is the loop's business.
+    :meth:`settle` and :meth:`renew`. When the whole training ends is the loop's business.
 
     Args:
         model: The network.
@@ -52,6 +56,7 @@ class Alternation:
         weight: λ of the pull.
         patience: Validations without a better one that end a problem.
         problems: Most problems; the last goes on without end. None is no limit.
+        solution: What a problem ends with: "best" goes back to its best validation, "last" stays.
     """
 
     def __init__(
@@ -63,13 +68,17 @@ class Alternation:
         weight: float = 2e-4,
         patience: int = 3,
         problems: int | None = None,
+        solution: Solution = "best",
     ) -> None:
         if patience < 1:
             raise ValueError(f"patience must be at least 1, got {patience}")
         if problems is not None and problems < 1:
             raise ValueError(f"problems must be at least 1, got {problems}")
+        if solution not in get_args(Solution):
+            choices = " or ".join(get_args(Solution))
+            raise ValueError(f"solution must be {choices}, got {solution!r}")
         self._model, self._criterion, self._pairs = model, criterion, pairs
-        self._patience, self._problems = patience, problems
+        self._patience, self._problems, self._solution = patience, problems, solution
         self.pull = ProximalPull(pulled_parameters(model, criterion, pairs), weight)
         self.problem = Problem()
         self._best: dict[str, dict[str, Any]] | None = None
@@ -102,22 +111,22 @@ class Alternation:
         problem = self.problem
         if value > problem.best_value:
             problem.best_value, problem.best_step, problem.stale = value, step, 0
-            self._best = {
-                "model": state_copy(self._model),
-                "criterion": state_copy(self._criterion),
-            }
+            if self._solution == "best":
+                self._best = {
+                    "model": state_copy(self._model),
+                    "criterion": state_copy(self._criterion),
+                }
         else:
             problem.stale += 1
         last = self._problems is not None and problem.number >= self._problems
         return problem.stale >= self._patience and not last
 
-    def restore(self) -> bool:
-        """Back to the weights and proxies of the best validation in the problem; False without."""
-        if self._best is None:
-            return False
-        self._model.load_state_dict(self._best["model"])
-        self._criterion.load_state_dict(self._best["criterion"])
-        return True
+    def settle(self) -> bool:
+        """Bring weights and proxies to the solution of the problem; False before a validation."""
+        if self._best is not None:
+            self._model.load_state_dict(self._best["model"])
+            self._criterion.load_state_dict(self._best["criterion"])
+        return self.problem.best_step > 0
 
     def renew(self, step: int, pool: Tensor, mask: Tensor | None = None) -> None:
         """Begin the next problem at the weights as they are now, with new proxies.

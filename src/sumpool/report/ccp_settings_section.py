@@ -47,7 +47,11 @@ VARIANTS = {
     "batch weight 0.1": "batch pairs too, weight 0.1",
     "proxies x10": "rate of proxies × 10",
     "proxies x100": "rate of proxies × 100",
+    "last weights": "last weights",
     "unit vectors": "unit vectors",
+    "unit vectors, patience 10": "unit vectors, patience 10",
+    "unit vectors, last weights": "unit vectors, last weights",
+    "unit vectors, last weights, batch weight 0.1": "unit vectors, last weights, batch pairs",
 }
 #: Metric → column, digits, scale.
 _COLUMNS = {
@@ -84,7 +88,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
     return Section(
         title="Chance-constrained proxies: which settings they need",
         question=(
-            "Proxies with the settings of the thesis, and with one of them changed at a time: "
+            "Proxies with the settings of the thesis, and with some of them changed: "
             "which setting decides whether they gain over the loss inside batches on "
             f"{images_in_words(rows[0].settings)}?"
         ),
@@ -99,7 +103,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
         notes=[
             "Gain: against the base loss with the same seed. Rate of proxies: their learning rate "
             "over that of the network, 1 otherwise. Unit vectors: embeddings v/‖v‖; otherwise "
-            "v/max(1, ‖v‖) with proxies, and v/‖v‖ with the base loss.",
+            "v/max(1, ‖v‖) with proxies, and v/‖v‖ with the base loss. Last weights: a problem "
+            "ends with its last weights; otherwise with those of its best validation.",
             note(rows),
             *conditions(rows[0].settings),
         ],

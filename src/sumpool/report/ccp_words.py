@@ -23,6 +23,8 @@ PROBLEMS: Mapping[str, tuple[str, int, float]] = {
     "covering_radius_last": ("covering radius, last", 3, 1.0),
     "travel_first": ("travel, first", 3, 1.0),
     "travel_last": ("travel, last", 3, 1.0),
+    "norm": ("length", 3, 1.0),
+    "kept": ("kept [%]", 0, 100.0),
     "violation_rate": ("violations [%]", 1, 100.0),
     "violation_bound": ("their bound [%]", 1, 100.0),
 }
@@ -35,12 +37,16 @@ _NOTE = (
     "problems of a training."
 )
 #: How to read what older rows lack.
-_TRAVEL = " Travel: mean distance of the converged proxies from where they were drawn."
+_LATER = {
+    "travel_last": " Travel: mean distance of the converged proxies from where they were drawn.",
+    "norm": " Length: of the embeddings after the last problem, 1 where the ball is the sphere.",
+    "kept": " Kept: the share of all steps that led to the solution of their problem.",
+}
 
 
 def note(rows: Sequence[Row]) -> str:
     """How to read what the rows have of :data:`PROBLEMS`."""
-    return _NOTE + (_TRAVEL if values(rows, "travel_last") else "")
+    return _NOTE + "".join(words for name, words in _LATER.items() if values(rows, name))
 
 
 def methods_in(rows: Sequence[Row]) -> list[str]:

@@ -43,6 +43,7 @@ LISTED: Mapping[str, tuple[str, float, int]] = {
     "violation_bound": ("bound [%]", 100.0, 2),
     "drift": ("drift ‖θ − θ_prev‖", 1.0, 3),
     "travel": ("proxies moved by", 1.0, 3),
+    "norm": ("length of embeddings", 1.0, 3),
 }
 
 
@@ -112,11 +113,11 @@ def problem_note(problems: Columns) -> str:
     median = "" if len(steps) == 1 else " in the median"
     return (
         f"{solved} solved, of {np.median(steps):,.0f} steps{median}. "
-        "A problem ends when validation gets no better; then the weights go back to its best step, "
-        "which the next problem is pulled to, and its proxies are drawn anew. Covering radius: the "
-        "largest distance from a pool image of a class to the nearest of its converged proxies, "
-        "mean over classes. Spread: mean distance between the converged proxies of a class; 0 "
-        "where all have become one. Violations: pairs of an image and a proxy of its class that "
+        "A problem ends when validation gets no better. The next is pulled to its solution, its "
+        "best step or with the solution last its last, and its proxies are drawn anew. Covering "
+        "radius: the largest distance from a pool image of a class to the nearest of its converged "
+        "proxies, mean over classes. Spread: mean distance between those of a class; 0 where "
+        "all have become one. Violations: pairs of an image and a proxy of its class that "
         "are too far apart, or of another class that are too near; their share is at most the "
         "bound, by Markov's inequality. Drift: how far the weights went in a problem."
     )

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from sumpool.chance import Solution
 from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult
 from sumpool.studies.measuring import result
@@ -88,11 +89,18 @@ def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
 
 
 def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train and judge one cell; the array is the number of steps of each problem."""
+    """Train and judge one cell.
+
+    Its arrays are ``validations``, step and MAP@R of each, and with proxies ``problem_steps``, the
+    number of steps of each problem.
+    """
     trained = train_on(testbed, change(cell_config(testbed, cell), cell))
-    found = result(trained, pictures=False, more=problem_metrics(trained.problems))
-    steps = problem_steps(trained.problems)
-    return CellResult(found.metrics, {"problem_steps": steps} if len(steps) else None)
+    more = problem_metrics(trained.problems, trained.config.chance.solution)
+    found = result(trained, pictures=False, more=more)
+    arrays: dict[str, Any] = {"validations": np.array(trained.validations, np.float64)}
+    if trained.problems:
+        arrays["problem_steps"] = problem_steps(trained.problems)
+    return CellResult(found.metrics, arrays)
 
 
 def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
@@ -123,21 +131,27 @@ def with_method(config: TrainConfig, method: str, **chance: Any) -> TrainConfig:
     return replace(config, ccp=True, chance=ChanceConfig(problems=problems, **chance))
 
 
-def problem_metrics(problems: Sequence[Mapping[str, float]]) -> dict[str, float]:
+def problem_metrics(
+    problems: Sequence[Mapping[str, float]], solution: Solution = "best"
+) -> dict[str, float]:
     """What the first and the last problem of a training were like; empty without any.
 
     Args:
         problems: In the columns of problems.csv.
+        solution: What problems end with.
 
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
         converged proxies of a class; ``covering_radius_first`` and ``covering_radius_last``;
         ``travel_first`` and ``travel_last``, the mean distance of converged proxies from where they
-        were drawn; ``violation_rate`` and its ``violation_bound`` after the last.
+        were drawn; ``violation_rate`` and its ``violation_bound`` after the last; ``norm``, the
+        mean length of embeddings after it; ``kept``, the share of all steps that led to solutions.
     """
     if not problems:
         return {}
     first, last = problems[0], problems[-1]
+    end = "last_step" if solution == "last" else "best_step"
+    kept = sum(it[end] - it["first_step"] for it in problems)
     return {
         "problems": float(len(problems)),
         "spread_first": first["spread"],
@@ -148,6 +162,8 @@ def problem_metrics(problems: Sequence[Mapping[str, float]]) -> dict[str, float]
         "travel_last": last["travel"],
         "violation_rate": last["violation_rate"],
         "violation_bound": last["violation_bound"],
+        "norm": last["norm"],
+        "kept": kept / sum(it["last_step"] - it["first_step"] for it in problems),
     }
 
 

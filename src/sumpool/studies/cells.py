@@ -146,6 +146,7 @@ class Trained:
         config: The configuration, resolved.
         problems: Problems of chance-constrained proxies, in the columns of problems.csv.
         proxy_trace: Their converged proxies, and those the next began with (None after the last).
+        validations: Step and monitored metric of each validation, in order.
     """
 
     model: Embedder
@@ -156,6 +157,7 @@ class Trained:
     config: TrainConfig
     problems: list[dict[str, float]]
     proxy_trace: list[tuple[Tensor, Tensor | None]]
+    validations: list[tuple[int, float]]
 
     @property
     def centers(self) -> Tensor | None:
@@ -191,11 +193,14 @@ def train_cell(
     feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=False)
     kept = build_feed(config, splits.validation, model.preprocessing, fabric, progress=False)
     validate = judge(kept, fabric)
+    validations: list[tuple[int, float]] = []
 
     def watched(network: nn.Module) -> dict[str, float]:
         if watch is not None:
             watch(model)
-        return validate(network)
+        found = validate(network)
+        validations.append((trainer.progress.step, found[config.stop.monitor]))
+        return found
 
     task = build_task(config, model, feed, watched, fabric, data_set=splits.name)
     trainer = Trainer(fabric, task, config, None, progress=False)
@@ -222,4 +227,5 @@ def train_cell(
         config,
         problems=[] if solved is None else solved.problems,
         proxy_trace=[] if solved is None else solved.trace,
+        validations=validations,
     )

@@ -62,6 +62,7 @@ class Alternating:
             weight=chance.pull,
             patience=chance.patience,
             problems=chance.problems,
+            solution=chance.solution,
         )
         self._classes = task.class_of[task.feed.dataset.labels]
         self._tracing = trace
@@ -90,7 +91,7 @@ class Alternating:
 
     def turn(self, step: int) -> None:
         """End the problem, measure it, and begin the next."""
-        self._alternation.restore()
+        self._alternation.settle()
         vectors, mask = self._finish(step)
         self._alternation.renew(step, vectors, mask)
         self._forget_moments()
@@ -98,8 +99,8 @@ class Alternating:
             self.trace[-1] = (self.trace[-1][0], self._pairs.centers().detach().cpu().clone())
 
     def close(self, step: int) -> None:
-        """Measure the last problem, at its best validation, as the run ends."""
-        if self._alternation.restore():
+        """Measure the last problem, at its solution, as the run ends."""
+        if self._alternation.settle():
             self._finish(step)
 
     def state_dict(self) -> dict[str, Any]:
@@ -125,6 +126,7 @@ class Alternating:
             **self._measure(vectors, mask),
             "drift": self._alternation.pull.drift(),
             "travel": self._alternation.travel(),
+            "norm": float(vectors.norm(dim=-1)[mask].mean()),
         }
         self.problems.append(found)
         counts = ("problem", "first_step", "last_step", "best_step")

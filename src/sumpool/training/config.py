@@ -81,6 +81,7 @@ class ChanceConfig:
         pull: λ of the pull to the weights of the last problem
         patience: validations without gain after which a problem ends
         problems: most problems; 1 is plain training with proxies, null is no limit
+        solution: what a problem ends with: best goes back to its best validation, last stays
         batch_weight: weight of the pairs inside the batch, beside those with proxies
         beta: distance β that violated pairs are counted against; training does not depend on it
             (the middle of the margins of c2, 0.5 with other losses)
@@ -92,6 +93,7 @@ class ChanceConfig:
     pull: float = 2e-4
     patience: int = 3
     problems: int | None = None
+    solution: Literal["best", "last"] = "best"
     batch_weight: float = 0.0
     beta: float | None = None
     alpha: float | None = None

@@ -32,6 +32,7 @@ PROBLEM_COLUMNS = (
     "violation_bound",
     "drift",
     "travel",
+    "norm",
 )
 #: Columns of ``validation.csv``.
 VALIDATION_COLUMNS = (
