@@ -90,7 +90,8 @@ def open_testbed(
     """Look at ``data`` and choose the settings; pretrain the backbone of collages if need be.
 
     Args:
-        out_dir: Folder of the study, where a pretrained backbone and a stand-in are kept.
+        out_dir: Folder of the study, where a pretrained backbone, a stand-in and decoded images of
+            CUB are kept.
         data: Folder of CIFAR-100 or CUB; None is glyph collages or, in quick mode, the stand-in.
         quick: A few steps with a small network.
         weights: A pretrained backbone for collages; None pretrains one.
@@ -106,7 +107,7 @@ def open_testbed(
         return _collages("stand-in", data, out_dir, quick=True, weights=weights, progress=progress)
     found = detect_format(data)
     if found == "cub":
-        return _cub(data, quick=quick, weights=weights)
+        return _cub(data, out_dir, quick=quick, weights=weights)
     if found != "cifar100":
         raise ConfigError(f"data must be CIFAR-100 or CUB, but {data} holds {found}")
     return _collages("CIFAR-100", data, out_dir, quick=quick, weights=weights, progress=progress)
@@ -170,7 +171,7 @@ def _glyphs(weights: Path | None) -> Testbed:
     return Testbed("glyphs", config, (config.optimizer.lr,), {"crop": TILE}, late=100)
 
 
-def _cub(data: Path, *, quick: bool, weights: Path | None) -> Testbed:
+def _cub(data: Path, out_dir: Path, *, quick: bool, weights: Path | None) -> Testbed:
     if weights is not None:
         raise ConfigError(f"weights must be left out on CUB, got {weights}")
     config = TrainConfig(
@@ -178,6 +179,7 @@ def _cub(data: Path, *, quick: bool, weights: Path | None) -> Testbed:
         format="cub",
         fold=1,
         cache="gpu" if torch.cuda.is_available() else "ram",
+        cache_dir=str(out_dir / "images"),  # decoded once, not once a cell
         zero_shot=ZeroShotConfig(weight=0.0),
         hardware=hardware(),
     )
