@@ -155,7 +155,8 @@ def store_settings(folder: Path) -> list[Row]:
             own = metrics(0.3 - 0.01 * place + 0.05 * seed)
             if not variant.startswith("base"):
                 own |= problems(4) | {"travel_first": 0.01, "travel_last": 0.002}
-            store.add(cell, own, 1.0)
+            curve = np.array([[20.0, 0.1], [40.0, 0.3 - 0.01 * place], [60.0, 0.2]])
+            store.add(cell, own, 1.0, {"validations": curve} if seed == 0 else None)
     store.add({"variant": "base", "loss": "ms", "seed": 1}, metrics(0.25), 1.0)
     for seed in range(2):
         cell = {"variant": "thesis", "loss": "ms", "seed": seed}
@@ -171,7 +172,7 @@ STORED = {
     ccp_search_section: (store_search, 1),
     ccp_pool_section: (store_pool, 1),
     ccp_batch_section: (store_batch, 1),
-    ccp_settings_section: (store_settings, 1),
+    ccp_settings_section: (store_settings, 2),
 }
 
 
@@ -225,16 +226,25 @@ def test_variants_are_compared_with_the_base_loss_seed_by_seed(tmp_path: Path) -
     (table,) = ccp_settings_section.tables(rows)
     cells = cells_of(table)
     names = list(ccp_settings_section.VARIANTS.values())
-    assert list(cells)[:15] == [f"C2, {name}" for name in names]
-    assert list(cells)[15:] == ["MS, base loss", "MS, proxies as in the thesis"]
-    assert cells["C2, base loss"]["MAP@R [%]"] == "18.5 ± 3.5"
+    assert list(cells)[:16] == [f"C2, {name}" for name in names]
+    assert list(cells)[16:] == ["MS, base loss", "MS, proxies as in the thesis"]
+    assert cells["C2, base loss"]["MAP@R [%]"] == "17.5 ± 3.5"
     assert cells["C2, base loss"]["gain [points]"] == "–"
-    assert cells["C2, unit vectors"]["gain [points]"] == "+11.0 ± 0.0"
+    assert cells["C2, unit vectors"]["gain [points]"] == "+12.0 ± 0.0"
     assert cells["C2, unit vectors"]["travel, last"] == "0.002 ± 0.000"
     assert cells["MS, proxies as in the thesis"]["gain [points]"] == "-3.0"  # of seed 1
     alone = [row for row in rows if row.cell["variant"] == "thesis" and row.cell["loss"] == "ms"]
     (table,) = ccp_settings_section.tables(alone)
     assert cells_of(table)["MS, proxies as in the thesis"]["gain [points]"] == "–"
+
+
+def test_curves_are_drawn_of_what_is_stored(tmp_path: Path) -> None:
+    rows = store_settings(tmp_path)
+    curves = ccp_settings_section.validations(tmp_path, rows)
+    assert {row.cell["variant"] for row, _ in curves} == set(ccp_settings_section.CURVES)
+    assert {(row.cell["loss"], row.cell["seed"]) for row, _ in curves} == {("c2", 0)}
+    without = [row for row in rows if row.cell["seed"] == 1]
+    assert len(ccp_settings_section.section(tmp_path, without).pictures) == 1
 
 
 def test_travel_is_told_of_where_it_was_measured(tmp_path: Path) -> None:

@@ -97,6 +97,9 @@ def test_settings_change_what_they_name(glyphs: testbed.Testbed, study_of: str) 
         "proxies x10": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=10.0)),
         "proxies x100": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=100.0)),
         "last weights": replace(thesis, chance=replace(chance, solution="last")),
+        "last weights, patience 10": replace(
+            thesis, chance=replace(chance, solution="last", patience=10)
+        ),
         "unit vectors": replace(thesis, normalize="l2"),
         "unit vectors, patience 10": replace(
             thesis, normalize="l2", chance=replace(chance, patience=10)
@@ -111,7 +114,7 @@ def test_settings_change_what_they_name(glyphs: testbed.Testbed, study_of: str) 
         assert found[name] == changed
     # Collages are validated equally often with both.
     many = found.get(ccp_settings.MANY_VALIDATIONS)
-    assert len(found) == (14 if many is None else 15)
+    assert len(found) == (15 if many is None else 16)
     if study_of == "CUB":
         assert many == replace(base, stop=thesis.stop)
         assert (many.stop.validate_every, many.stop.patience) == (25, 60)

@@ -103,6 +103,9 @@ class TinyEmbedder(nn.Module):
             self.map = nn.Conv2d(8, 8, 1, bias=False)
         self.pooling = GeneralizedSumPool2d(8, prototypes=4, mu=0.5, eps=5.0)
 
+    def compile_backbone(self) -> None:
+        self.backbone.compile(dynamic=False)
+
     def feature_map(self, images: Tensor) -> Tensor:
         return self.map(self.backbone(images))
 

@@ -164,8 +164,8 @@ STUDIES: Mapping[str, Study] = {
         "sumpool.studies.ccp_batch",
     ),
     "ccp-settings": Study(
-        "which settings chance-constrained proxies need, each changed alone, with C2 and MS",
-        "60 trainings: of glyphs or, with --data, of CIFAR collages; 66 of CUB",
+        "which settings chance-constrained proxies need, with C2 and MS",
+        "90 trainings: of glyphs or, with --data, of CIFAR collages; 96 of CUB",
         "sumpool.studies.ccp_settings",
     ),
     "centers": Study(

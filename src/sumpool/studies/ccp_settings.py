@@ -1,8 +1,8 @@
 """Which settings chance-constrained proxies need: changed one by one [thesis, ch. 3].
 
-    sumpool study ccp-settings                           (glyphs: 84 trainings)
+    sumpool study ccp-settings                           (glyphs: 90 trainings)
     sumpool study ccp-settings --data cifar-100-python   (for a GPU)
-    sumpool study ccp-settings --data CUB_200_2011       (90 trainings: hours)
+    sumpool study ccp-settings --data CUB_200_2011       (96 trainings: hours)
     sumpool study ccp-settings --quick
 
 The loss inside batches, proxies with the settings of the thesis, and these with one setting
@@ -69,6 +69,7 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
     "proxies x10": lambda config: faster_proxies(config, 10.0),
     "proxies x100": lambda config: faster_proxies(config, 100.0),
     "last weights": lambda config: thesis(config, solution="last"),
+    "last weights, patience 10": lambda config: thesis(config, solution="last", patience=10),
     "unit vectors": unit_vectors,
     "unit vectors, patience 10": lambda config: unit_vectors(config, patience=10),
     "unit vectors, last weights": lambda config: unit_vectors(config, solution="last"),
