@@ -105,6 +105,7 @@ def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(filling: Mo
     args = argparse.Namespace(processes=counts, ways=list(filling.WAYS), mps=[False, True])
     without, with_service = (dict(ways) for _, ways in filling.plan(args, cuda=True))
     assert set(with_service) == set(filling.WAYS)
+    assert set(list(with_service)[:2]) == set(filling.MAIN)  # before time can end
     assert set(without) == {"eager", "eager bf16", "step", "step bf16"}
     assert without["step"] == with_service["step"] == counts
     assert with_service["graph"] == [1, 8, 16]
