@@ -40,9 +40,9 @@ INF[3, 0] = -math.inf
         ((X, Y, X), ValueError, "gallery_labels must be given with gallery, got None"),
         ((X, Y, None, Y), ValueError, "gallery must be given with gallery_labels, got None"),
         ((X, Y, X[:, :3], Y), ValueError, "gallery must have the 4 dimensions of query, got 3"),
-        ((X, Y, X, Y[:3]), ValueError, r"gallery_labels must have shape \(20,\), got \(3,\)"),
+        ((X, Y, X + 1, Y[:3]), ValueError, r"gallery_labels must have shape \(20,\), got \(3,\)"),
         ((X, torch.arange(20)), ValueError, "none of the 20 queries has a match"),
-        ((X, Y, X, Y + 5), ValueError, "none of the 20 queries has a match"),
+        ((X, Y, X + 1, Y + 5), ValueError, "none of the 20 queries has a match"),
     ],
 )
 def test_unusable_embeddings_and_labels_are_refused(
@@ -74,7 +74,7 @@ def test_unusable_options_are_refused(
 
 
 def test_a_gallery_of_others_may_be_retrieved_whole() -> None:
-    found = retrieval_metrics(X, Y, X, Y, ks=(20,))
+    found = retrieval_metrics(X, Y, X.clone(), Y, ks=(20,))
     assert found["recall_at_20"] == 1
 
 
@@ -108,3 +108,11 @@ def test_a_missing_faiss_is_named_with_what_installs_it(monkeypatch: pytest.Monk
     monkeypatch.setattr(builtins, "__import__", without_faiss)
     with pytest.raises(ImportError, match=r"install sumpool\[faiss\], or choose backend='torch'"):
         retrieval_metrics(X, Y, backend="faiss")
+
+
+@pytest.mark.parametrize("as_given", [lambda x: x, lambda x: x.numpy(), lambda x: x[:]])
+def test_the_query_set_is_no_gallery(as_given: Any) -> None:
+    vectors, labels = torch.randn(6, 3), torch.arange(6) % 2
+    with pytest.raises(ValueError, match="gallery must be left out where it is the query set"):
+        retrieval_metrics(vectors, labels, as_given(vectors), labels)
+    retrieval_metrics(vectors[:3], labels[:3], vectors[3:], labels[3:], ks=(1,))

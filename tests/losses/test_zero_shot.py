@@ -247,3 +247,11 @@ def test_attributes_that_are_not_numbers_show_in_the_loss() -> None:
     z = attributes_of([0, 0, 1, 1])
     z[0, 0] = math.nan
     assert zero_shot_loss(z, torch.tensor([0, 0, 1, 1]), class_embeddings()).isnan()
+
+
+def test_equal_attributes_in_half_precision_give_a_number() -> None:
+    loss = ZeroShotLoss(num_classes=5, embedding_size=4, standardize=True)
+    attributes = torch.full((6, 3), 1 / 3)
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    half, whole = loss(attributes.half(), labels), loss(attributes, labels)
+    assert half.item() == pytest.approx(whole.item(), rel=1e-3)

@@ -135,3 +135,14 @@ def test_it_is_built_on_meta_and_filled_later() -> None:
 def test_bad_values_are_named(name: str, value: float) -> None:
     with pytest.raises(ValueError, match=f"{name} must be a positive finite number, got {value}"):
         GeneralizedMeanPool1d(**{name: value})
+
+
+def test_a_learned_exponent_that_crosses_zero_still_gives_numbers() -> None:
+    layer = GeneralizedMeanPool2d()
+    features = torch.rand(2, 4, 3, 3)
+    for value in (0.0, -2.0):
+        with torch.no_grad():
+            layer.p.fill_(value)
+        pooled = layer(features)
+        low, high = features.flatten(2).aminmax(dim=2)
+        assert bool(((pooled >= low) & (pooled <= high)).all())

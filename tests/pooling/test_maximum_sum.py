@@ -128,7 +128,7 @@ def test_options_reach_gsp() -> None:
         ({"channels": 0}, r"channels must be at least 1, got 0"),
         ({"embedding_size": 0}, r"embedding_size must be at least 1, got 0"),
         ({"prototypes": 0}, r"prototypes must be at least 1, got 0"),
-        ({"mu": 0.0}, r"mu must be a number in \(0, 1\], got 0\.0"),
+        ({"mu": 0.0}, r"mu must be a number in \(0, 1\], at least 1e-30, got 0\.0"),
     ],
 )
 def test_settings_out_of_range_are_refused(options: dict[str, Any], match: str) -> None:

@@ -190,7 +190,7 @@ def test_autocast_solves_in_float32() -> None:
             r"embedding_size must be a positive multiple of prototypes=7, got 128",
         ),
         ({"embedding_size": 0}, r"embedding_size must be a positive multiple .*, got 0"),
-        ({"eps": 0.0}, r"eps must be a positive finite number, got 0\.0"),
+        ({"eps": 0.0}, r"eps must be a positive finite number up to 1e\+30, got 0\.0"),
         ({"iterations": 0}, r"iterations must be at least 1, got 0"),
         ({"init": "k-means"}, r"init must be one of \('k-center', 'random'\), got 'k-means'"),
     ],

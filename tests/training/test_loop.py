@@ -146,7 +146,7 @@ def test_a_balanced_zero_shot_loss_pulls_in_proportion() -> None:
         with torch.no_grad():
             features = model.feature_map(batch.images)
         labels = runner._class_of[batch.labels]
-        pulls = measure_pulls(model.pooling, criterion, features, labels)
+        pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
         found.append(pulls.ratio(criterion.weight))
         return step(batch)
 
@@ -171,9 +171,66 @@ def test_pulls_are_gradients_at_the_features() -> None:
         torch.autograd.grad(parts[name], features, retain_graph=True)[0].norm().item()
         for name in ("base_loss", "zero_shot_loss")
     ]
-    pulls = measure_pulls(model.pooling, criterion, features, labels)
+    pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
     assert [pulls.base, pulls.zero_shot] == pytest.approx(wanted, rel=1e-5)
     assert pulls.base_loss == pytest.approx(parts["base_loss"].item())
+
+
+def test_pulls_are_those_of_the_vectors_that_the_model_gives() -> None:
+    runner = trainer(normalize="ball")
+    model: Any = runner.model
+    batch = next(runner.task.feed.train_batches(runner.task.sampler))
+    features = model.feature_map(batch.images)
+    model.pooling.initialize_prototypes(features)
+    losses = [
+        measure_pulls(
+            model.pooling,
+            runner.criterion,  # type: ignore[arg-type]
+            features,
+            runner._class_of[batch.labels],
+            embed=lambda it, length=length: length * model.embedding(it),  # type: ignore[misc]
+        ).base_loss
+        for length in (1.0, 0.5)
+    ]
+    assert losses[0] != pytest.approx(losses[1])
+
+
+def test_measuring_pulls_leaves_a_memory_as_it_was() -> None:
+    options = {"start_step": 0, "memory_batches": 2}
+    runner = trainer(loss="xbm-c2", loss_options=options)
+    model: Any = runner.model
+    criterion: Any = runner.criterion
+    batch = next(runner.task.feed.train_batches(runner.task.sampler))
+    features = model.feature_map(batch.images)
+    model.pooling.initialize_prototypes(features)
+    before = {name: it.clone() for name, it in criterion.state_dict().items()}
+    labels = runner._class_of[batch.labels]
+    measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
+    assert_equal(before, criterion.state_dict())
+
+
+def test_a_base_loss_that_is_flat_cannot_be_balanced() -> None:
+    options = {"pos_margin": 10.0, "neg_margin": 0.0}
+    runner = trainer(zero_shot=ZeroShotConfig(weight=0.5, balance=0.7), loss_options=options)
+    with pytest.raises(RunError, match=r"zero_shot\.balance needs a base loss that pulls"):
+        runner.fit()
+
+
+def test_the_zero_shot_loss_waits_for_prototypes() -> None:
+    gsp = GspConfig(4, 0.5, 5.0, average_steps=5)
+    zero_shot = ZeroShotConfig(weight=0.3, begin=2)
+    runner = trainer(gsp=gsp, zero_shot=zero_shot, stop=stop(max_steps=8, validate_every=2))
+    criterion: Any = runner.criterion
+    weighed: list[float] = []
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        weighed.append(criterion.weight)
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    assert weighed == [0.0] * 5 + [0.3] * 3
 
 
 def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() -> None:

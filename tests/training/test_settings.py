@@ -22,6 +22,7 @@ from sumpool.training import (
 from sumpool.training.assemble import check_devices
 from sumpool.training.config import FREE_TO_CHANGE, flat
 from sumpool.training.run import merge
+from sumpool.training.settings import check_effects
 
 
 def test_the_fair_settings_of_cub() -> None:
@@ -110,11 +111,62 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ({"optimizer": OptimizerConfig(lr=-1.0)}, "lr must be positive"),
         ({"zero_shot": ZeroShotConfig(weight=2.0)}, r"zero_shot.weight must lie in \[0, 1\]"),
         ({"stop": StopConfig(max_steps=0)}, "stop.max_steps must be positive"),
+        ({"seed": -1}, "seed must be at least 0, got -1"),
+        ({"folds": 1, "fold": 1}, "folds must be at least 2, got 1"),
+        ({"hardware": HardwareConfig(devices=0)}, r"hardware\.devices must be at least 1, got 0"),
+        ({"hardware": HardwareConfig(workers=-1)}, r"hardware\.workers must be at least 0, got -1"),
+        ({"gsp": GspConfig(mu=-5.0)}, r"gsp\.mu must lie in \(0, 1\], got -5"),
+        ({"gsp": GspConfig(eps=0.0)}, r"gsp\.eps must be positive, got 0"),
+        ({"zero_shot": ZeroShotConfig(ridge=-1.0)}, r"zero_shot\.ridge must be positive, got -1"),
+        ({"zero_shot": ZeroShotConfig(scale=0.0)}, r"zero_shot\.scale must be positive, got 0"),
+        (
+            {"zero_shot": ZeroShotConfig(begin=10, end=5)},
+            r"zero_shot\.begin must be at least 0 and before zero_shot\.end, got 10 and 5",
+        ),
+        (
+            {"optimizer": OptimizerConfig(warmup_epochs=-3.0)},
+            r"optimizer\.warmup_epochs must be at least 0, got -3",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         resolve(TrainConfig(data="x", **changes), "cub")
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"pool": "gap", "gsp": GspConfig(mu=0.5)}, r"gsp\.… with pool gap"),
+        ({"pool": "gap", "zero_shot": ZeroShotConfig(scale=3.0)}, r"zero_shot\.… with pool gap"),
+        ({"zero_shot": ZeroShotConfig(0.0, unit=True)}, r"with zero_shot\.weight 0"),
+        (
+            {"optimizer": OptimizerConfig(plateau_factor=0.1)},
+            r"plateau_factor without optimizer\.plateau_patience",
+        ),
+        (
+            {"optimizer": OptimizerConfig(proxy_lr_multiplier=10.0)},
+            "proxy_lr_multiplier with loss c2, which has no proxies",
+        ),
+    ],
+)
+def test_options_without_effect_are_refused(changes: dict[str, Any], what: str) -> None:
+    with pytest.raises(ConfigError, match=f"options without effect: .*{what}"):
+        check_effects(TrainConfig(data="x", **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"pool": "gap"},
+        {"pool": "gap", "zero_shot": ZeroShotConfig(0.0)},
+        {"gsp": GspConfig(mu=0.5), "zero_shot": ZeroShotConfig(0.2, scale=3.0)},
+        {"ccp": True, "optimizer": OptimizerConfig(proxy_lr_multiplier=10.0)},
+    ],
+)
+def test_options_with_an_effect_are_accepted(changes: dict[str, Any]) -> None:
+    check_effects(TrainConfig(data="x", **changes))
 
 
 def test_a_resumed_run_keeps_its_options() -> None:

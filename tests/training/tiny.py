@@ -109,9 +109,12 @@ class TinyEmbedder(nn.Module):
     def feature_map(self, images: Tensor) -> Tensor:
         return self.map(self.backbone(images))
 
+    def embedding(self, pooled: Tensor) -> Tensor:
+        return nn.functional.normalize(pooled)
+
     def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
         pooled = self.pooling.pool(self.feature_map(images))
-        embedding = nn.functional.normalize(pooled.embedding)
+        embedding = self.embedding(pooled.embedding)
         return Pooled(embedding, pooled.weights, pooled.attributes) if details else embedding
 
 

@@ -59,14 +59,25 @@ def run(options: Namespace) -> int:
     """Train, print the metrics and say where the page is."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.printing import metrics_table
+    from sumpool.data import BrokenImageError
     from sumpool.training import run_training
+    from sumpool.training.settings import check_effects
 
     values = options.as_dict()
     for name in ("config", "resume", "__path__"):
         values.pop(name, None)
     from sumpool.training.config import config_from_dict
 
-    result = run_training(config_from_dict(values), resume=options.resume)
+    config = config_from_dict(values)
+    if options.config is None and options.resume is None:
+        check_effects(config)
+    try:
+        result = run_training(config, resume=options.resume)
+    except BrokenImageError as error:
+        # A resumed run keeps its options, so that this one would be refused.
+        if options.skip_broken or options.resume is not None:
+            raise
+        raise BrokenImageError(f"{error}; leave such images out with --skip-broken") from error
     outcome = result.outcome
     if outcome.signal is not None or outcome.stopped == "interrupted":
         print(

@@ -166,6 +166,11 @@ def _inputs(
         if gallery is None:
             given, missing = missing, given
         raise ValueError(f"{missing} must be given with {given}, got None")
+    if gallery is not None and _same_memory(query, gallery):
+        raise ValueError(
+            "gallery must be left out where it is the query set itself, or every query would "
+            "retrieve itself"
+        )
     own = gallery is None
     comparison = as_comparison(query, None if own else gallery, own)
     device = comparison.query.device
@@ -177,6 +182,11 @@ def _inputs(
         labels,
         as_labels("gallery_labels", gallery_labels, len(comparison.gallery), device),
     )
+
+
+def _same_memory(query: ArrayLike, gallery: ArrayLike) -> bool:
+    first, second = (torch.as_tensor(it) for it in (query, gallery))
+    return first.shape == second.shape and first.data_ptr() == second.data_ptr()
 
 
 def _score(

@@ -95,6 +95,7 @@ def standardized(attributes: Tensor) -> Tensor:
         tensor([[ 0.7071, -0.7071],
                 [-0.7071,  0.7071]])
     """
+    attributes = attributes.to(solve_dtype(attributes))
     centred = attributes - attributes.mean(0)
     length = centred.square().sum(1).mean().clamp_min(1e-12).sqrt()
     return centred / length

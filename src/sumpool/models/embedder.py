@@ -103,9 +103,9 @@ class Embedder(nn.Module):
         features = self.feature_map(images)
         with torch.autocast(features.device.type, enabled=False):
             if not details:
-                return self._embedding(self.pooling(features))
+                return self.embedding(self.pooling(features))
             out = self.pooling.pool(features)
-            return Pooled(self._embedding(out.embedding), out.weights, out.attributes)
+            return Pooled(self.embedding(out.embedding), out.weights, out.attributes)
 
     def feature_map(self, images: Tensor) -> Tensor:
         """What the pooling receives: local features in the layout of the backbone.
@@ -180,7 +180,8 @@ class Embedder(nn.Module):
         """What the layers below do not say, for ``print``."""
         return f"normalize={self.config.normalize!r}, frozen_batch_norms={self.frozen_batch_norms}"
 
-    def _embedding(self, pooled: Tensor) -> Tensor:
+    def embedding(self, pooled: Tensor) -> Tensor:
+        """From what the pooling gives to the embedding: mapped, where the map comes after, to D."""
         v = self.map(pooled) if self.pooling.linear_map == "after" else pooled
         v = v.to(solve_dtype(v))
         return F.normalize(v, dim=-1) if self.config.normalize == "l2" else lipschitz_normalize(v)

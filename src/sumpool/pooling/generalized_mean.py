@@ -11,6 +11,9 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
 from sumpool.transport.checks import solve_dtype
 
+#: Least exponent of a tensor, which is learned.
+LEAST_EXPONENT = 0.01
+
 
 def generalized_mean(
     features: Tensor, p: float | Tensor, mask: Tensor | None = None, floor: float = 1e-6
@@ -27,7 +30,8 @@ def generalized_mean(
 
     Args:
         features: Local features, (..., n, C).
-        p: Exponent, positive; a number or a tensor that broadcasts to (..., C).
+        p: Exponent, positive; a number or a tensor that broadcasts to (..., C). Tensors, which are
+            learned, count as at least 0.01.
         mask: True for valid features, (..., n); the others have no part in it, whatever they are.
         floor: Smallest value δ > 0 a feature counts as; below it the gradient is 0.
 
@@ -83,7 +87,8 @@ def _logarithms(features: Tensor, mask: Tensor | None, floor: float) -> Tensor:
 
 
 def _exponent(p: float | Tensor, logs: Tensor) -> float | Tensor:
-    return p.to(logs.dtype) if isinstance(p, Tensor) else p
+    # A learned exponent must not cross 0, where the mean has no value.
+    return p.to(logs.dtype).clamp_min(LEAST_EXPONENT) if isinstance(p, Tensor) else p
 
 
 def _exponents(logs: Tensor, p: float | Tensor, mask: Tensor | None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool
 from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
-from sumpool.transport.checks import check_eps, check_mu
+from sumpool.transport.checks import LEAST_SHARE, check_eps, check_mu
 from sumpool.transport.solve import resolve_solver
 
 
@@ -88,7 +88,7 @@ class _GeneralizedSumPool(PrototypePool):
     @property
     def mu(self) -> float | Tensor:
         """The share μ: a number, or a tensor where it is learned."""
-        return self._mu if self.mu_logit is None else self.mu_logit.sigmoid()
+        return self._mu if self.mu_logit is None else self.mu_logit.sigmoid().clamp_min(LEAST_SHARE)
 
     @property
     def eps(self) -> float | Tensor:

@@ -20,7 +20,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, open_feed
 from sumpool.losses import Mixture
@@ -135,8 +134,8 @@ def _pulls(
     perplexity = torch.exp(-(use * use.clamp_min(1e-30).log()).sum())
     found = {"attribute_perplexity": perplexity.item()}
     if not isinstance(criterion, Mixture):
-        return found | {"base_loss": criterion(F.normalize(pooled.embedding), labels).item()}
-    pulls = measure_pulls(model.pooling, criterion, features, labels)
+        return found | {"base_loss": criterion(model.embedding(pooled.embedding), labels).item()}
+    pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
     return found | {
         "base_loss": pulls.base_loss,
         "zero_shot_loss": pulls.zero_shot_loss,

@@ -14,6 +14,7 @@ from torch import Tensor
 from sumpool.data import Batch
 from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
+from sumpool.training.errors import RunError
 from sumpool.training.pulls import measure_pulls
 from sumpool.training.step import gather
 from sumpool.training.task import Task
@@ -42,6 +43,7 @@ class Phases:
         self.zero_shot_weight = config.zero_shot.weight or 0.0
         model: Any = task.model
         self._feature_map: Callable[[Tensor], Tensor] = model.feature_map
+        self._embed: Callable[[Tensor], Tensor] = model.embedding
         self._pooling: Any = model.pooling
 
     @torch.no_grad()
@@ -60,11 +62,12 @@ class Phases:
     def enter(self, step: int) -> bool:
         """Set what this step does; whether it is the first to do something else."""
         criterion, zero_shot = self._task.criterion, self._config.zero_shot
+        average = self._config.gsp.average_steps
         if isinstance(criterion, Mixture):
             ended = zero_shot.end is not None and step >= zero_shot.end
-            counts = step >= zero_shot.begin and not ended
+            # While the pooling averages, prototypes are none yet, and attributes say nothing.
+            counts = step >= max(zero_shot.begin, average) and not ended
             criterion.weight = self.zero_shot_weight if counts else 0.0
-        average = self._config.gsp.average_steps
         if average:
             self._pooling.averaging = step < average
             if step == average:
@@ -89,7 +92,13 @@ class Phases:
             criterion,
             self._feature_map(batch.images),
             self._class_of[batch.labels],
+            embed=self._embed,
         )
+        if not found.base:
+            raise RunError(
+                "zero_shot.balance needs a base loss that pulls, but it is flat on the first "
+                "batch: give zero_shot.weight instead, or another seed"
+            )
         self.zero_shot_weight = found.weight(ratio)
         logger.info("the weight of the zero-shot loss is set to %.3g", self.zero_shot_weight)
 

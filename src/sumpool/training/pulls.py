@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from sumpool.losses import Mixture
 
@@ -42,7 +43,12 @@ class Pulls(NamedTuple):
 
 
 def measure_pulls(
-    pooling: nn.Module, criterion: Mixture, features: Tensor, labels: Tensor
+    pooling: nn.Module,
+    criterion: Mixture,
+    features: Tensor,
+    labels: Tensor,
+    *,
+    embed: Callable[[Tensor], Tensor],
 ) -> Pulls:
     """Both losses and how they pull at ``features``, what the pooling receives, with their labels.
 
@@ -51,12 +57,14 @@ def measure_pulls(
         criterion: The two losses; nothing of theirs is changed.
         features: Local features of a batch, in the layout of the pooling.
         labels: Classes 0..C−1, (b,).
+        embed: From what the pooling gives to what the base loss sees.
     """
+    measured = copy.deepcopy(criterion)  # a memory of past batches must not hear of this one
     features = features.detach().float().requires_grad_()
     with torch.enable_grad():
         pooled = pooling.pool(features)  # type: ignore[operator]
-        base = criterion.base(F.normalize(pooled.embedding, dim=-1), labels)
-        other = criterion.zero_shot(pooled.attributes, labels)
+        base = measured.base(embed(pooled.embedding), labels)
+        other = measured.zero_shot(pooled.attributes, labels)
         (pull,) = torch.autograd.grad(base, features, retain_graph=True)
         (other_pull,) = torch.autograd.grad(other, features)
     return Pulls(base.item(), other.item(), pull.norm().item(), other_pull.norm().item())

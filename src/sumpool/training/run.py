@@ -27,7 +27,7 @@ from sumpool.training.assemble import (
 from sumpool.training.config import FREE_TO_CHANGE, ConfigError, TrainConfig, differences, flat
 from sumpool.training.loop import Trainer
 from sumpool.training.run_folder import EVALUATION, EXHIBITS, MODEL, RunFolder
-from sumpool.training.settings import resolve
+from sumpool.training.settings import check_options, resolve
 from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Outcome
 
@@ -72,6 +72,7 @@ def run_training(
     if resume is not None:
         folder, stored = RunFolder.open(resume)
         config = merge(config, stored)
+    check_options(config)
     fabric = build_fabric(config)
     fabric.launch()
     torch.manual_seed(config.seed)

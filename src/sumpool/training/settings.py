@@ -63,6 +63,46 @@ CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 LEARNING_RATE = 1e-5
 
 
+def check_options(config: TrainConfig) -> None:
+    """Refuse what no data can make right, before anything is opened.
+
+    Raises:
+        ConfigError: If an option is not accepted, or two contradict each other.
+    """
+    _check(config)
+
+
+def check_effects(config: TrainConfig) -> None:
+    """Refuse options that a user has set and that would have no effect.
+
+    It is for options as they were given: in a resolved configuration all are set.
+
+    Raises:
+        ConfigError: Naming them, and what they would need.
+    """
+    defaults, pool = TrainConfig(), pooling_class(config.pool)
+    own, plain = config.zero_shot, defaults.zero_shot
+    settings = replace(own, weight=plain.weight, balance=plain.balance)
+    proxies = LOSSES[config.loss].proxy or config.ccp
+    optimizer = config.optimizer
+    for ignored, what in (
+        (config.gsp != defaults.gsp and not pool.has_attributes, f"gsp.… with pool {config.pool}"),
+        (settings != plain and not pool.has_attributes, f"zero_shot.… with pool {config.pool}"),
+        (settings != plain and own.weight == 0, "zero_shot.… with zero_shot.weight 0"),
+        (
+            optimizer.plateau_factor != defaults.optimizer.plateau_factor
+            and optimizer.plateau_patience is None,
+            "optimizer.plateau_factor without optimizer.plateau_patience",
+        ),
+        (
+            optimizer.proxy_lr_multiplier is not None and not proxies,
+            f"optimizer.proxy_lr_multiplier with loss {config.loss}, which has no proxies",
+        ),
+    ):
+        if ignored:
+            raise ConfigError(f"options without effect: {what}")
+
+
 def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     """``config`` with every option that was left open filled in for ``data_set``.
 
@@ -175,6 +215,15 @@ def _check(config: TrainConfig) -> LossRecipe:
         raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
     if config.gsp.average_steps and config.pool != "gsp":
         raise ConfigError(f"gsp.average_steps needs pool gsp, got {config.pool}")
+    for name, count, least in (
+        ("seed", config.seed, 0),
+        ("folds", config.folds, 2),
+        ("hardware.devices", config.hardware.devices, 1),
+        ("hardware.nodes", config.hardware.nodes, 1),
+        ("hardware.workers", config.hardware.workers, 0),
+    ):
+        if count is not None and count < least:
+            raise ConfigError(f"{name} must be at least {least}, got {count}")
     if config.fold is not None and not 1 <= config.fold <= config.folds:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     if not 0 < config.validation < 1:
@@ -235,20 +284,32 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         "stop.validate_every": config.stop.validate_every,
         "stop.patience": config.stop.patience,
         "stop.max_steps": config.stop.max_steps,
-        "hardware.devices": config.hardware.devices,
-        "hardware.nodes": config.hardware.nodes,
         "chance.proxies": config.chance.proxies,
         "chance.patience": config.chance.patience,
         "chance.problems": config.chance.problems,
         "chance.alpha": config.chance.alpha,
         "center.subset": config.center.subset,
+        "gsp.prototypes": config.gsp.prototypes,
+        "gsp.eps": config.gsp.eps,
+        "zero_shot.ridge": config.zero_shot.ridge,
+        "zero_shot.scale": config.zero_shot.scale,
+        "zero_shot.lr_multiplier": config.zero_shot.lr_multiplier,
     }
     for name, value in positive.items():
         if value is not None and value <= 0:
             raise ConfigError(f"{name} must be positive, got {value}")
     if not 0 <= config.zero_shot.weight <= 1:
         raise ConfigError(f"zero_shot.weight must lie in [0, 1], got {config.zero_shot.weight}")
+    mu = config.gsp.mu
+    if mu is not None and not 0 < mu <= 1:
+        raise ConfigError(f"gsp.mu must lie in (0, 1], got {mu}")
+    begin, end = config.zero_shot.begin, config.zero_shot.end
+    if begin < 0 or (end is not None and end <= begin):
+        raise ConfigError(
+            f"zero_shot.begin must be at least 0 and before zero_shot.end, got {begin} and {end}"
+        )
     for name, amount in (
+        ("optimizer.warmup_epochs", config.optimizer.warmup_epochs or 0.0),
         ("chance.pull", config.chance.pull),
         ("chance.batch_weight", config.chance.batch_weight),
         ("center.weight", config.center.weight),

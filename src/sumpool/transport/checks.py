@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+#: Smallest share solved for. Below it σ(−x) cannot be told from 0 next to 1 in any dtype, so that
+#: μ = 1 gives the weights 1/n bit for bit without a case of its own.
+LEAST_SHARE = 1e-30
+#: Costs are at most 4: their products with it are far from the end of float32.
+LARGEST_EPS = 1e30
 
 
 def check_floating(name: str, x: Tensor) -> None:
@@ -36,14 +41,20 @@ def check_features(features: Tensor, prototypes: Tensor) -> None:
         )
 
 
-def check_mu(mu: float | Tensor) -> None:
-    """Raise unless μ lies in (0, 1]."""
-    _check_scalar("mu", mu, "a number in (0, 1]", lambda v: (v > 0) & (v <= 1))
+def check_mu(mu: float | Tensor, *, below_one: bool = False) -> None:
+    """Raise unless μ lies in (0, 1], or in (0, 1), and is not too small to be solved for."""
+    if below_one:
+        accepted = f"a number in (0, 1), at least {LEAST_SHARE}, where the background is pooled"
+        _check_scalar("mu", mu, accepted, lambda v: (v >= LEAST_SHARE) & (v < 1))
+    else:
+        accepted = f"a number in (0, 1], at least {LEAST_SHARE}"
+        _check_scalar("mu", mu, accepted, lambda v: (v >= LEAST_SHARE) & (v <= 1))
 
 
 def check_eps(eps: float | Tensor) -> None:
-    """Raise unless ε is positive and finite."""
-    _check_scalar("eps", eps, "a positive finite number", lambda v: (v > 0) & (v < math.inf))
+    """Raise unless ε is positive, and ε times a cost is finite in float32."""
+    accepted = f"a positive finite number up to {LARGEST_EPS}"
+    _check_scalar("eps", eps, accepted, lambda v: (v > 0) & (v <= LARGEST_EPS))
 
 
 def _check_scalar(name: str, value: float | Tensor, accepted: str, admits: object) -> None:

@@ -10,11 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from sumpool.transport.checks import LEAST_SHARE
 from sumpool.transport.problem import TransportProblem, TransportResult
-
-#: Smallest share solved for. Below it σ(−x) cannot be told from 0 next to 1 in any dtype, so that
-#: μ = 1 gives the weights 1/n bit for bit without a case of its own.
-LEAST_SHARE = 1e-30
 
 
 @dataclass(frozen=True)

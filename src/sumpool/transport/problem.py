@@ -140,8 +140,7 @@ class TransportResult:
     @property
     def background_weights(self) -> Tensor:
         """Weights of the reversed role, ρ/(1 − μ): the prototypes describe the background."""
-        if not isinstance(self.problem.mu, Tensor) and self.problem.mu >= 1:
-            raise ValueError("background weights need mu < 1: at mu = 1 no mass stays behind")
+        check_mu(self.problem.mu, below_one=True)
         return self.residual / self.problem.complement
 
     def plan(self) -> Tensor:

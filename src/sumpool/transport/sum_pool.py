@@ -70,8 +70,8 @@ def sum_pool(
         >>> sum_pool(features, prototypes, mu=1.0, eps=50.0).embedding
         tensor([0.5333, 0.6000])
     """
-    if background and not isinstance(mu, Tensor) and mu >= 1:
-        raise ValueError(f"mu must be below 1 with background=True, got {mu}")
+    if background:
+        check_mu(mu, below_one=True)
     check_features(features, prototypes)
     if mask is not None:
         check_mask(mask, tuple(features.shape[:-1]))
