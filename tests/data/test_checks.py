@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.miniatures import class_folders
-from sumpool.data import DataError, ImageFolder, check_class_sizes, readable
+from sumpool.data import DataError, ImageFolder, check_class_sizes, checks, readable
 
 
 @given(st.lists(st.integers(-5, 5), max_size=30), st.integers(1, 4))
@@ -62,6 +64,23 @@ def test_readable_shows_how_far_it_is(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "checking images" in capsys.readouterr().err
     with pytest.raises(ValueError, match="workers must be at least 1, got 0"):
         readable(data, workers=0)
+
+
+def test_threads_are_as_many_as_there_are_usable_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 5}, raising=False)
+    asked = []
+
+    class Noted(ThreadPoolExecutor):
+        def __init__(self, workers: int) -> None:
+            asked.append(workers)
+            super().__init__(workers)
+
+    monkeypatch.setattr(checks, "ThreadPoolExecutor", Noted)
+    readable(ImageFolder(class_folders(tmp_path, {"a": 3})), progress=False)
+    assert asked == [2]
 
 
 def test_other_errors_are_not_taken_for_broken_images(tmp_path: Path) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +62,36 @@ def test_an_interrupted_write_leaves_the_exhibits_before(
     assert read is not None
     assert read.prototypes
     write_exhibits(make_exhibits("gap"), folder)
+    assert [path.name for path in tmp_path.iterdir()] == ["exhibits"]
+
+
+@pytest.mark.parametrize("moment", range(5))
+def test_an_interrupt_leaves_the_old_exhibits_or_the_new_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: int
+) -> None:
+    folder = write_exhibits(make_exhibits(), tmp_path / "exhibits")
+    left = iter(range(moment))
+
+    def interrupted(function: Callable[..., None]) -> Callable[..., None]:
+        def call(*args: object, **options: object) -> None:
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            function(*args, **options)
+
+        return call
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", interrupted(os.replace))
+        patch.setattr(shutil, "rmtree", interrupted(shutil.rmtree))
+        with pytest.raises(KeyboardInterrupt):
+            write_exhibits(make_exhibits("gap"), folder)
+    read = read_exhibits(folder)
+    assert read is not None
+    assert len(read.images) in (len(make_exhibits().images), len(make_exhibits("gap").images))
+    write_exhibits(make_exhibits("gap"), folder)
+    read = read_exhibits(folder)
+    assert read is not None
+    assert read.prototypes == ()
     assert [path.name for path in tmp_path.iterdir()] == ["exhibits"]
 
 

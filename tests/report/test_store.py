@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,14 @@ def test_a_row_is_one_line_of_json(tmp_path: Path) -> None:
     assert [json.loads(line)["cell"]["seed"] for line in lines] == [0, 1]
 
 
-def test_what_is_not_a_number_is_not_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_what_is_not_a_number_is_not_stored_and_named(tmp_path: Path, value: float) -> None:
     store = ResultStore(tmp_path, "study", SETTINGS)
-    with pytest.raises(ValueError, match="not JSON compliant"):
-        store.add({"seed": 0}, {"score": float("nan")}, 1.0)
+    said = rf"the cell {{'seed': 0}} of study is not stored: its metric score is {value}$"
+    with pytest.raises(StoreError, match=said):
+        store.add({"seed": 0}, {"steps": 3, "score": value}, 1.0, {"x": np.arange(2)})
     assert store.find({"seed": 0}) is None
+    assert not list((tmp_path / "arrays").iterdir())
 
 
 def test_a_folder_without_results_is_told(tmp_path: Path) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
+import weakref
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from torch import nn
 
-from sumpool.report.store import ResultStore, read_arrays, read_rows
+from sumpool.report.store import ResultStore, StoreError, read_arrays, read_rows
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.training import HardwareConfig, TrainConfig
 from sumpool.training.assemble import build_fabric
@@ -26,6 +29,16 @@ def square(cell: dict[str, Any]) -> CellResult:
 def fails_at_two(cell: dict[str, Any]) -> CellResult:
     if cell["number"] == 2:
         raise ValueError("two is refused")
+    return square(cell)
+
+
+def measures_nan_at_two(cell: dict[str, Any]) -> CellResult:
+    return CellResult({"square": float("nan")}) if cell["number"] == 2 else square(cell)
+
+
+def is_interrupted_at_two(cell: dict[str, Any]) -> CellResult:
+    if cell["number"] == 2:
+        raise KeyboardInterrupt
     return square(cell)
 
 
@@ -51,13 +64,59 @@ def test_what_is_stored_is_not_computed_again(tmp_path: Path) -> None:
     assert len(rows) == 2
 
 
-def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path) -> None:
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(ValueError, match="two is refused") as raised:
-        run_cells(store(tmp_path), CELLS, fails_at_two, jobs=2, progress=False)
+        run_cells(store(tmp_path), CELLS, fails_at_two, jobs=jobs, progress=False)
     assert any("'number': 2" in note for note in raised.value.__notes__)
     assert sorted(row.cell["number"] for row in read_rows(tmp_path)) == [0, 1, 3]
     rows = run_cells(store(tmp_path), CELLS, square, jobs=1, progress=False)
     assert len(rows) == 4
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_cell_that_cannot_be_stored_is_one_that_failed(tmp_path: Path, jobs: int) -> None:
+    with pytest.raises(StoreError, match=r"'number': 2.*square.*nan") as raised:
+        run_cells(store(tmp_path), CELLS, measures_nan_at_two, jobs=jobs, progress=False)
+    assert any("the first of 1 that failed" in note for note in raised.value.__notes__)
+    assert sorted(row.cell["number"] for row in read_rows(tmp_path)) == [0, 1, 3]
+
+
+def test_an_interrupt_ends_at_once(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run_cells(store(tmp_path), CELLS, is_interrupted_at_two, jobs=1, progress=False)
+    assert [row.cell["number"] for row in read_rows(tmp_path)] == [0, 1]
+
+
+def test_a_cell_that_failed_leaves_its_memory_to_the_next(tmp_path: Path) -> None:
+    held: list[weakref.ref[nn.Module]] = []
+
+    def work(cell: dict[str, Any]) -> CellResult:
+        if held:
+            assert held[0]() is None
+            return square(cell)
+        model = nn.Identity()
+        held.append(weakref.ref(model))
+        raise ValueError("the first is refused")
+
+    with pytest.raises(ValueError, match="the first is refused"):
+        run_cells(store(tmp_path), CELLS, work, jobs=1, progress=False)
+    assert len(read_rows(tmp_path)) == 3
+
+
+def test_processes_are_as_many_as_may_be_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+    computed = []
+
+    def work(cell: dict[str, Any]) -> CellResult:
+        computed.append(cell)
+        return square(cell)
+
+    run_cells(store(tmp_path), CELLS, work, progress=False)
+    assert computed == CELLS  # here: a core is no reason for another process
 
 
 def test_jobs_must_be_positive(tmp_path: Path) -> None:

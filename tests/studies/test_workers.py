@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from studies.worker_tasks import dies_at_one, raises_unsendable, sleeps
+from studies.worker_tasks import (
+    dies_after_its_answer,
+    dies_at_one,
+    holds_open,
+    is_interrupted,
+    raises_unsendable,
+    sleeps,
+)
 from sumpool.studies.workers import COMPILERS, WorkerError, work_side_by_side
 
 
@@ -17,6 +28,54 @@ def test_a_process_that_dies_takes_one_piece_with_it() -> None:
     assert done[2].found == 4
     assert isinstance(done[1].failure, WorkerError)
     assert str(done[1].failure) == "its process ended with exit code -9"
+
+
+def test_a_process_that_dies_after_its_answer_takes_nothing_with_it() -> None:
+    done = []
+    for it in work_side_by_side(dies_after_its_answer, [0, 1, 2], 1):
+        done.append(it)
+        if it.item == 0:
+            # Until the process has died, the answer to the next piece waiting in the pipe.
+            (process,) = multiprocessing.active_children()
+            process.join(60)
+    assert [(it.item, it.found, it.failure) for it in done] == [
+        (0, 0, None),
+        (1, 1, None),
+        (2, 4, None),
+    ]
+
+
+def test_an_answer_is_given_whatever_becomes_of_the_next_piece() -> None:
+    finished = work_side_by_side(sleeps, [0, lambda: "cannot be sent"], 1)  # type: ignore[list-item]
+    assert next(finished) == (0, 0, None)
+    with pytest.raises(Exception, match="pickle"):
+        next(finished)
+
+
+def test_a_process_that_is_interrupted_ends_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (done,) = work_side_by_side(is_interrupted, [0], 1)
+    assert str(done.failure) == "its process ended with exit code 130"
+    assert capfd.readouterr().err == ""
+
+
+def _let_work(pipe: str) -> None:
+    list(work_side_by_side(holds_open, [pipe], 1))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux ends them")
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    parent = multiprocessing.get_context("fork").Process(target=_let_work, args=[str(pipe)])
+    parent.start()
+    with pipe.open(encoding="utf-8") as file:
+        assert file.readline() == "begun\n"
+        assert parent.pid is not None
+        os.kill(parent.pid, signal.SIGKILL)
+        parent.join()
+        assert file.read() == ""  # nobody holds it open any more
 
 
 def test_processes_end_when_nobody_waits_for_them() -> None:

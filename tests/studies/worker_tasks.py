@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 import time
 
 
@@ -17,6 +18,25 @@ def sleeps(number: int) -> int:
     if number:
         time.sleep(600)
     return number
+
+
+def dies_after_its_answer(number: int) -> int:
+    if number == 0:
+        threading.Timer(0.2, os._exit, [9]).start()
+    return number**2
+
+
+def is_interrupted(number: int) -> int:
+    raise KeyboardInterrupt
+
+
+def holds_open(pipe: str) -> None:
+    """Say so in ``pipe``, and hold it open for as long as this process lives, or too long."""
+    with open(pipe, "w", encoding="utf-8") as file:
+        file.write("begun\n")
+        file.flush()
+        time.sleep(60)
+        file.write("too long\n")
 
 
 class UnsendableError(Exception):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 
 from sumpool.bench.mps import CONTROL
+from sumpool.data.cache_build import usable_cores
 from sumpool.studies.workers import work_side_by_side
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
@@ -189,9 +189,9 @@ def look_at_machine() -> Machine:
     Raises:
         WorkerError: If its GPUs cannot be used.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = usable_cores()
     if not torch.cuda.is_available():
-        return Machine(cores or 1)
+        return Machine(cores)
     # In a process that ends: asking takes memory on every GPU for as long as it lives.
     (looked,) = work_side_by_side(_look_at_gpus, [torch.cuda.device_count()], 1)
     if looked.found is None:
@@ -199,7 +199,7 @@ def look_at_machine() -> Machine:
         raise looked.failure
     name, free = looked.found
     service, compiler = shutil.which(CONTROL), shutil.which("cc") or shutil.which("gcc")
-    return Machine(cores or 1, name, free, service is not None, compiler is not None)
+    return Machine(cores, name, free, service is not None, compiler is not None)
 
 
 def _look_at_gpus(count: int) -> tuple[str, tuple[int, ...]]:

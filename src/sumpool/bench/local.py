@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import faulthandler
 import functools
 import gc
@@ -15,13 +14,12 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from sumpool.bench.devices import take_gpu
+from sumpool.data.cache_build import usable_cores
 from sumpool.studies.workers import Done, work_side_by_side
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Number of the request to the kernel, <linux/prctl.h>: a signal at the death of the parent.
-_PR_SET_PDEATHSIG = 1
 #: Exit status of a process that can use its device no more.
 LOST = 70
 
@@ -64,13 +62,13 @@ class LocalProcesses:
         When the iterator is closed the processes are asked to end, and after some seconds killed.
         """
         jobs = min(self.jobs, max(1, len(cells)))
-        threads = self.threads or max(1, (os.cpu_count() or 1) // jobs)
-        bound = functools.partial(_bound_to, os.getpid(), self.gpus, work)
+        threads = self.threads or max(1, usable_cores() // jobs)
+        bound = functools.partial(_bound_to, self.gpus, work)
         return work_side_by_side(bound, cells, jobs, threads=threads)
 
 
-def _bound_to(runner: int, gpus: int, work: Callable[[T], R], cell: T) -> R:
-    _prepare(runner, gpus)
+def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:
+    _prepare(gpus)
     try:
         return work(cell)
     except Exception as error:
@@ -83,9 +81,8 @@ def _bound_to(runner: int, gpus: int, work: Callable[[T], R], cell: T) -> R:
 
 
 @functools.cache
-def _prepare(runner: int, gpus: int) -> None:
-    """Once a process: let it die with ``runner``, take a GPU, and have processes of its own."""
-    die_with(runner)
+def _prepare(gpus: int) -> None:
+    """Once a process: take a GPU, and have processes of its own."""
     # Ctrl-C reaches all processes of a terminal; the runner decides what follows, with TERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     take_gpu(gpus)
@@ -95,21 +92,6 @@ def _prepare(runner: int, gpus: int) -> None:
     # this process was spawned, and would spawn them too, which takes seconds every time.
     multiprocessing.current_process().daemon = False
     multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
-
-
-def die_with(parent: int) -> None:
-    """Have the kernel send this process TERM when the process ``parent``, its own, has died.
-
-    There is such a thing on Linux alone; elsewhere nothing is done.
-    """
-    if not sys.platform.startswith("linux"):
-        return
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl: {os.strerror(number)}")
-    if os.getppid() != parent:  # it died before this was asked for
-        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _device_is_lost(error: Exception) -> bool:

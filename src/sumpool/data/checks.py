@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -11,6 +10,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
+from sumpool.data.cache_build import usable_cores
 from sumpool.data.splits import contiguous_labels
 
 #: How many images of a class an error names.
@@ -62,7 +62,7 @@ def readable(
     Args:
         dataset: The images.
         progress: Whether to show a progress bar.
-        workers: Threads that decode; as many as there are cores if None.
+        workers: Threads that decode; as many as there are usable cores if None.
 
     Returns:
         Indices of the readable images, ascending, and name and reason of each other one:
@@ -80,7 +80,7 @@ def readable(
 
     good: list[int] = []
     broken: list[tuple[str, str]] = []
-    pool = ThreadPoolExecutor(workers or os.cpu_count() or 1)
+    pool = ThreadPoolExecutor(workers or usable_cores())
     try:
         found = pool.map(problem, range(len(dataset)))
         bar = tqdm(found, "checking images", len(dataset), unit=" images", disable=not progress)

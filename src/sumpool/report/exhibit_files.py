@@ -37,7 +37,8 @@ INDEX, ARRAYS, IMAGES = "exhibits.json", "arrays.npz", "images"
 def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
     """Put the exhibits into ``folder``, in place of those it may hold.
 
-    They are written beside it first: an interrupt leaves the old ones or the new ones.
+    They are written beside it first, and the old ones are kept until they have its name: an
+    interrupt leaves the old ones or the new ones. What it leaves besides goes with the next write.
 
     Returns:
         ``folder``.
@@ -73,8 +74,12 @@ def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
     }
     text = json.dumps(index, ensure_ascii=False, allow_nan=False, indent=1)
     (partial / INDEX).write_text(text, encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
+    before = _before(folder)
+    if folder.exists():
+        shutil.rmtree(before, ignore_errors=True)
+        os.replace(folder, before)
     os.replace(partial, folder)
+    shutil.rmtree(before, ignore_errors=True)
     return folder
 
 
@@ -84,6 +89,8 @@ def read_exhibits(folder: Path) -> Exhibits | None:
     Raises:
         StoreError: If a file is missing or damaged; the message names it.
     """
+    if not folder.exists():  # an interrupt may have left the old ones under the other name
+        folder = _before(folder)
     path = folder / INDEX
     if not path.is_file():
         return None
@@ -115,6 +122,11 @@ def read_exhibits(folder: Path) -> Exhibits | None:
     except (ValueError, TypeError, KeyError) as error:
         reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise StoreError(f"{path} is damaged: {reason}") from error
+
+
+def _before(folder: Path) -> Path:
+    """Where the exhibits in ``folder`` are while new ones take their place."""
+    return folder.with_name(folder.name + ".before")
 
 
 def _query(data: Mapping[str, Any]) -> Query:

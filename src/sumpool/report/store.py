@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import math
 import os
 import platform
 import shutil
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class StoreError(Exception):
-    """A folder of results cannot be used as asked; the message says what to do."""
+    """Results cannot be read or kept as asked; the message says why, or what to do."""
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,17 @@ class ResultStore:
         duration_s: float,
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> Row:
-        """Store a finished cell; it is on the disk when this returns."""
+        """Store a finished cell; it is on the disk when this returns.
+
+        Raises:
+            StoreError: If a metric is not a finite number: it belongs in no table.
+        """
+        for metric, value in metrics.items():
+            if not math.isfinite(value):
+                raise StoreError(
+                    f"the cell {dict(cell)} of {self.study} is not stored: its metric {metric} is "
+                    f"{value}"
+                )
         name = None
         if arrays is not None:
             name = "-".join(str(value) for value in cell.values()) + ".npz"
@@ -146,7 +157,6 @@ class ResultStore:
             round(duration_s, 3),
             name,
         )
-        # allow_nan: a number that is not one belongs in no table and must stop here.
         line = json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n"
         with self._path.open("ab") as file:
             file.write(line.encode())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from sumpool.data.cache_build import usable_cores
 from sumpool.evaluation import judge_images
 from sumpool.models import Embedder
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.workers import work_side_by_side
+from sumpool.report.store import ResultStore, Row, StoreError
+from sumpool.studies.workers import Done, work_side_by_side
 from sumpool.training import TrainConfig
 from sumpool.training.assemble import (
     build_fabric,
@@ -49,6 +50,10 @@ class CellResult(NamedTuple):
 
 #: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.
 Work = Callable[[dict[str, Any]], CellResult]
+#: What a cell gave, and the seconds it took: metrics, seconds, arrays.
+Timed = tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]
+#: A cell that was computed, or failed.
+DoneCell = Done[dict[str, Any], Timed]
 
 
 def run_cells(
@@ -63,8 +68,9 @@ def run_cells(
 ) -> list[Row]:
     """Compute the cells that ``store`` does not have and return the rows of all.
 
-    A cell is stored as soon as it is finished, so that an interrupt, or a cell that fails, loses
-    none that were finished before.
+    A cell is stored as soon as it is finished, so that an interrupt loses none that were finished
+    before. One that fails, or whose metrics cannot be stored, keeps no other from being computed
+    and stored; the first failure is raised when all are done.
 
     Args:
         store: Where rows are kept.
@@ -82,34 +88,43 @@ def run_cells(
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
     missing = [cell for cell in cells if store.find(cell) is None]
-    cores = os.cpu_count() or 1
+    cores = usable_cores()
     jobs = min(jobs or (1 if quick else cores), max(1, len(missing)))
     with tqdm(total=len(missing), desc=description, unit="cell", disable=not progress) as bar:
         if jobs == 1:
-            for cell in missing:
-                store.add(cell, *_timed(work, cell))
-                bar.update()
+            finished = _one_by_one(work, missing)
         else:
-            _side_by_side(store, missing, work, jobs, max(1, cores // jobs), bar)
+            threads = max(1, cores // jobs)
+            finished = work_side_by_side(partial(_timed, work), missing, jobs, threads=threads)
+        _store_all(store, finished, bar)
     rows = [store.find(cell) for cell in cells]
     return [row for row in rows if row is not None]
 
 
-def _side_by_side(
-    store: ResultStore,
-    cells: Sequence[dict[str, Any]],
-    work: Work,
-    jobs: int,
-    threads: int,
-    bar: Any,
-) -> None:
+def _one_by_one(work: Work, cells: Sequence[dict[str, Any]]) -> Generator[DoneCell, None, None]:
+    """In this process what :func:`work_side_by_side` does in others."""
+    for cell in cells:
+        try:
+            done: DoneCell = Done(cell, _timed(work, cell), None)
+        except Exception as error:
+            # Otherwise its models would stay in memory, beside those of the next cells.
+            traceback.clear_frames(error.__traceback__)
+            done = Done(cell, None, error)
+        yield done
+
+
+def _store_all(store: ResultStore, finished: Generator[DoneCell, None, None], bar: Any) -> None:
+    """Store what is finished, and raise the first failure when all are."""
     failures = []
-    finished = work_side_by_side(partial(_timed, work), cells, jobs, threads=threads)
     with closing(finished):
         for cell, found, failure in finished:
             if failure is None:
                 assert found is not None
-                store.add(cell, *found)
+                try:
+                    store.add(cell, *found)
+                except StoreError as error:
+                    failure = error
+            if failure is None:
                 bar.update()
             else:
                 failures.append((cell, failure))
@@ -120,9 +135,7 @@ def _side_by_side(
         raise first
 
 
-def _timed(
-    work: Work, cell: dict[str, Any]
-) -> tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]:
+def _timed(work: Work, cell: dict[str, Any]) -> Timed:
     with quiet_fabric():
         begun = time.perf_counter()
         metrics, arrays = work(cell)

@@ -13,14 +13,12 @@ Expected, MAP@R over 3 seeds: see docs/results/glyphs.
 from __future__ import annotations
 
 import csv
-import multiprocessing
-import os
 import shutil
-import time
-from collections.abc import Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures import wait as wait_for
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +28,7 @@ from tqdm import tqdm
 from sumpool.data import GlyphCollages, open_feed
 from sumpool.models import Embedder, load_embedder
 from sumpool.report.store import ResultStore, Row
+from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.seeds import seed_range
 from sumpool.studies.tiles import tile_shares
 from sumpool.training import (
@@ -41,6 +40,7 @@ from sumpool.training import (
     ZeroShotConfig,
     run_training,
 )
+from sumpool.training.run_folder import RUN
 
 #: The poolings that are compared, by the name of their method.
 METHODS = {"GAP": "gap", "GSP": "gsp"}
@@ -91,16 +91,18 @@ def run(
     store = ResultStore(out_dir, "glyphs", settings, force=force)
     if force and (out_dir / "runs").exists():
         shutil.rmtree(out_dir / "runs")
-    cells = [
+    cells: list[dict[str, Any]] = [
         {"method": method, "seed": seed}
         for seed in seed_range(seeds, quick, SEEDS)
         for method in METHODS
     ]
     missing = [cell for cell in cells if store.find(cell) is None]
-    if missing:
-        _fill(store, config, missing, jobs=jobs, progress=progress)
-    rows = [store.find(cell) for cell in cells]
-    return [row for row in rows if row is not None]
+    folders = [cell_folder(out_dir, cell["method"], cell["seed"]) for cell in missing]
+    steps = config.stop.max_steps
+    assert steps is not None
+    with _step_bar(folders, steps, progress and bool(missing)):
+        work = partial(_train_cell, config, out_dir)
+        return run_cells(store, cells, work, jobs=jobs, progress=False)
 
 
 def cell_folder(out_dir: Path, method: str, seed: int) -> Path:
@@ -137,46 +139,39 @@ def _shared(config: TrainConfig) -> dict[str, Any]:
     }
 
 
-def _fill(
-    store: ResultStore,
-    config: TrainConfig,
-    cells: Sequence[dict[str, Any]],
-    *,
-    jobs: int | None,
-    progress: bool,
-) -> None:
-    cores = os.cpu_count() or 1
-    jobs = min(jobs or cores, len(cells))
-    steps = config.stop.max_steps
-    assert steps is not None
-    folders = [cell_folder(store.folder, cell["method"], cell["seed"]) for cell in cells]
-    context = multiprocessing.get_context("spawn")
+@contextmanager
+def _step_bar(folders: Sequence[Path], steps: int, progress: bool) -> Iterator[None]:
+    """Show inside the ``with`` how far the runs in ``folders``, of ``steps`` steps each, are."""
+    ended = threading.Event()
     bar = tqdm(
-        total=steps * len(cells), desc="training", unit="step", disable=not progress, smoothing=0.02
+        total=steps * len(folders),
+        desc="training",
+        unit="step",
+        disable=not progress,
+        smoothing=0.02,
     )
-    with bar, ProcessPoolExecutor(jobs, context) as pool:
-        waiting: dict[Future[tuple[dict[str, float], float] | None], dict[str, Any]] = {
-            pool.submit(_train_cell, config, cell, folder, max(1, cores // jobs)): cell
-            for cell, folder in zip(cells, folders, strict=True)
-        }
-        while waiting:
-            done, _ = wait_for(waiting, timeout=0.5)
-            bar.update(sum(_steps_done(folder) for folder in folders) - bar.n)
-            for future in done:
-                cell = waiting.pop(future)
-                outcome = future.result()
-                if outcome is None:
-                    raise KeyboardInterrupt
-                store.add(cell, *outcome)
-                bar.set_postfix_str(f"{len(cells) - len(waiting)} of {len(cells)} runs finished")
+
+    def follow() -> None:
+        over = False
+        while not over:
+            over = ended.wait(0.5)
+            done = [_steps_done(folder) for folder in folders]
+            finished = f"{done.count(steps)} of {len(folders)} runs finished"
+            bar.set_postfix_str(finished, refresh=False)
+            bar.update(sum(done) - bar.n)
+
+    follower = threading.Thread(target=follow)
+    with bar:
+        follower.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            follower.join()
 
 
-def _train_cell(
-    config: TrainConfig, cell: dict[str, Any], folder: Path, threads: int
-) -> tuple[dict[str, float], float] | None:
-    """In a process of its own: metrics and seconds of a cell; None if it was interrupted."""
-    torch.set_num_threads(threads)
-    begun = time.perf_counter()
+def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> CellResult:
+    folder = cell_folder(out_dir, cell["method"], cell["seed"])
     config = replace(
         config,
         pool=METHODS[cell["method"]],
@@ -185,21 +180,22 @@ def _train_cell(
         # The pages compare what the first seeds look at.
         exhibits=cell["seed"] == 0,
     )
-    # A folder that is there was left by an interrupted study; the run refuses other settings.
-    resume = folder if folder.exists() else None
+    # A run that is there was left by an interrupted study; it refuses other settings.
+    resume = folder if (folder / RUN).is_file() else None
     result = run_training(config, resume=resume, progress=False)
     if result.outcome.stopped == "interrupted":
-        return None
+        raise KeyboardInterrupt
     model = load_embedder(folder / "model")
-    metrics = {
-        "map_at_r": result.metrics["test"]["mean_average_precision_at_r"],
-        "precision_at_1": result.metrics["test"]["precision_at_1"],
-        "validation_map_at_r": result.metrics["validation"]["mean_average_precision_at_r"],
-        "queries": result.metrics["test"]["queries"],
-        "best_step": result.outcome.best_step,
-        "letter_weight": weight_on_letters(model, GlyphCollages(split="test")),
-    }
-    return metrics, time.perf_counter() - begun
+    return CellResult(
+        {
+            "map_at_r": result.metrics["test"]["mean_average_precision_at_r"],
+            "precision_at_1": result.metrics["test"]["precision_at_1"],
+            "validation_map_at_r": result.metrics["validation"]["mean_average_precision_at_r"],
+            "queries": result.metrics["test"]["queries"],
+            "best_step": result.outcome.best_step,
+            "letter_weight": weight_on_letters(model, GlyphCollages(split="test")),
+        }
+    )
 
 
 def _steps_done(folder: Path) -> int:

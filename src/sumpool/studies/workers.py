@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import collections
+import ctypes
 import multiprocessing
 import os
 import pickle
+import signal
+import sys
 import traceback
 from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -21,6 +25,8 @@ R = TypeVar("R")
 PATIENCE = 5.0
 #: Tells torch.compile how many processes compile kernels.
 COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"
+#: Number of the request to the kernel, <linux/prctl.h>: a signal at the death of the parent.
+_PR_SET_PDEATHSIG = 1
 
 
 class WorkerError(Exception):
@@ -48,7 +54,8 @@ def work_side_by_side(
 
     A piece that fails is given with its failure, and the others go on. A process that dies takes
     one piece with it, and another takes its place. When the iterator is closed, or interrupted, the
-    processes are ended and what they were at is lost.
+    processes are ended and what they were at is lost. They end with this process too, however it
+    ends: see :func:`die_with`.
 
     Args:
         work: A function of a module, or a partial of one: it is sent to the processes.
@@ -60,21 +67,30 @@ def work_side_by_side(
     left = collections.deque(items)
     busy: dict[Connection, tuple[BaseProcess, T]] = {}
 
-    def begin() -> None:
-        here, there = context.Pipe()
-        process = context.Process(target=_serve, args=(there, work, threads), daemon=True)
-        process.start()
-        there.close()
-        give(here, process)
+    def fill_up() -> None:
+        while left and len(busy) < jobs:
+            here, there = context.Pipe()
+            given = (there, work, threads, os.getpid())
+            process = context.Process(target=_serve, args=given, daemon=True)
+            process.start()
+            there.close()
+            item = left.popleft()
+            busy[here] = process, item
+            with suppress(OSError):  # it has died already, and takes this piece with it
+                here.send(item)
 
     def give(connection: Connection, process: BaseProcess) -> None:
         item = left.popleft()
-        busy[connection] = process, item
-        connection.send(item)
+        try:
+            connection.send(item)
+        except OSError:  # it died after its answer: the piece is for the one that takes its place
+            left.appendleft(item)
+            connection.close()
+        else:
+            busy[connection] = process, item
 
     try:
-        for _ in range(min(jobs, len(items))):
-            begin()
+        fill_up()
         while busy:
             for ready in wait(list(busy)):
                 assert isinstance(ready, Connection)
@@ -82,17 +98,20 @@ def work_side_by_side(
                 try:
                     found, failure = ready.recv()
                 except (EOFError, OSError):
+                    ready.close()
                     process.join()
                     failure = WorkerError(f"its process ended with exit code {process.exitcode}")
                     yield Done(item, None, failure)
-                    if left:
-                        begin()
                     continue
-                if left:
-                    give(ready, process)
-                else:
-                    ready.close()
-                yield Done(item, found, failure)
+                try:
+                    # Before this answer is looked at, which may take long.
+                    if left:
+                        give(ready, process)
+                    else:
+                        ready.close()
+                finally:
+                    yield Done(item, found, failure)  # whatever becomes of the next piece
+            fill_up()
     finally:
         for process, _ in busy.values():
             process.terminate()
@@ -102,7 +121,23 @@ def work_side_by_side(
                 process.kill()
 
 
-def _serve(connection: Connection, work: Callable[[Any], Any], threads: int) -> None:
+def die_with(parent: int) -> None:
+    """Have the kernel send this process TERM when the process ``parent``, its own, has died.
+
+    There is such a thing on Linux alone; elsewhere nothing is done.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl: {os.strerror(number)}")
+    if os.getppid() != parent:  # it died before this was asked for
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, parent: int) -> None:
+    die_with(parent)
     torch.set_num_threads(threads)
     # Otherwise each of the processes would start one for every core.
     os.environ.setdefault(COMPILERS, str(max(2, threads)))
@@ -116,6 +151,8 @@ def _serve(connection: Connection, work: Callable[[Any], Any], threads: int) -> 
             answer = work(item), None
         except Exception as error:
             answer = None, _sendable(error)
+        except KeyboardInterrupt:  # a signal asked it to end: no traceback is needed
+            sys.exit(128 + signal.SIGINT)
         connection.send(answer)
 
 

@@ -1,0 +1,37 @@
+"""The glyph study: what an interrupt leaves is gone on with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sumpool.studies import glyphs
+from sumpool.training import TrainConfig
+from sumpool.training.config import write_config
+from sumpool.training.run_folder import RunFolder
+
+
+def interrupted_training(config: TrainConfig, *, resume: Path | None, progress: bool) -> Any:
+    """Begins a run, or opens the one that is there, and is interrupted."""
+    if resume is None:
+        RunFolder.create(Path(config.out), config, {"resumed": False})
+    else:
+        folder, _ = RunFolder.open(resume)
+        folder.update(resumed=True)
+    return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))
+
+
+def test_a_run_is_begun_anew_until_it_can_be_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(glyphs, "run_training", interrupted_training)
+    folder = glyphs.cell_folder(tmp_path, "GAP", 0)
+    folder.mkdir(parents=True)
+    write_config(TrainConfig(), folder / "config.yaml")  # and then came an interrupt
+    for resumed in (False, True):
+        with pytest.raises(KeyboardInterrupt):
+            glyphs.run(tmp_path, quick=True, jobs=1, progress=False)
+        assert RunFolder(folder).facts()["resumed"] is resumed
