@@ -14,8 +14,6 @@ than 5 minutes on an H200: what is not begun within --budget is left out and nam
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import shlex
 import statistics
 import sys
@@ -30,6 +28,7 @@ from typing import Any
 import torch
 from _filling_group import Group, GroupError
 from _filling_process import base_config
+from _writing import write
 
 from sumpool.bench.mps import mps_server, serving_folder
 from sumpool.data import decode_images
@@ -116,12 +115,12 @@ def measure_group(
                 rows = measure_way(args, group, way, counts)
             except GroupError as error:
                 results["left_out"].append(f"{way} {place}: {error}")
-                write(args.out, results)
+                write(args.out, results, markdown(results))
                 return ways[number + 1 :]
             for row in rows:
                 results["rows"].append({"mps": mps, **row})
             results["seconds"] = time.monotonic() - begun
-            write(args.out, results)
+            write(args.out, results, markdown(results))
             for row in rows:
                 speed = statistics.median(row["steps_per_second"])
                 print(f"{place}, {row['processes']} × {way}: {speed:.1f} steps/s", flush=True)
@@ -198,17 +197,6 @@ def markdown(results: dict[str, Any]) -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def write(out: Path, results: dict[str, Any]) -> None:
-    """Write what there is, whole or not at all."""
-    for name, text in (
-        ("results.json", json.dumps(results, indent=1) + "\n"),
-        ("table.md", markdown(results)),
-    ):
-        aside = out / f".{name}.part"
-        aside.write_text(text, encoding="utf-8")
-        os.replace(aside, out / name)
-
-
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line, measure, write, print."""
     parser = argparse.ArgumentParser(
@@ -250,8 +238,9 @@ def main(arguments: list[str] | None = None) -> None:
         measure(args, results, cuda)
     except GroupError as error:
         sys.exit(f"error: {error}")
-    write(args.out, results)
-    print(markdown(results))
+    table = markdown(results)
+    write(args.out, results, table)
+    print(table)
 
 
 def on_or_off(text: str) -> bool:

@@ -8,14 +8,13 @@ n = 256 features and m = 8 or 64 prototypes, called one by one (eager) and repla
 Both ways take turns in the same rounds; ratios are medians of the rounds' own. The largest
 difference of their gradients, relative to the largest gradient, is stored beside them.
 
-Writes results.json (every number) and table.md to --out. What fails is an error in its row: on a
-CPU the fused kernels, unless TRITON_INTERPRET=1 is set, and graphs.
+Writes results.json (every number) and table.md to --out after each size. What fails is an error in
+its row: on a CPU the fused kernels, unless TRITON_INTERPRET=1 is set, and graphs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import statistics
 import sys
@@ -27,6 +26,7 @@ from typing import Any
 import torch
 from _machine import flags, machine
 from _timing import Clock, capture, release, time_in_rounds
+from _writing import write
 from torch import Tensor, nn
 
 from sumpool.pooling.optimal_transport import uniform_transport
@@ -159,23 +159,23 @@ def main(arguments: list[str] | None = None) -> None:
     rounds = args.rounds or (2 if args.quick else 9 if args.device == "cuda" else 3)
     clock = Clock(device, rounds=rounds, seconds=0.001 if args.quick else 0.1)
     given = sys.argv[1:] if arguments is None else arguments
-    rows: list[Row] = []
-    for size in QUICK_SIZES if args.quick else SIZES:
-        rows += measure(size, clock)
-        release(device)
-    results = {
+    results: dict[str, Any] = {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": shlex.join(["python", "benchmarks/sinkhorn.py", *given]),
         "machine": machine(device),
         "flags": flags(),
         "settings": {"eps": EPS, "rounds": rounds, "quick": args.quick},
-        "rows": rows,
+        "complete": False,
+        "rows": [],
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
-    (args.out / "results.json").write_text(text, encoding="utf-8")
+    for size in QUICK_SIZES if args.quick else SIZES:
+        results["rows"] += measure(size, clock)
+        write(args.out, results, markdown(results))
+        release(device)
+    results["complete"] = True
     table = markdown(results)
-    (args.out / "table.md").write_text(table, encoding="utf-8")
+    write(args.out, results, table)
     print(table)
 
 

@@ -11,7 +11,6 @@ are measured in each round, one after the other, in turning order. Takes about 3
 from __future__ import annotations
 
 import argparse
-import json
 import shlex
 import statistics
 import sys
@@ -19,11 +18,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import torch
 from _machine import flags, machine
+from _writing import write
 
 from sumpool.data import Batch, ClassBatchSampler, ImageFeed, open_feed
 from sumpool.training import (
@@ -98,52 +99,64 @@ def steps_per_second(config: TrainConfig, feed: ImageFeed, steps: int, warmup: i
     return (steps - warmup) / (time.perf_counter() - timed.begun)
 
 
-def measure(args: argparse.Namespace, cuda: bool) -> list[dict[str, Any]]:
-    """One row a pooling, way to launch and feed: steps a second in each round."""
-    base = TrainConfig(data=args.data, fold=1)
+def open_feeds(
+    args: argparse.Namespace, base: TrainConfig, device: torch.device
+) -> tuple[str, dict[str, ImageFeed]]:
+    """The name of the data set, and what feeds the loop by its name."""
     splits = open_splits(base)
-    model = build_model(resolve(base, splits.name))
-    device = torch.device("cuda" if cuda else "cpu")
+    view = build_model(resolve(base, splits.name)).preprocessing
     opened: dict[str, ImageFeed] = {}
     for name in args.feeds:
         if name != "random":
             opened[name] = open_feed(
-                splits.train, model.preprocessing, cache=name, device=device, workers=args.workers
+                splits.train, view, cache=name, device=device, workers=args.workers
             )
     opened["random"] = RandomFeed(next(iter(opened.values())), device)
-    rows: dict[tuple[str, bool, str], list[float]] = {}
+    return splits.name, opened
+
+
+def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> None:
+    """Fill ``results`` with a row a pooling, way to launch and feed: steps a second in each round.
+
+    They are written whenever all feeds have had their turn, so that those of a row can be divided
+    by those of random tensors.
+    """
+    base = TrainConfig(data=args.data, fold=1)
+    data_set, opened = open_feeds(args, base, torch.device("cuda" if cuda else "cpu"))
+    speeds: dict[tuple[str, bool, str], list[float]] = {}
     for turn in range(args.rounds):
-        for pool in args.pools:
-            for graph in (False, True) if cuda else (False,):
-                names = [
-                    *args.feeds[turn % len(args.feeds) :],
-                    *args.feeds[: turn % len(args.feeds)],
-                ]
-                for name in names:
-                    config = resolve(
-                        replace(
-                            base,
-                            pool=pool,
-                            zero_shot=ZeroShotConfig(weight=0.1 if pool == "gsp" else 0.0),
-                            hardware=HardwareConfig(cuda_graph=graph),
-                            stop=StopConfig(
-                                validate_every=args.steps, patience=1, max_steps=args.steps
-                            ),
-                        ),
-                        splits.name,
-                    )
-                    speed = steps_per_second(config, opened[name], args.steps, args.warmup)
-                    rows.setdefault((pool, graph, name), []).append(speed)
-                    print(f"{pool} {'graph' if graph else 'eager'} {name}: {speed:.1f} steps/s")
-    return [
-        {"pool": pool, "cuda_graph": graph, "feed": name, "steps_per_second": values}
-        for (pool, graph, name), values in rows.items()
-    ]
+        first = turn % len(args.feeds)
+        for pool, graph in product(args.pools, (False, True) if cuda else (False,)):
+            config = configured(args, base, pool, graph, data_set)
+            for name in [*args.feeds[first:], *args.feeds[:first]]:
+                speed = steps_per_second(config, opened[name], args.steps, args.warmup)
+                speeds.setdefault((pool, graph, name), []).append(speed)
+                print(f"{pool} {'graph' if graph else 'eager'} {name}: {speed:.1f} steps/s")
+            results["rows"] = [
+                {"pool": pool, "cuda_graph": graph, "feed": name, "steps_per_second": values}
+                for (pool, graph, name), values in speeds.items()
+            ]
+            write(args.out, results, markdown(results))
+
+
+def configured(
+    args: argparse.Namespace, base: TrainConfig, pool: str, graph: bool, data_set: str
+) -> TrainConfig:
+    """The training that is measured."""
+    changed = replace(
+        base,
+        pool=pool,
+        zero_shot=ZeroShotConfig(weight=0.1 if pool == "gsp" else 0.0),
+        hardware=HardwareConfig(cuda_graph=graph),
+        stop=StopConfig(validate_every=args.steps, patience=1, max_steps=args.steps),
+    )
+    return resolve(changed, data_set)
 
 
 def markdown(results: dict[str, Any]) -> str:
     """The rows as a table: medians, and the ratio to random tensors round by round."""
     rows = results["rows"]
+    planned = "" if results["complete"] else "up to "
     best = {
         (row["pool"], row["cuda_graph"]): row["steps_per_second"]
         for row in rows
@@ -151,7 +164,8 @@ def markdown(results: dict[str, Any]) -> str:
     }
     lines = [
         f"Measured on {results['machine']['device_name']}, torch {results['machine']['torch']}, "
-        f"{results['date'][:10]}: medians of {results['settings']['rounds']} rounds of "
+        f"{results['date'][:10]}: medians of {planned}"
+        f"{results['settings']['rounds']} rounds of "
         f"{results['settings']['steps'] - results['settings']['warmup']} steps.",
         "",
         "| pooling | launches | feed | steps/s | images/s | ratio to random tensors |",
@@ -188,18 +202,20 @@ def main(arguments: list[str] | None = None) -> None:
     args.feeds = args.feeds or [name for name in FEEDS if cuda or name != "gpu"]
     if "random" not in args.feeds or len(args.feeds) < 2:
         parser.error("--feeds: random and at least one other are needed for a ratio")
-    results = {
+    results: dict[str, Any] = {
         "command": shlex.join(["python", "benchmarks/training.py", *(arguments or sys.argv[1:])]),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(torch.device("cuda" if cuda else "cpu")),
         "flags": flags(),
         "settings": {"steps": args.steps, "warmup": args.warmup, "rounds": args.rounds},
-        "rows": measure(args, cuda),
+        "complete": False,
+        "rows": [],
     }
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    measure(args, results, cuda)
+    results["complete"] = True
     table = markdown(results)
-    (args.out / "table.md").write_text(table, encoding="utf-8")
+    write(args.out, results, table)
     print(table)
 
 

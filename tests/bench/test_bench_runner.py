@@ -26,13 +26,16 @@ from bench.bench_tasks import (
     train_quickly,
     work_with,
 )
+from sumpool.bench import local
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, run_cell
+from sumpool.bench.execute import _resumable as resumable
 from sumpool.bench.local import LocalProcesses
 from sumpool.bench.runner import run_bench
 from sumpool.bench.status import bench_status
 from sumpool.bench.store import BenchStore
 from sumpool.studies.workers import Done
+from sumpool.training import RunFolder, TrainConfig
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -121,6 +124,44 @@ def test_what_a_cell_says_is_in_its_log_alone(
     assert f"training {cell.name}" in log
     assert "attempt 1" in log
     assert "finished after" in log
+
+
+def test_a_torn_start_takes_no_other_with_it(tmp_path: Path) -> None:
+    (cell,) = fake_cells(1)
+    store = BenchStore(tmp_path)
+    store.cell_folder(cell.id).mkdir(parents=True)
+    noted = store.cell_folder(cell.id) / "starts.jsonl"
+    noted.write_bytes(b'{"started": "2026-01-01T00:0')
+    assert run_cell(tmp_path, cell, train_quickly).state == "done"
+    torn, whole = store.starts(cell.id)
+    assert torn == {}
+    (row,) = store.rows()
+    assert (row.attempts, row.started) == (2, whole["started"])
+    assert noted.read_bytes().count(b"\n") == 2
+
+
+@pytest.mark.parametrize("kept", [0, 300, 700, None])
+def test_a_damaged_configuration_costs_no_checkpoint(tmp_path: Path, kept: int | None) -> None:
+    config = TrainConfig(loss="ms", seed=7)
+    folder = RunFolder.create(tmp_path / "run", config, {})
+    folder.checkpoints.save(5000, {"progress": {"seconds": 36000.0, "step": 5000}})
+    stored = tmp_path / "run" / "config.yaml"
+    if kept is None:
+        stored.unlink()
+    else:
+        stored.write_bytes(stored.read_bytes()[:kept])
+    assert resumable(tmp_path / "run", config) == 36000.0
+    assert RunFolder.open(tmp_path / "run")[1] == config
+
+
+@pytest.mark.parametrize("damage", ["no checkpoint", "unsound checkpoint", "no facts"])
+def test_a_run_that_cannot_go_on_begins_anew(tmp_path: Path, damage: str) -> None:
+    folder = RunFolder.create(tmp_path / "run", TrainConfig(), {})
+    if damage != "no checkpoint":
+        path = folder.checkpoints.save(5, {"progress": {"seconds": 1.0, "step": 5}})
+        (path if damage == "unsound checkpoint" else folder.path / "run.json").write_bytes(b"{")
+    assert resumable(tmp_path / "run", TrainConfig()) is None
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_failed_cell_is_tried_again(tmp_path: Path) -> None:
@@ -252,6 +293,19 @@ def test_a_process_that_dies_is_replaced_and_its_cell_tried_again(tmp_path: Path
     summary = run_bench(store, cells, LocalProcesses(2), progress=False, work=work)
     assert len(summary.done) == 4
     assert [starts(tmp_path, cell, ENDED) for cell in cells] == [1] * 4
+
+
+def test_threads_share_the_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(6)), raising=False)
+    asked: list[tuple[int, int]] = []
+
+    def noted(work: Any, cells: Any, jobs: int, *, threads: int) -> None:
+        asked.append((jobs, threads))
+
+    monkeypatch.setattr(local, "work_side_by_side", noted)
+    LocalProcesses(2)(train_quickly, fake_cells(3))
+    assert asked == [(2, 3)]
 
 
 def test_bad_numbers_are_refused(tmp_path: Path) -> None:

@@ -7,11 +7,12 @@ import subprocess
 import sys
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from sumpool.cli import main, study
+from sumpool.cli import embed, evaluate, main, pretrain, study
 from sumpool.report.store import read_rows
 from sumpool.studies import STUDIES, tokens, toy
 
@@ -92,6 +93,37 @@ def test_interrupt_before_the_first_cell_says_so(
     monkeypatch.setattr(toy, "pooling_weights", interrupted)
     assert main(["study", "toy", "--quick"]) == 130
     assert "no cell was finished" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("verb", "words", "said"),
+    [
+        (
+            pretrain,
+            ["pretrain", "--data", "a", "--out", "b"],
+            "the same command goes on after the last whole epoch, if any, that is kept in b",
+        ),
+        (
+            embed,
+            ["embed", "a", "--data", "b", "--out", "c.npy"],
+            "what was not yet written is lost",
+        ),
+        (evaluate, ["evaluate", "a", "--data", "b"], "what was not yet written is lost"),
+    ],
+)
+def test_interrupt_claims_nothing_that_is_untrue(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    verb: ModuleType,
+    words: list[str],
+    said: str,
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(verb, "run", interrupted)
+    assert main(words) == 130
+    assert capsys.readouterr().err == f"\nsumpool: interrupted; {said}\n"
 
 
 def test_results_of_another_configuration_are_refused_until_forced(

@@ -7,6 +7,7 @@ import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
@@ -248,6 +249,19 @@ def test_a_broken_image_leaves_nothing_behind(tmp_path: Path) -> None:
     with pytest.raises(BrokenImageError, match="picture 5"):
         decode_images(Pictures(LABELS, broken=[5]), 48, progress=False, cache_dir=tmp_path)
     assert [it.suffix for it in tmp_path.iterdir()] == [".lock"]
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    def build(file: BinaryIO) -> cache_files.Layout:
+        file.write(bytes(12))
+        return cache_files.Layout(np.array([[2, 2]]), {})
+
+    others = {"k.pixels.7", "k.json.7", "k2.pixels.7", "k2.json"}
+    for name in others:
+        (tmp_path / name).write_bytes(b"half")
+    cache_files.stored_pixels(tmp_path, "k", build)
+    left = {it.name for it in tmp_path.iterdir()}
+    assert left == {"k.pixels", "k.json", "k.lock", "k2.pixels.7", "k2.json"}
 
 
 def test_too_small_a_disk_is_told_before_decoding(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 
@@ -23,6 +24,21 @@ def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
     config = TrainConfig(data="größe", gsp=GspConfig(mu=0.2), loss_options={"margin": 0.5})
     write_config(config, tmp_path / "config.yaml")
     assert read_config(tmp_path / "config.yaml") == config
+
+
+def test_a_configuration_is_replaced_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "config.yaml"
+    write_config(TrainConfig(seed=1), path)
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(os, "replace", killed)  # all is written, and nothing is renamed
+    with pytest.raises(KeyboardInterrupt):
+        write_config(TrainConfig(seed=2), path)
+    assert read_config(path) == TrainConfig(seed=1)
 
 
 @pytest.mark.parametrize(

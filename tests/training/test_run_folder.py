@@ -32,14 +32,27 @@ def test_facts_add_up(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=f"{tmp_path} holds no run"):
+    with pytest.raises(
+        RunError, match=f"{tmp_path} holds no run: run.json and config.yaml are missing"
+    ):
         RunFolder.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["run.json", "config.yaml"])
+def test_the_file_that_a_run_lacks_is_named_alone(tmp_path: Path, name: str) -> None:
+    RunFolder.create(tmp_path / "a", TrainConfig(), {})
+    (tmp_path / "a" / name).unlink()
+    with pytest.raises(RunError, match=f"holds no run: {name} is missing"):
+        RunFolder.open(tmp_path / "a")
 
 
 def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be written to"):
         RunFolder.create(tmp_path / "file" / "run", TrainConfig(), {})
+    (tmp_path / "run" / "config.yaml").mkdir(parents=True)
+    with pytest.raises(RunError, match=r"config\.yaml could not be written"):
+        RunFolder.create(tmp_path / "run", TrainConfig(), {})
 
 
 def test_damaged_facts_are_named(tmp_path: Path) -> None:

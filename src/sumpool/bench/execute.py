@@ -163,7 +163,8 @@ def _run(
         config=json.dumps(flat(cell.config), ensure_ascii=False),
         versions=json.dumps(dict(trained.versions)),
         device=trained.device,
-        started=starts[0].get("started", starts[-1]["started"]),
+        # The first that is known: a start that was torn says nothing.
+        started=next(start["started"] for start in starts if "started" in start),
         duration_s=seconds,
         attempts=len(starts),
         steps=trained.steps,
@@ -182,7 +183,11 @@ def _run(
 def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
     now = datetime.now(UTC).isoformat(timespec="seconds")
     start = {"started": now, "host": socket.gethostname(), "pid": os.getpid()}
-    with (store.cell_folder(cell.id) / STARTS).open("ab") as file:
+    path = store.cell_folder(cell.id) / STARTS
+    before = path.read_bytes() if path.is_file() else b""
+    with path.open("ab") as file:
+        if before and not before.endswith(b"\n"):
+            file.write(b"\n")  # a line torn by the end of a machine must not take this one with it
         file.write((json.dumps(start) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())
@@ -191,23 +196,23 @@ def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
 
 def _resumable(run: Path, config: TrainConfig) -> float | None:
     """Seconds after which the run in ``run`` can be gone on with; None if it has to begin anew."""
-    from sumpool.training.config import ConfigError
     from sumpool.training.run_folder import CONFIG, RunFolder
 
     if not run.exists():
         return None
+    folder = RunFolder(run)
     try:
-        folder, _ = RunFolder.open(run)
         folder.facts()
         state = folder.checkpoints.load()
-    except (RunError, ConfigError) as error:
+    except RunError as error:
         logger.warning("what is in %s cannot be gone on with: %s", run, error)
         state = None
     if state is None:
         logger.info("there is no checkpoint to go on from: the run begins anew")
         shutil.rmtree(run)
         return None
-    # Where the data lies and what it runs on may have changed since; nothing else can have.
+    # Where the data lies and what it runs on may have changed since; nothing else can have. So what
+    # the file held does not matter, not even whether it was whole.
     write_config(config, run / CONFIG)
     seconds = float(state["progress"]["seconds"])
     logger.info("goes on from step %d", state["progress"]["step"])

@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = verb.run(options)
         return status
     except KeyboardInterrupt:
-        kept = verb.kept(options) if hasattr(verb, "kept") else "nothing was begun that is lost"
+        kept = verb.kept(options) if hasattr(verb, "kept") else "what was not yet written is lost"
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return 130
     except Exception as error:

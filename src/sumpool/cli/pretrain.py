@@ -59,3 +59,11 @@ def run(options: Namespace) -> int:
     facts = json.loads((out / FACTS).read_text(encoding="utf-8"))
     print(f"accuracy on the test images: {facts['test_accuracy']:.1%}\nweights: {weights}")
     return 0
+
+
+def kept(options: Namespace) -> str:
+    """What an interrupt left, in words."""
+    return (
+        "the same command goes on after the last whole epoch, if any, that is kept in "
+        f"{options.out}"
+    )

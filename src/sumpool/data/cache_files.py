@@ -66,12 +66,22 @@ def stored_pixels(
         with _lock(folder / f"{key}.lock"):
             layout = _read_index(pixels, index)
             if layout is None:
+                _remove_unfinished(pixels, index)
                 layout = _write(pixels, index, build)
     except OSError as error:
         raise DataError(
             f"cannot keep decoded images in {pixels}: {error.strerror or error}"
         ) from error
     return pixels, layout
+
+
+def _remove_unfinished(pixels: Path, index: Path) -> None:
+    """Remove what processes left that were killed while they wrote; the lock must be held."""
+    if sys.platform == "win32":  # without locks: another process may be writing
+        return
+    for path in (pixels, index):
+        for left in path.parent.glob(f"{path.name}.*"):
+            left.unlink(missing_ok=True)
 
 
 def _write(pixels: Path, index: Path, build: Callable[[BinaryIO], Layout]) -> Layout:

@@ -342,9 +342,16 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
 
 
 def write_config(config: TrainConfig, path: Path) -> None:
-    """Write ``config`` as YAML, in the order of its options."""
+    """Write ``config`` as YAML, in the order of its options, whole or not at all.
+
+    Raises:
+        sumpool.report.StoreError: If it cannot be written.
+    """
+    # Imported here: it comes with numpy, which `--help` need not wait for.
+    from sumpool.report.whole_files import write_whole
+
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-    path.write_text(text, encoding="utf-8")
+    write_whole(path, text.encode())
 
 
 def read_config(path: Path) -> TrainConfig:

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from sumpool.report.store import StoreError
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
@@ -64,6 +65,8 @@ class RunFolder:
             write_config(config, path / CONFIG)
         except OSError as error:
             raise RunError(f"{path} cannot be written to: {error.strerror or error}") from error
+        except StoreError as error:
+            raise RunError(str(error)) from error
         folder.update(
             started=_now(),
             finished=None,
@@ -81,8 +84,10 @@ class RunFolder:
         Raises:
             RunError: If ``path`` holds no run.
         """
-        if not (path / RUN).is_file() or not (path / CONFIG).is_file():
-            raise RunError(f"{path} holds no run: {RUN} and {CONFIG} are missing")
+        missing = [name for name in (RUN, CONFIG) if not (path / name).is_file()]
+        if missing:
+            verb = "is" if len(missing) == 1 else "are"
+            raise RunError(f"{path} holds no run: {' and '.join(missing)} {verb} missing")
         return cls(path), read_config(path / CONFIG)
 
     def facts(self) -> dict[str, Any]:
