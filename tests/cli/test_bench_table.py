@@ -1,15 +1,18 @@
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 from jsonargparse import ArgumentParser
 
 from report.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
+from sumpool.bench.grid_file import GRID, PlannedCell
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_table
 from sumpool.report import StoreError
 from sumpool.report.scores import SCORES, Incomplete, write_scores
+from sumpool.report.whole_files import write_whole
 
 
 @pytest.fixture
@@ -89,8 +92,14 @@ def test_other_metrics_can_be_asked_for(store: Path, capsys: pytest.CaptureFixtu
 
 
 def test_a_store_without_scores_is_refused_by_name(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=r"scores\.json cannot be read"):
+    with pytest.raises(StoreError, match="nowhere holds no benchmark: it has neither a grid nor"):
         table("--out", tmp_path / "nowhere")
+    cell = ["1a", "one", "fair", "cub", LITE, "c2", "gap", "g", 1, 0]
+    names = [field.name for field in fields(PlannedCell)]
+    begun = tmp_path / "begun"
+    write_whole(begun / GRID, json.dumps({"cells": [dict(zip(names, cell, strict=True))]}).encode())
+    with pytest.raises(StoreError, match="begun has no scores yet: no training of a protocol is"):
+        table("--out", begun)
     with pytest.raises(StoreError, match=r"one of conventional, fair, which .* got tuning"):
         table("--out", store, "--protocol", "fair", "tuning")
     write_scores(store / SCORES, [])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ import pytest
 from PIL import Image
 
 from sumpool.cli import main
+from sumpool.models import EmbedderConfig, build_embedder, save_embedder
 
 #: Few steps of a small network.
 SMALL = [
@@ -95,7 +97,11 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
 
     # The same command again does not touch the first run.
     before = (run / "run.json").read_bytes()
-    assert main(["train", "--data", str(photos), *SMALL, "--pool", "gap"]) == 0
+    without = [it for it in SMALL if not it.startswith("--gsp.")]
+    assert main(["train", "--data", str(photos), *without, "--pool", "gap"]) == 0
+    capsys.readouterr()
+    assert main(["train", "--data", str(photos), *SMALL, "--pool", "gap"]) == 1
+    assert "options without effect: gsp.… with pool gap" in capsys.readouterr().err
     assert main(["train", "--data", str(photos), *SMALL, "--out", str(run)]) == 1
     assert "holds a run already" in capsys.readouterr().err
     assert (run / "run.json").read_bytes() == before
@@ -180,7 +186,9 @@ def test_a_broken_image_is_named_or_counted(
     arguments = ["train", "--data", str(photos), *SMALL, "--cache", cache, "--exhibits=false"]
     if cache == "ram":
         assert main([*arguments, "--out", "a"]) == 1
-        assert str(broken) in capsys.readouterr().err
+        complaint = capsys.readouterr().err
+        assert str(broken) in complaint
+        assert complaint.endswith("; leave such images out with --skip-broken\n")
         assert not Path("a").exists()
     assert main([*arguments, "--out", "b", "--skip-broken"]) == 0
     assert json.loads(Path("b/run.json").read_text())["broken_images"] == 1
@@ -228,7 +236,11 @@ def test_a_table_with_an_unknown_path_is_named(
         (["--cache", "gpu"], "cache gpu needs a CUDA device"),
         (["--backbone", "resnet5000"], "did you mean"),
         (["--hardware.cuda-graph"], "cuda_graph needs one CUDA device"),
-        (["--batch-size", "64"], "cannot be drawn"),
+        (
+            ["--batch-size", "64"],
+            "6 classes are left to learn from, but a batch of batch_size 64 with images_per_class "
+            "2 needs 32: give --batch-size 12 or less",
+        ),
         (["--loss-options", '{"margins": 3}'], "margins"),
     ],
 )
@@ -257,6 +269,97 @@ def test_options_come_from_files_and_unknown_ones_are_errors(
     assert "patients" in capsys.readouterr().err
 
 
+def few_images(root: Path, classes: int, images: int) -> Path:
+    """``root`` with so many class folders of so many images, all of one colour."""
+    for number in range(classes):
+        folder = root / f"class {number}"
+        folder.mkdir(parents=True)
+        for image in range(images):
+            Image.new("RGB", (64, 64), (30 * number, 20 * image, 99)).save(folder / f"{image}.png")
+    return root
+
+
+def test_a_run_with_few_images_to_judge_ends_with_metrics_and_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = few_images(tmp_path / "few", 5, 4)  # of which one class is for validation
+    # And a test part that is larger.
+    few_images(tmp_path / "parts" / "test", 3, 4)
+    few.rename(tmp_path / "parts" / "train")
+    command = ["train", "--data", "parts", *SMALL, "--batch-size=4", "--exhibits=false"]
+    assert main([*command, "--out", "run"]) == 0
+    with Path("run/validation.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["step"] for row in rows] == ["3", "6"]
+    for row in rows:
+        assert row["recall_at_2"]
+        assert row["mean_average_precision_at_r"]
+        assert row["recall_at_4"] == row["recall_at_8"] == ""
+    printed = capsys.readouterr().out
+    (line,) = (line for line in printed.splitlines() if line.startswith("validation"))
+    assert line.split()[3:5] == ["–", "–"]
+    assert "R@8" in Path("run/report.html").read_text()
+
+
+def test_classes_of_one_image_to_validate_on_are_refused_before_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few_images(tmp_path / "parts" / "train", 4, 2)
+    few_images(tmp_path / "parts" / "val", 4, 1)
+    assert main(["train", "--data", "parts", *SMALL, "--out", "run"]) == 1
+    assert "none of the 4 images to search for has another one" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """Folder of a small model."""
+    config = EmbedderConfig("small_cnn", "none", 8, "gap", resize=36, crop=32)
+    save_embedder(build_embedder(config), tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_few_images_are_evaluated_with_the_ks_there_are(
+    tmp_path: Path, model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = few_images(tmp_path / "few", 2, 3)
+    command = ["evaluate", str(model), "--data", str(few), "--workers=0"]
+    assert main(command) == 0
+    printed = capsys.readouterr().out
+    assert "R@4" in printed
+    assert "R@8" not in printed
+    assert main([*command, "--ks", "100"]) == 1
+    assert "error: ks must be at most 5, the images a query can find" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("device", ["tpu", "cuda:97", "xla", "cuda:x"])
+def test_a_device_that_is_not_there_is_refused(
+    photos: Path, model: Path, device: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(model), "--data", str(photos), "--device", device]) == 1
+    complaint = f"error: device must be cpu or a CUDA device that is there, got {device}\n"
+    assert complaint in capsys.readouterr().err
+
+
 def test_a_model_that_is_none_is_named(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["evaluate", "nowhere", "--data", str(photos)]) == 1
-    assert "nowhere" in capsys.readouterr().err
+    def complaint(folder: str) -> str:
+        assert main(["evaluate", folder, "--data", str(photos)]) == 1
+        return capsys.readouterr().err
+
+    assert "error: there is no folder nowhere" in complaint("nowhere")
+    assert f"error: {photos} holds neither a run nor a model" in complaint(str(photos))
+    run = Path("a run")
+    run.mkdir()
+    (run / "run.json").write_text("{}")
+    told = complaint(str(run))
+    assert "error: the run a run has no model yet" in told
+    assert "sumpool train --resume 'a run'" in told
+
+
+@pytest.mark.parametrize("option", ["--split", "--gallery"])
+def test_a_split_that_the_data_lacks_is_refused_with_those_it_has(
+    photos: Path, model: Path, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["evaluate", str(model), "--data", str(photos), option, "test"]) == 1
+    complaint = f"error: {photos}, of the format folder, has no split test: it has all\n"
+    assert complaint in capsys.readouterr().err

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from sumpool.data import write_cifar_stand_in
+from sumpool.data import DataError, write_cifar_stand_in
 from sumpool.models import EmbedderConfig, build_embedder
 from sumpool.training import pretraining
 from sumpool.training.config import ConfigError
@@ -112,10 +112,35 @@ def test_images_are_moved_and_mirrored_each_by_its_own() -> None:
         ({"lr": 0.0}, "epochs, batch_size and lr must be positive"),
         ({"batch_size": 500}, "batch_size 500 must be at most the 200"),
         ({"accelerator": "tpu"}, "accelerator must be auto, cpu or cuda, got 'tpu'"),
+        ({"backbone": "resnet21"}, "backbone must be one of .* did you mean"),
+        ({"format": "cub"}, "format must be auto or one of cifar10, .*, got 'cub'"),
+        ({"format": "cifar-100"}, "format must be auto or one of cifar10, .*, got 'cifar-100'"),
     ],
 )
-def test_what_cannot_be_is_refused(
+def test_what_cannot_be_is_refused_and_leaves_the_folder_free(
     tmp_path: Path, config: PretrainConfig, changes: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint):
         pretrain(replace(config, **changes), tmp_path, progress=False)
+    assert not (tmp_path / FACTS).exists()
+
+
+def test_data_of_other_kinds_is_refused_and_leaves_the_folder_free(
+    tmp_path: Path, config: PretrainConfig
+) -> None:
+    photos = tmp_path / "photos"
+    (photos / "a class").mkdir(parents=True)
+    out = tmp_path / "out"
+    told = replace(config, data=str(photos), format="auto")
+    with pytest.raises(DataError, match="photos is a data set of the format folder, but pretrain"):
+        pretrain(told, out, progress=False)
+    with pytest.raises(DataError, match="does not exist"):
+        pretrain(replace(told, data=str(tmp_path / "typo")), out, progress=False)
+    assert not out.exists()
+    pretrain(replace(config, epochs=1), out, progress=False)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
+def test_a_gpu_that_is_not_there_is_refused(tmp_path: Path, config: PretrainConfig) -> None:
+    with pytest.raises(ConfigError, match="accelerator is cuda, but there is no CUDA device"):
+        pretrain(replace(config, accelerator="cuda"), tmp_path, progress=False)

@@ -65,6 +65,7 @@ def add_table_options(parser: ArgumentParser) -> None:
 def run_table(options: Namespace) -> int:
     """Print the tables, or write them, and the figures beside."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
+    from sumpool.bench import BenchStore, bench_status
     from sumpool.report.bench_page import bench_pictures, latex_text, markdown_text, page_text
     from sumpool.report.bench_table import score_tables
     from sumpool.report.bench_words import METRICS
@@ -73,11 +74,16 @@ def run_table(options: Namespace) -> int:
     from sumpool.report.store import StoreError
     from sumpool.report.whole_files import write_whole
 
-    scores, gains = read_scores(options.out / SCORES)
-    waiting = read_incomplete(options.out / SCORES)
+    path = options.out / SCORES
+    nothing = f"{options.out} has no scores yet: no training of a protocol is finished"
+    if not path.exists():
+        bench_status(BenchStore(options.out))  # which refuses a folder without a benchmark
+        raise StoreError(nothing)
+    scores, gains = read_scores(path)
+    waiting = read_incomplete(path)
     there = sorted({it.protocol for it in scores} | {it.protocol for it in waiting})
     if not there:
-        raise StoreError(f"{options.out} has no scores yet: no training of a protocol is finished")
+        raise StoreError(nothing)
     if options.protocol:
         if unknown := [name for name in options.protocol if name not in there]:
             raise StoreError(

@@ -2,32 +2,67 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import torch
 from jsonargparse import Namespace
 
-from sumpool.data import ImageFeed, open_dataset, open_feed
-from sumpool.models import Embedder, load_embedder
+from sumpool.data import ImageFeed, dataset_splits, detect_format, open_dataset, open_feed
+from sumpool.models import Embedder, ModelError, load_embedder
+from sumpool.models.storage import DESCRIPTION
 from sumpool.training import ConfigError
+from sumpool.training.run_folder import MODEL, RUN
 
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
     """The model of ``options.model``, a run folder or a model folder, on its device."""
-    device = torch.device(
-        ("cuda" if torch.cuda.is_available() else "cpu")
-        if options.device == "auto"
-        else options.device
-    )
-    folder = Path(options.model)
-    inside = folder / "model"
-    return load_embedder(inside if inside.is_dir() else folder, device=device), device
+    device = _device(options.device)
+    return load_embedder(_model_folder(Path(options.model)), device=device), device
 
 
 def open_images(options: Namespace, model: Embedder, device: torch.device, split: str) -> ImageFeed:
     """The images of ``options.data``, seen as the model sees them."""
+    data = options.data
     try:
-        dataset = open_dataset(options.data, options.format, split)
+        name = detect_format(data) if options.format == "auto" else options.format
+        splits = dataset_splits(data, name)
+        if split not in splits:
+            raise ConfigError(
+                f"{data}, of the format {name}, has no split {split}: it has {', '.join(splits)}"
+            )
+        dataset = open_dataset(data, name, split)
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return open_feed(dataset, model.preprocessing, device=device, workers=options.workers)
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        there = device.type == "cpu" or (
+            device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()
+        )
+    except RuntimeError:  # no name of any device
+        there = False
+    if not there:
+        raise ConfigError(f"device must be cpu or a CUDA device that is there, got {name}")
+    return device
+
+
+def _model_folder(folder: Path) -> Path:
+    """Where the model of a run is, or ``folder`` itself."""
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}: name that of a run, or of a saved model")
+    if (folder / MODEL).is_dir():
+        return folder / MODEL
+    if (folder / RUN).is_file():
+        raise ModelError(
+            f"the run {folder} has no model yet, it has not come to its end: go on with "
+            f"sumpool train --resume {shlex.quote(str(folder))}"
+        )
+    if not (folder / DESCRIPTION).is_file():
+        raise ModelError(f"{folder} holds neither a run nor a model: {RUN}, {DESCRIPTION} missing")
+    return folder

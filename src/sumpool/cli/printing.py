@@ -17,7 +17,10 @@ _NAMES = {
 def metrics_table(
     evaluations: Mapping[str, Mapping[str, float]], caption: str = "Retrieval"
 ) -> Table:
-    """One line an evaluation; shares in per cent, counts as they are."""
+    """One line an evaluation; shares in per cent, counts as they are.
+
+    R@K that only others have, since there are too few images, are dashes.
+    """
     ks = sorted(
         {
             int(name.removeprefix("recall_at_"))
@@ -33,7 +36,7 @@ def metrics_table(
     lines = [
         [
             name,
-            *(f"{100 * metrics[column]:.2f}" for column in columns),
+            *(f"{100 * metrics[it]:.2f}" if it in metrics else "–" for it in columns),
             f"{metrics['queries']:.0f}",
             f"{metrics['queries_without_match']:.0f}",
         ]

@@ -16,10 +16,12 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from sumpool.data import ImageDataset, ImageFeed
+from sumpool.data import DataError, ImageDataset, ImageFeed
 from sumpool.evaluation.embed import Embeddings, embed_images
-from sumpool.evaluation.metrics import retrieval_metrics
+from sumpool.evaluation.metrics import count_matches, retrieval_metrics
 
+#: The K of R@K, where nothing else is asked for.
+KS = (1, 2, 4, 8)
 #: What :func:`write_vectors` can write, by the ending of the file.
 VECTOR_FILES = (".parquet", ".npy")
 
@@ -44,7 +46,7 @@ def judge_images(
     query_feed: ImageFeed,
     gallery_feed: ImageFeed | None = None,
     *,
-    ks: Sequence[int] = (1, 2, 4, 8),
+    ks: Sequence[int] = KS,
     batch_size: int = 64,
     device: torch.device | str = "cpu",
     progress: bool = False,
@@ -56,11 +58,17 @@ def judge_images(
         query_feed: Images to search for.
         gallery_feed: Images to search among; None searches among the queries, a query never
             finding itself.
-        ks: The K of R@K.
+        ks: The K of R@K; see :func:`measurable_ks` for what holds with few images.
         batch_size: Images a pass.
         device: Where neighbours are searched.
         progress: Whether to show progress bars.
+
+    Raises:
+        DataError: If the images are too few for ``ks``, or no two of them are of one class.
     """
+    ks = measurable_ks(
+        query_feed.dataset, None if gallery_feed is None else gallery_feed.dataset, ks
+    )
     query = embed_images(model, query_feed, batch_size=batch_size, progress=progress)
     gallery = (
         None
@@ -72,6 +80,39 @@ def judge_images(
     )
     metrics = retrieval_metrics(query.vectors.to(device), query.labels.to(device), *searched, ks=ks)
     return Judged(metrics, query, gallery)
+
+
+def measurable_ks(
+    queries: ImageDataset, gallery: ImageDataset | None = None, ks: Sequence[int] = KS
+) -> tuple[int, ...]:
+    """The K for which R@K can be measured on these images, known before any is embedded.
+
+    Of ``KS`` those are left out that are more than the images a query can find; of other numbers
+    none is, since they were asked for.
+
+    Args:
+        queries: Images to search for.
+        gallery: Images to search among; None is the others of ``queries``.
+        ks: The K that are wanted.
+
+    Raises:
+        DataError: If a query cannot find as many images, or none can find one of its class.
+    """
+    own = gallery is None
+    searched = queries if gallery is None else gallery
+    if int(count_matches(queries.labels, searched.labels).max()) <= int(own):
+        raise DataError(
+            f"none of the {len(queries)} images to search for has another one of its class to "
+            "find, so no metric is defined"
+        )
+    available = len(searched) - int(own)
+    if tuple(ks) == KS:
+        return tuple(k for k in KS if k <= available)
+    if max(ks, default=0) > available:
+        raise DataError(
+            f"ks must be at most {available}, the images a query can find, got {max(ks)}"
+        )
+    return tuple(ks)
 
 
 def write_judged(

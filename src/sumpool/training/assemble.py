@@ -21,6 +21,7 @@ from sumpool.data import (
     open_feed,
 )
 from sumpool.evaluation import embed_images, retrieval_metrics
+from sumpool.evaluation.judged import measurable_ks
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.pooling import pooling_class
@@ -32,8 +33,17 @@ RECORDABLE = ("c1", "c2", "pnca")
 
 
 def build_fabric(config: TrainConfig) -> Fabric:
-    """Devices, processes and precision of ``config``, not launched."""
+    """Devices, processes and precision of ``config``, not launched.
+
+    Raises:
+        ConfigError: If it asks for a device that is not there.
+    """
     hardware = config.hardware
+    if hardware.accelerator == "cuda" and torch.cuda.device_count() < hardware.devices:
+        raise ConfigError(
+            f"hardware.accelerator cuda needs hardware.devices = {hardware.devices} CUDA devices, "
+            f"but there are {torch.cuda.device_count()}"
+        )
     several = hardware.devices * hardware.nodes > 1
     return Fabric(
         accelerator=hardware.accelerator,
@@ -216,30 +226,33 @@ def build_task(
 
     Raises:
         DataError: If a class has a single image and the loss compares images of a class.
+        ConfigError: If there are fewer classes than a batch needs.
     """
     assert config.images_per_class is not None
     dataset = feed.dataset
     if config.images_per_class > 1:
         check_class_sizes(dataset, minimum=2)
     _, classes = contiguous_labels(dataset.labels)
+    wanted = config.batch_size // config.images_per_class
+    if wanted > len(classes):
+        are_left = "class is left" if len(classes) == 1 else "classes are left"
+        raise ConfigError(
+            f"{len(classes)} {are_left} to learn from, but a batch of batch_size "
+            f"{config.batch_size} with images_per_class {config.images_per_class} needs {wanted}: "
+            f"give --batch-size {len(classes) * config.images_per_class} or less"
+        )
     # Labels of other classes stay −1, which no loss accepts.
     class_of = torch.full((int(classes.max()) + 1,), -1, dtype=torch.int64)
     class_of[classes] = torch.arange(len(classes))
-    try:
-        sampler = ClassBatchSampler(
-            dataset.labels,
-            config.batch_size // config.images_per_class,
-            config.images_per_class,
-            seed=config.seed,
-            rank=fabric.global_rank,
-            world_size=fabric.world_size,
-            class_names=dataset.class_names,
-        )
-    except ValueError as error:
-        raise ConfigError(
-            f"batches of batch_size {config.batch_size} with images_per_class "
-            f"{config.images_per_class} cannot be drawn: {error}"
-        ) from error
+    sampler = ClassBatchSampler(
+        dataset.labels,
+        wanted,
+        config.images_per_class,
+        seed=config.seed,
+        rank=fabric.global_rank,
+        world_size=fabric.world_size,
+        class_names=dataset.class_names,
+    )
     criterion = build_criterion(config, len(classes), data_set)
     regularizer = _build_regularizer(config, criterion)
     return Task(model, criterion, feed, sampler, class_of, validate, regularizer)
@@ -270,7 +283,11 @@ def judge(feed: ImageFeed, fabric: Fabric, gallery: ImageFeed | None = None) -> 
         feed: The images to search for.
         fabric: Says where neighbours are searched.
         gallery: The images to search among; None is those of ``feed``.
+
+    Raises:
+        DataError: If no image could find another one of its class.
     """
+    ks = measurable_ks(feed.dataset, None if gallery is None else gallery.dataset)
 
     def vectors(model: nn.Module, images: ImageFeed) -> tuple[Tensor, Tensor]:
         found = embed_images(model, images)
@@ -278,6 +295,7 @@ def judge(feed: ImageFeed, fabric: Fabric, gallery: ImageFeed | None = None) -> 
 
     def validate(model: nn.Module) -> dict[str, float]:
         query = vectors(model, feed)
-        return retrieval_metrics(*query, *(() if gallery is None else vectors(model, gallery)))
+        searched = () if gallery is None else vectors(model, gallery)
+        return retrieval_metrics(*query, *searched, ks=ks)
 
     return validate

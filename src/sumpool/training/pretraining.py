@@ -16,8 +16,15 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from sumpool.data import Batch, ImageDataset, Preprocessing, open_dataset
-from sumpool.models import build_backbone
+from sumpool.data import (
+    Batch,
+    DataError,
+    ImageDataset,
+    Preprocessing,
+    detect_format,
+    open_dataset,
+)
+from sumpool.models import Backbone, build_backbone
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
 from sumpool.training.errors import RunError
@@ -27,6 +34,8 @@ from sumpool.training.run_folder import machine, versions, write_json
 
 #: The weights of the backbone, and what they are.
 WEIGHTS, FACTS = "backbone.safetensors", "pretraining.json"
+#: Data sets whose images are of one small size, and that come with a test part.
+FORMATS = ("cifar10", "cifar100", "mnist", "fashion-mnist")
 
 
 class Classifier(nn.Module):
@@ -68,6 +77,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     Raises:
         RunError: If the folder holds a pretraining of another configuration.
         ConfigError: If the configuration cannot be used.
+        DataError: If the data cannot be used.
     """
     if config.epochs < 1 or config.batch_size < 1 or config.lr <= 0:
         raise ConfigError(
@@ -80,20 +90,18 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
     if facts is not None and facts["finished"]:
         return out / WEIGHTS
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / FACTS, {"config": told, "finished": False})
     device = torch.device(_device(config.accelerator))
-    train, test = (
-        open_dataset(config.data, config.format, split, check_counts=config.check_counts)
-        for split in ("train", "test")
-    )
+    train, test = _open_parts(config)
     torch.manual_seed(config.seed)
-    backbone = build_backbone(config.backbone)
+    backbone = _build(config)
     model = Classifier(backbone.network, backbone.layout.channels, len(train.class_names))
     # Convolutions are faster on maps that lie so.
     model = model.to(memory_format=torch.channels_last).to(device)
     images, labels = _pixels(train, device), train.labels.to(device)
     run = _Descent(config, model, backbone.preprocessing, images, labels)
+    # Only now, so that a folder is not taken up by what could not begin.
+    out.mkdir(parents=True, exist_ok=True)
+    write_json(out / FACTS, {"config": told, "finished": False})
     checkpoints = Checkpoints(out / "checkpoints")
     first = run.load(checkpoints.load())
     with tqdm(
@@ -256,6 +264,32 @@ class _Descent:
                 group["lr"] = rate
 
 
+def _open_parts(config: PretrainConfig) -> tuple[ImageDataset, ImageDataset]:
+    """The training and the test images."""
+    if config.format not in ("auto", *FORMATS):
+        raise ConfigError(
+            f"format must be auto or one of {', '.join(FORMATS)}, got {config.format!r}"
+        )
+    name = detect_format(config.data) if config.format == "auto" else config.format
+    if name not in FORMATS:
+        raise DataError(
+            f"{config.data} is a data set of the format {name}, but pretraining needs one of "
+            f"{', '.join(FORMATS)}"
+        )
+    train, test = (
+        open_dataset(config.data, name, split, check_counts=config.check_counts)
+        for split in ("train", "test")
+    )
+    return train, test
+
+
+def _build(config: PretrainConfig) -> Backbone:
+    try:
+        return build_backbone(config.backbone)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
 def _pixels(dataset: ImageDataset, device: torch.device) -> Tensor:
     """All images, which are of one size, (N, 3, h, w) uint8."""
     pixels = np.stack([np.asarray(dataset.load(index)) for index in range(len(dataset))])
@@ -267,6 +301,8 @@ def _device(accelerator: str) -> str:
         raise ConfigError(f"accelerator must be auto, cpu or cuda, got {accelerator!r}")
     if accelerator == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
+    if accelerator == "cuda" and not torch.cuda.is_available():
+        raise ConfigError("accelerator is cuda, but there is no CUDA device")
     return accelerator
 
 

@@ -78,8 +78,9 @@ def check_effects(config: TrainConfig) -> None:
     It is for options as they were given: in a resolved configuration all are set.
 
     Raises:
-        ConfigError: Naming them, and what they would need.
+        ConfigError: Naming them, and what they would need; or as :func:`check_options`.
     """
+    check_options(config)
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)

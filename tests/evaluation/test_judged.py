@@ -1,0 +1,67 @@
+"""Judging a model on images: what is measured where there are few of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from evaluation.number_feed import NumberFeed, Squares
+from sumpool.data import DataError
+from sumpool.evaluation import judge_images
+from sumpool.evaluation.judged import KS
+
+ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queries"}
+
+
+def judged(count: int, gallery: int | None = None, **options: Any) -> dict[str, float]:
+    searched: Any = None if gallery is None else NumberFeed(gallery)
+    images: Any = NumberFeed(count)
+    return judge_images(Squares(), images, searched, **options).metrics
+
+
+def recalls(metrics: dict[str, float]) -> list[int]:
+    return [int(name[10:]) for name in metrics if name.startswith("recall_at_")]
+
+
+@pytest.mark.parametrize(
+    ("count", "gallery", "expected"),
+    [
+        (4, None, [1, 2]),
+        (5, None, [1, 2, 4]),
+        (8, None, [1, 2, 4]),
+        (9, None, [1, 2, 4, 8]),
+        (9, 1, [1]),
+        (1, 8, [1, 2, 4, 8]),
+    ],
+)
+def test_default_ks_beyond_what_can_be_found_are_left_out(
+    count: int, gallery: int | None, expected: list[int]
+) -> None:
+    metrics = judged(count, gallery)
+    assert recalls(metrics) == expected
+    assert metrics.keys() >= ALWAYS
+    assert judged(count, gallery, ks=list(KS)) == metrics
+
+
+def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedded() -> None:
+    feed: Any = NumberFeed(6)
+    with pytest.raises(DataError, match="ks must be at most 5, the images a query can find, got 6"):
+        judge_images(Squares(), feed, ks=(1, 6))
+    assert feed.given == []
+    assert recalls(judged(6, ks=(1, 5))) == [1, 5]
+    with pytest.raises(DataError, match="at most 3, the images a query can find, got 4"):
+        judged(6, 3, ks=(4,))
+
+
+def test_images_without_two_of_a_class_are_refused_before_they_are_embedded() -> None:
+    feed: Any = NumberFeed(3)
+    with pytest.raises(DataError, match="none of the 3 images to search for has another one"):
+        judge_images(Squares(), feed)
+    assert feed.given == []
+    others: Any = NumberFeed(3)
+    others.dataset.labels += 7
+    with pytest.raises(DataError, match="none of the 3 images to search for has another one"):
+        judge_images(Squares(), feed, others)
+    assert torch.equal(feed.dataset.labels, torch.arange(3))
