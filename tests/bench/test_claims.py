@@ -32,10 +32,13 @@ import os, sys, time
 from pathlib import Path
 from sumpool.bench.claims import claim
 with claim(Path(sys.argv[1])) as mine:
+    heard, said = os.pipe()
     child = os.fork()
     if not child:
+        os.write(said, b"here")
         time.sleep(600)
         os._exit(0)
+    os.read(heard, 4)  # it has begun
     print(child, flush=True)
     time.sleep(600)
 """

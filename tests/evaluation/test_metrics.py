@@ -102,7 +102,7 @@ def test_a_copy_of_the_query_counts() -> None:
 
 def test_a_gallery_that_holds_the_queries_returns_them() -> None:
     points, labels = torch.randn(50, 4), torch.arange(50)
-    found = retrieval_metrics(points, labels, points, labels)
+    found = retrieval_metrics(points, labels, points.clone(), labels)
     assert found["mean_average_precision_at_r"] == 1
     assert found["queries"] == 50
 

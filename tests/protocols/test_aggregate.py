@@ -138,7 +138,7 @@ def test_other_images_are_refused_and_their_folder_named(tmp_path: Path) -> None
     shuffled = ALONE[0].clone()
     shuffled[[3, 4]] = shuffled[[4, 3]]
     assert "image 3 is of class 4 and not 3" in replaced("labels", [draw], [shuffled])
-    assert "only one of them has a gallery" in replaced("gallery", [draw, draw], ALONE * 2)
+    assert "only one of them has a gallery" in replaced("gallery", [draw, draw.clone()], ALONE * 2)
     wide = torch.cat([draw, draw], 1)
     assert "embeddings of 12 dimensions" in replaced("wide", [wide], ALONE)
     items = tmp_path / "labels/evaluation/test/items.json"
