@@ -22,6 +22,7 @@ from sumpool.report import (
     ccp_settings_section,
     ccp_words,
 )
+from sumpool.report.ccp_curve_figure import validations
 from sumpool.report.ccp_plane_figure import problem_values
 from sumpool.report.ccp_surface import fit_surface
 from sumpool.report.store import ResultStore, Row, read_rows
@@ -240,7 +241,7 @@ def test_variants_are_compared_with_the_base_loss_seed_by_seed(tmp_path: Path) -
 
 def test_curves_are_drawn_of_what_is_stored(tmp_path: Path) -> None:
     rows = store_settings(tmp_path)
-    curves = ccp_settings_section.validations(tmp_path, rows)
+    curves = validations(tmp_path, rows, ccp_settings_section.CURVES)
     assert {row.cell["variant"] for row, _ in curves} == set(ccp_settings_section.CURVES)
     assert {(row.cell["loss"], row.cell["seed"]) for row, _ in curves} == {("c2", 0)}
     without = [row for row in rows if row.cell["seed"] == 1]

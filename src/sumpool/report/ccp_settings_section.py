@@ -7,13 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from numpy.typing import NDArray
 
-from sumpool.report.bar_style import BLUE, GREEN, GREY, ORANGE, dress, lying_bar
+from sumpool.report.bar_style import BLUE, GREY, dress, lying_bar
+from sumpool.report.ccp_curve_figure import draw_curves, validations
 from sumpool.report.ccp_words import note, problem_columns
 from sumpool.report.cell_words import (
     conditions,
@@ -33,9 +31,8 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row, read_arrays
+from sumpool.report.store import Row
 from sumpool.report.tables import Table, mean_and_spread
-from sumpool.report.train_figures import MARKERS
 
 #: The variant that the others are compared with.
 BASE = "base"
@@ -60,7 +57,6 @@ VARIANTS = {
 }
 #: The variants whose validation is drawn step by step.
 CURVES = (BASE, "thesis", "last weights", "last weights, patience 10")
-_COLORS = (GREY, ORANGE, BLUE, GREEN)
 #: Metric → column, digits, scale.
 _COLUMNS = {
     "precision_at_1": ("P@1 [%]", 1, 100.0),
@@ -93,7 +89,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The study on a page."""
-    curves = validations(folder, rows)
+    curves = validations(folder, rows, CURVES)
     return Section(
         title="Chance-constrained proxies: which settings they need",
         question=(
@@ -111,7 +107,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             *(
                 [
                     drawn(
-                        partial(draw_curves, curves),
+                        partial(draw_curves, curves, VARIANTS),
                         "MAP@R on the validation classes by step, one line a training and one "
                         "panel a loss; a dot at the best.",
                     )
@@ -161,59 +157,6 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     grid[0].set_ylim(len(variants) - 0.4, -0.6)
     grid[0].set_xlim(0, 1.12 * grid[0].get_xlim()[1])  # room for the numbers
     figure.savefig(out, dpi=140)
-
-
-#: A row and step and MAP@R of each validation of its training, (n, 2).
-Curve = tuple[Row, NDArray[np.float64]]
-
-
-def validations(folder: Path, rows: Sequence[Row]) -> list[Curve]:
-    """The validations of :data:`CURVES`, in their order, as far as they are stored."""
-    return [
-        (row, found)
-        for variant in CURVES
-        for row in rows
-        if row.cell["variant"] == variant and row.arrays is not None
-        if (found := read_arrays(folder, row).get("validations")) is not None
-    ]
-
-
-def draw_curves(curves: Sequence[Curve], out: str | Path | BinaryIO) -> None:
-    """Draw MAP@R on the validation classes by step, one panel a loss.
-
-    Args:
-        curves: What :func:`validations` gives.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
-    panels = losses([row for row, _ in curves])
-    figure = Figure(figsize=(4.4 * len(panels) + 0.4, 3.6), layout="constrained")
-    grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, f"loss {loss}", across="step")
-        for row, found in curves:
-            if loss_name(row) == loss:
-                _curve(axes, CURVES.index(str(row.cell["variant"])), found)
-    grid[0].set_ylabel("validation MAP@R [%]", fontsize=9)
-    # Trainings soon leave their beginning behind.
-    grid[0].set_ylim(bottom=100 * min(float(np.quantile(it[:, 1], 0.1)) for _, it in curves) - 1)
-    drawn_of = {CURVES.index(str(row.cell["variant"])) for row, _ in curves}
-    figure.legend(
-        [Line2D([], [], color=_COLORS[it], marker=MARKERS[it]) for it in sorted(drawn_of)],
-        [VARIANTS[CURVES[it]] for it in sorted(drawn_of)],
-        loc="outside lower center",
-        ncols=len(CURVES),
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=140)
-
-
-def _curve(axes: Axes, place: int, found: NDArray[np.float64]) -> None:
-    color = _COLORS[place]
-    steps, scores = found[:, 0], 100 * found[:, 1]
-    axes.plot(steps, scores, color=color, lw=1.1, alpha=0.9)
-    best = int(scores.argmax())
-    axes.plot(steps[best], scores[best], MARKERS[place], color=color, markersize=6, mec="white")
 
 
 def _bars(axes: Axes, rows: Sequence[Row], variants: Sequence[str]) -> None:

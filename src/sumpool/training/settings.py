@@ -63,15 +63,6 @@ CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 LEARNING_RATE = 1e-5
 
 
-def check_options(config: TrainConfig) -> None:
-    """Refuse what no data can make right, before anything is opened.
-
-    Raises:
-        ConfigError: If an option is not accepted, or two contradict each other.
-    """
-    _check(config)
-
-
 def check_effects(config: TrainConfig) -> None:
     """Refuse options that a user has set and that would have no effect.
 
@@ -110,7 +101,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     Raises:
         ConfigError: If an option is not accepted, or two contradict each other.
     """
-    recipe = _check(config)
+    recipe = check_options(config)
     found = SETTINGS.get(data_set, DEFAULT)
     gsp, zero_shot, optimizer, stop = config.gsp, config.zero_shot, config.optimizer, config.stop
     has_attributes = pooling_class(config.pool).has_attributes
@@ -182,7 +173,12 @@ def _weights(backbone: str) -> str:
     return "none" if backbone in BACKBONES else "timm"
 
 
-def _check(config: TrainConfig) -> LossRecipe:
+def check_options(config: TrainConfig) -> LossRecipe:
+    """Refuse what no data can make right, before anything is opened; gives what the loss needs.
+
+    Raises:
+        ConfigError: If an option is not accepted, or two contradict each other.
+    """
     if config.loss not in LOSSES:
         raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {config.loss!r}")
     if config.pool not in POOLINGS:
