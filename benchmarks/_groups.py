@@ -18,7 +18,7 @@ from _variants import (
 )
 from torch import nn
 
-from sumpool.studies.step_timing import Step
+from sumpool.studies.cost.step_timing import Step
 
 SECTIONS = ("layer", "resnet", "alone", "growth")
 DTYPES = {"float32": None, "bfloat16": torch.bfloat16}

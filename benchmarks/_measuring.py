@@ -12,7 +12,7 @@ from _timing import Clock, capture, peak_bytes, saved_bytes, summary, time_in_ro
 from _variants import GAP, iterations_of
 from tqdm import tqdm
 
-from sumpool.studies.step_timing import Step
+from sumpool.studies.cost.step_timing import Step
 
 Row = dict[str, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
-SCRIPT = Path(__file__).with_name("_filling_process.py")
+SCRIPT = Path(__file__).with_name("_parallelism_process.py")
 #: Seconds until all have heard when to begin.
 NOTICE = 0.3
 
@@ -26,7 +26,7 @@ class Group:
 
     Args:
         count: How many.
-        told: What each is told at its start, see _filling_process.py.
+        told: What each is told at its start, see _parallelism_process.py.
         logs: Folder for what they say.
         patience: Seconds after which a process that does not answer has failed.
     """

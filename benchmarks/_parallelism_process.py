@@ -22,7 +22,7 @@ import torch
 from _machine import flags, machine
 
 from sumpool.data import Batch, ClassBatchSampler, ImageFeed
-from sumpool.studies.glyphs import CONFIG as GLYPHS
+from sumpool.studies.glyphs.experiment import CONFIG as GLYPHS
 from sumpool.training import (
     HardwareConfig,
     StopConfig,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sumpool.studies.step_timing import (
+from sumpool.studies.cost.step_timing import (
     Clock,
     Rounds,
     Step,

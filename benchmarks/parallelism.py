@@ -1,6 +1,6 @@
 """Steps a second of many trainings on one GPU, by how many there are and how each is run.
 
-    python benchmarks/filling.py --data CUB_200_2011 --out docs/results/filling-h200
+    python benchmarks/parallelism.py --data CUB_200_2011 --out docs/results/parallelism-h200
 
 Trainings of the benchmark's kind (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
 decoded images on the GPU), each in a process of its own, run one at a time and 2 to 16 side by
@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _filling_group import Group, GroupError
-from _filling_process import base_config
+from _parallelism_group import Group, GroupError
+from _parallelism_process import base_config
 from _writing import write
 
-from sumpool.bench.mps import mps_server, serving_folder
+from sumpool.bench.executors.mps import mps_server, serving_folder
 from sumpool.data import decode_images
 from sumpool.training import resolve
 from sumpool.training.assemble import build_model
@@ -222,7 +222,9 @@ def main(arguments: list[str] | None = None) -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     settings = ("data", "pool", "seconds", "rounds", "warmup", "steps", "budget")
     results: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/filling.py", *(arguments or sys.argv[1:])]),
+        "command": shlex.join(
+            ["python", "benchmarks/parallelism.py", *(arguments or sys.argv[1:])]
+        ),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {},
         "flags": {},

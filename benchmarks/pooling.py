@@ -196,7 +196,7 @@ def chosen(
 def draw(out: Path) -> None:
     """The figure, where there is something to draw; the numbers are safe without it."""
     try:
-        from sumpool.report import cost_figure
+        from sumpool.studies.cost import figures as cost_figure
 
         cost_figure.draw(out / "results.json", out / "cost.png")
     except (ImportError, ValueError) as error:

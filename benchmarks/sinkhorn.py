@@ -30,7 +30,7 @@ from _writing import write
 from torch import Tensor, nn
 
 from sumpool.pooling.optimal_transport import uniform_transport
-from sumpool.studies.step_timing import Step
+from sumpool.studies.cost.step_timing import Step
 
 #: Images, features, prototypes, iterations.
 SIZES = ((32, 256, 8, 100), (32, 256, 64, 100))

@@ -19,8 +19,8 @@ LAYERS = (
     ("studies", "protocols"),
     ("training",),
     ("evaluation", "models"),
-    ("pooling", "losses", "centers", "chance", "data", "report"),
-    ("transport",),
+    ("pooling", "losses", "centers", "ccp", "data", "report"),
+    ("transport", "system"),
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 FORBIDDEN_NAMES = {"utils", "util", "common"}
@@ -96,7 +96,7 @@ def test_documented_layers_are_the_enforced_ones() -> None:
 def test_a_lawful_tree_has_no_violation(tmp_path: Path) -> None:
     files = {
         "__init__.py": "from sumpool.studies import toy\nfrom . import pooling\n",
-        "transport/exact.py": "import torch\nfrom sumpool.transport.checks import check_mu\n",
+        "transport/exact.py": "import torch\nfrom sumpool.transport.validation import check_mu\n",
         "pooling/__init__.py": "from .gsp import Pool\nfrom ..transport import solve\n",
         "pooling/gsp.py": "from sumpool import transport\nfrom sumpool_extras import cli\n",
         "studies/toy.py": "import sumpool.pooling.gsp as gsp\nfrom sumpool.report import table\n",

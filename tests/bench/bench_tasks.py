@@ -16,11 +16,11 @@ from typing import Any
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import TrainedCell, run_cell
-from sumpool.bench.local import LocalProcesses
+from sumpool.bench.executors.local import LocalProcesses
 from sumpool.bench.runner import run_bench
-from sumpool.bench.store import BenchStore
+from sumpool.bench.store.store import BenchStore
 from sumpool.protocols import Member
-from sumpool.studies.workers import Done, WorkerError, die_with
+from sumpool.system.processes import Done, WorkerError, die_with
 from sumpool.training.config import TrainConfig
 
 #: One line a training that was begun, and one a training that came to its end.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sumpool.report.published import published_scores
-from sumpool.report.scores import Gain, Score
+from sumpool.bench.report.published import published_scores
+from sumpool.bench.report.scores import Gain, Score
 
 MAP, P1 = "mean_average_precision_at_r", "precision_at_1"
 LITE = "tf_efficientnet_lite0"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, TrainedCell, run_cell
-from sumpool.bench.ray_cluster import RayCluster
+from sumpool.bench.executors.ray_cluster import RayCluster
 from sumpool.protocols import Member
 from sumpool.training.config import TrainConfig
 

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
-
 from report.made_up_scores import GAIN, GSP, LITE, MAP, SCORE, moved_scores
-from sumpool.report.bench_figure import draw, improvements
-from sumpool.report.bench_page import bench_pictures, latex_text, markdown_text, page_text
-from sumpool.report.bench_table import score_tables
-from sumpool.report.bench_words import baseline, method_name, sorted_methods
-from sumpool.report.published import find
+
+from sumpool.bench.report.figure import draw, improvements
+from sumpool.bench.report.labels import baseline, method_name, sorted_methods
+from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
+from sumpool.bench.report.published import find
+from sumpool.bench.report.score_table import score_tables
 
 SETTING = ("fair", LITE, 128)
 

@@ -26,15 +26,15 @@ from bench.bench_tasks import (
     train_quickly,
     work_with,
 )
-from sumpool.bench import local
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, run_cell
 from sumpool.bench.execute import _resumable as resumable
-from sumpool.bench.local import LocalProcesses
+from sumpool.bench.executors import local
+from sumpool.bench.executors.local import LocalProcesses
 from sumpool.bench.runner import run_bench
 from sumpool.bench.status import bench_status
-from sumpool.bench.store import BenchStore
-from sumpool.studies.workers import Done
+from sumpool.bench.store.store import BenchStore
+from sumpool.system.processes import Done
 from sumpool.training import RunFolder, TrainConfig
 
 TESTS = Path(__file__).resolve().parents[1]
@@ -239,7 +239,7 @@ def test_status_shows_what_runs(tmp_path: Path) -> None:
         assert status.running[0].pid == os.getpid()
         assert status.failures == []
         assert "3 cells: 2 done, 1 running, 0 failed, 0 waiting; about 0 s left" in status.text()
-    from sumpool.bench.grid_file import add_to_grid
+    from sumpool.bench.planned_cells import add_to_grid
 
     add_to_grid(store, more)
     assert [group.waiting for group in bench_status(store).groups] == [0, 3]

@@ -11,11 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.bench_tasks import fake_cells
-from sumpool.bench.grid_file import add_to_grid, read_grid
-from sumpool.bench.rows import BenchRow
-from sumpool.bench.store import BenchStore
-from sumpool.report.store import StoreError
-from sumpool.report.whole_files import write_whole
+from sumpool.bench.planned_cells import add_to_grid, read_grid
+from sumpool.bench.store.rows import BenchRow
+from sumpool.bench.store.store import BenchStore
+from sumpool.system.files import StoreError, write_atomic
 
 ROW = BenchRow(
     id="0123456789abcdef",
@@ -115,14 +114,14 @@ def test_foreign_files_are_reported(store: BenchStore, caplog: pytest.LogCapture
 def test_a_writer_that_fails_leaves_nothing(store: BenchStore, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="could not be written"):
-        write_whole(tmp_path / "file" / "inside", b"x")
+        write_atomic(tmp_path / "file" / "inside", b"x")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 def test_writers_at_once_leave_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "value"
     contents = [bytes([65 + number]) * 100_000 for number in range(8)]
-    writers = [threading.Thread(target=write_whole, args=(path, it)) for it in contents]
+    writers = [threading.Thread(target=write_atomic, args=(path, it)) for it in contents]
     for writer in writers:
         writer.start()
     seen = set()

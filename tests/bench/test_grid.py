@@ -10,10 +10,10 @@ import pytest
 
 from data.miniatures import cub, image
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.checks import check_cells
+from sumpool.bench.datasets import DataSource, find_data
 from sumpool.bench.grid import Grid, GridError, expand
+from sumpool.bench.preflight import check_cells
 from sumpool.bench.settings import parse_settings
-from sumpool.bench.sources import DataSource, find_data
 from sumpool.data import DataError
 from sumpool.training import ConfigError
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from sumpool.bench.devices import take_gpu
-from sumpool.bench.filling import (
+from sumpool.bench.executors.devices import take_gpu
+from sumpool.bench.parallelism import (
     JOB_BYTES,
     MOST_WITH_MPS,
     MOST_WITHOUT_MPS,
@@ -140,7 +140,8 @@ def test_this_machine_is_looked_at() -> None:
 
 def test_processes_are_spread_over_gpus(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from sumpool.bench.devices import take_gpu; "
+        "import sys; from pathlib import Path\n"
+        "from sumpool.bench.executors.devices import take_gpu\n"
         "print(take_gpu(2, folder=Path(sys.argv[1])), flush=True); sys.stdin.read()"
     )
 

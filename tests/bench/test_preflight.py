@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from sumpool.bench.checks import check_cells
+from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, GridError, expand
-from sumpool.bench.sources import DataSource
+from sumpool.bench.preflight import check_cells
 from sumpool.training.assemble import build_fabric
 
 GLYPHS = DataSource("glyphs", "glyphs", None)

@@ -2,11 +2,11 @@ from importlib.resources import files
 
 import pytest
 
+from sumpool.bench.report.published import beside, find, published_gain, published_scores
 from sumpool.data import DATASETS
 from sumpool.losses import LOSSES
 from sumpool.models import BACKBONES
 from sumpool.pooling import POOLINGS
-from sumpool.report.published import beside, find, published_gain, published_scores
 from sumpool.training.config import TrainConfig, flat
 
 MAP, P1 = "mean_average_precision_at_r", "precision_at_1"
@@ -25,7 +25,7 @@ def test_every_number_of_the_tables_is_there() -> None:
 
 
 def test_every_file_beside_the_module_is_read() -> None:
-    found = [entry.name for entry in files("sumpool.report.published").iterdir()]
+    found = [entry.name for entry in files("sumpool.bench.report.published").iterdir()]
     tables = {name.removeprefix("thesis-")[:3] for name in found if name.endswith(".csv")}
     assert tables == {score.table[:3] for score in published_scores()}
 

@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 
 from bench.ray_cells import looks_for_gpus, make_cells, read, sleepy, troubled
-from sumpool.bench.claims import claim
-from sumpool.bench.ray_cluster import ClusterError, RayCluster
-from sumpool.bench.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes
-from sumpool.bench.store import BenchStore
-from sumpool.studies.workers import WorkerError
+from sumpool.bench.executors.ray_cluster import ClusterError, RayCluster
+from sumpool.bench.executors.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes
+from sumpool.bench.store.store import BenchStore
+from sumpool.system.locks import claim
+from sumpool.system.processes import WorkerError
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sumpool[ray]'")
 
@@ -280,7 +280,7 @@ def test_an_address_without_a_cluster_is_named(
 def test_a_node_must_see_the_folder_and_its_locks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sumpool.bench.ray_nodes.SEEN", 0.0)
+    monkeypatch.setattr("sumpool.bench.executors.ray_nodes.SEEN", 0.0)
     with shown_to_nodes(tmp_path) as witness:
         look_at(witness)
     with pytest.raises(NotSharedError, match="does not see"):

@@ -2,14 +2,14 @@ import random
 from dataclasses import replace
 
 import pytest
-
 from report.made_up_scores import GAIN, GSP, LITE, MAP, P1, SCORE, moved_scores
-from sumpool.report import StoreError
-from sumpool.report.bench_table import score_tables
-from sumpool.report.gain_table import gain_tables
-from sumpool.report.published import find
-from sumpool.report.scores import Incomplete
+
+from sumpool.bench.report.gain_table import gain_tables
+from sumpool.bench.report.published import find
+from sumpool.bench.report.score_table import score_tables
+from sumpool.bench.report.scores import Incomplete
 from sumpool.report.tables import Table
+from sumpool.system.files import StoreError
 
 
 def rows_of(table: Table) -> dict[str, list[str]]:

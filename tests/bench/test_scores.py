@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sumpool.report import StoreError
-from sumpool.report.scores import (
+from sumpool.bench.report.scores import (
     SCORES,
     Gain,
     Incomplete,
@@ -15,6 +14,7 @@ from sumpool.report.scores import (
     read_scores,
     write_scores,
 )
+from sumpool.system.files import StoreError
 
 SCORE = Score(
     "fair", "cub", "bn_inception", "c2", "gsp+zs", 512, "mean_average_precision_at_r",

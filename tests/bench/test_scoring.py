@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, expand
-from sumpool.bench.grid_file import add_to_grid
-from sumpool.bench.rows import BenchRow
+from sumpool.bench.planned_cells import add_to_grid
+from sumpool.bench.report.scores import SCORES, read_scores
 from sumpool.bench.scoring import Scored, score_store
-from sumpool.bench.sources import DataSource
-from sumpool.bench.store import BenchStore
+from sumpool.bench.store.rows import BenchRow
+from sumpool.bench.store.store import BenchStore
 from sumpool.evaluation import retrieval_metrics
-from sumpool.report.scores import SCORES, read_scores
 from sumpool.training.config import flat
 
 GLYPHS = DataSource("glyphs", "glyphs", None)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from sumpool.report import cost_figure
+from sumpool.studies.cost import figures as cost_figure
 
 ROOT = Path(__file__).resolve().parents[2]
 BENCHMARKS = ROOT / "benchmarks"

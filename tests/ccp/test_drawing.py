@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from sumpool.chance import draw_pool, redraw_proxies
+from sumpool.ccp import draw_pool, redraw_proxies
 
 
 def naive(proxies: Tensor, pool: Tensor, mask: Tensor) -> Tensor:

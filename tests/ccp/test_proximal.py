@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from sumpool.chance import ProximalPull
+from sumpool.ccp import ProximalPull
 
 
 def test_the_pull_is_the_gradient_of_its_penalty() -> None:

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sumpool.chance import ProxyPairs
+from sumpool.ccp import ProxyPairs
 from sumpool.losses import build_loss
 
 CLASSES, PROXIES, SIZE, BATCH = 3, 2, 4, 6

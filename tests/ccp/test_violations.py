@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sumpool.chance import pair_violations
+from sumpool.ccp import pair_violations
 from sumpool.losses import build_loss
 
 

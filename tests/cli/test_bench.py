@@ -18,13 +18,14 @@ import pytest
 from PIL import Image
 
 from bench.bench_tasks import fail_on_odd_seeds, train_quickly
-from sumpool.bench import execute, filling
+from sumpool.bench import execute
+from sumpool.bench import parallelism as filling
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.filling import Filling
-from sumpool.bench.store import BenchStore
+from sumpool.bench.parallelism import Filling
+from sumpool.bench.store.store import BenchStore
 from sumpool.cli import bench, main
 from sumpool.protocols import Member
-from sumpool.studies.workers import Done
+from sumpool.system.processes import Done
 from sumpool.training import TrainConfig
 
 #: Few steps of a small network.

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 from jsonargparse import ArgumentParser
-
 from report.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
-from sumpool.bench.grid_file import GRID, PlannedCell
+
+from sumpool.bench.planned_cells import GRID, PlannedCell
+from sumpool.bench.report.scores import SCORES, Incomplete, write_scores
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_table
-from sumpool.report import StoreError
-from sumpool.report.scores import SCORES, Incomplete, write_scores
-from sumpool.report.whole_files import write_whole
+from sumpool.system.files import StoreError, write_atomic
 
 
 @pytest.fixture
@@ -97,7 +96,9 @@ def test_a_store_without_scores_is_refused_by_name(store: Path, tmp_path: Path) 
     cell = ["1a", "one", "fair", "cub", LITE, "c2", "gap", "g", 1, 0]
     names = [field.name for field in fields(PlannedCell)]
     begun = tmp_path / "begun"
-    write_whole(begun / GRID, json.dumps({"cells": [dict(zip(names, cell, strict=True))]}).encode())
+    write_atomic(
+        begun / GRID, json.dumps({"cells": [dict(zip(names, cell, strict=True))]}).encode()
+    )
     with pytest.raises(StoreError, match="begun has no scores yet: no training of a protocol is"):
         table("--out", begun)
     with pytest.raises(StoreError, match=r"one of conventional, fair, which .* got tuning"):

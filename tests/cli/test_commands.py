@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from sumpool.cli import embed, evaluate, main, pretrain, study
-from sumpool.report.store import read_rows
-from sumpool.studies import STUDIES, tokens, toy
+from sumpool.studies import STUDIES
+from sumpool.studies.tokens import experiment as tokens
+from sumpool.studies.toy import experiment as toy
+from sumpool.system.rows import read_rows
 
 TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
 

@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from sumpool.data.base import BrokenImageError, ImageDataset
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 
 #: Views of pictures with a shorter side of 48, small enough to be quick.
 VIEWS = Preprocessing(resize=48, crop=40)

@@ -16,13 +16,15 @@ from PIL import Image
 from torchvision.transforms.v2 import functional as F
 
 from data.pictures import VIEWS, Files, Pictures, picture
-from sumpool.data import cache, cache_build, cache_files, memory, resample
 from sumpool.data.base import BrokenImageError, DataError
-from sumpool.data.boxes import view_draws
-from sumpool.data.cache import DecodedImages, decode_images
-from sumpool.data.host_crops import cut_on_host, pack
-from sumpool.data.memory import CacheMemoryError
-from sumpool.data.resample import Window, crop, place
+from sumpool.data.feeds import cache, cache_build, cache_files
+from sumpool.data.feeds.cache import DecodedImages, decode_images
+from sumpool.data.feeds.room import CacheMemoryError
+from sumpool.data.views import resample
+from sumpool.data.views.boxes import view_draws
+from sumpool.data.views.host_crops import cut_on_host, pack
+from sumpool.data.views.resample import Window, crop, place
+from sumpool.system import memory
 
 LABELS = [0, 0, 1, 1, 2, 2, 2, 0]
 

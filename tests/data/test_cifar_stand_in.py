@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from sumpool.data import CIFAR100, write_cifar_stand_in
-from sumpool.data.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
-from sumpool.data.pickles import read_pickle
+from sumpool.data.sets.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from sumpool.data.sets.pickles import read_pickle
 
 
 @pytest.fixture(scope="module")

@@ -23,9 +23,9 @@ from sumpool.data import (
     open_feed,
     write_cifar_stand_in,
 )
-from sumpool.data.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
-from sumpool.data.collage import SHARED, SPLITS, TILE, join_tiles, sub_classes
-from sumpool.data.collage_feed import CollageFeed
+from sumpool.data.feeds.collage_feed import CollageFeed
+from sumpool.data.sets.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from sumpool.data.synthetic.collage import SHARED, SPLITS, TILE, join_tiles, sub_classes
 
 WHOLE = Preprocessing(resize=64, crop=64, mean=(0.5,) * 3, std=(0.25,) * 3, augment="none")
 

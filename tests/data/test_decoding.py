@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sumpool.data import BrokenImageError
-from sumpool.data.decoding import as_rgb, image_extensions, read_image
+from sumpool.data.sets.decoding import as_rgb, image_extensions, read_image
 
 GREY = np.array([[0, 60], [128, 255]], dtype=np.uint8)
 

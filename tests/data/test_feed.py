@@ -16,14 +16,14 @@ import pytest
 import torch
 
 from data.pictures import VIEWS, Pictures, global_states
-from sumpool.data import crops
 from sumpool.data.base import BrokenImageError
-from sumpool.data.boxes import view_draws
-from sumpool.data.cache import decode_images
-from sumpool.data.cached_feed import CachedFeed
-from sumpool.data.feed import Batch, ImageFeed, open_feed
-from sumpool.data.memory import CacheMemoryError
+from sumpool.data.feeds.cache import decode_images
+from sumpool.data.feeds.cached_feed import CachedFeed
+from sumpool.data.feeds.feed import Batch, ImageFeed, open_feed
+from sumpool.data.feeds.room import CacheMemoryError
 from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views import crops
+from sumpool.data.views.boxes import view_draws
 
 LABELS = [0, 0, 0, 1, 1, 2, 2, 2, 3, 3, 4, 4]
 CPU = torch.device("cpu")
@@ -138,7 +138,7 @@ def test_crops_on_the_device_show_what_the_host_shows(
     dataset, views = Pictures(LABELS), replace(VIEWS, augment=augment)
     decoded = decode_images(dataset, 48, progress=False)
     host = CachedFeed(dataset, views, decoded, CPU)
-    monkeypatch.setattr("sumpool.data.cached_feed.choose_crops", made)
+    monkeypatch.setattr("sumpool.data.feeds.cached_feed.choose_crops", made)
     device = CachedFeed(dataset, views, decoded, CPU)
     assert same(list(device.test_batches()), list(host.test_batches()))
     first = take(host.train_batches(sampler_of()), 3)

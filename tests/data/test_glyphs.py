@@ -14,9 +14,10 @@ import torch
 from matplotlib.ft2font import FT2Font
 from numpy.typing import NDArray
 
-from sumpool.data import DataError, GlyphCollages, glyph_drawing, glyphs
-from sumpool.data.glyph_drawing import FACES, draw_glyph, faces_with, font_folder
-from sumpool.data.glyphs import DIGITS, LETTERS, SPLITS, TILE, split_of, tiles_of
+from sumpool.data import DataError, GlyphCollages
+from sumpool.data.synthetic import glyph_drawing, glyphs
+from sumpool.data.synthetic.glyph_drawing import FACES, draw_glyph, faces_with, font_folder
+from sumpool.data.synthetic.glyphs import DIGITS, LETTERS, SPLITS, TILE, split_of, tiles_of
 
 
 @pytest.fixture(scope="module")

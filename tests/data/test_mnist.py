@@ -12,7 +12,7 @@ import pytest
 
 from data.miniatures import MNIST_LABELS, idx, mnist
 from sumpool.data import MNIST, DataError, FashionMNIST
-from sumpool.data.idx import read_idx
+from sumpool.data.sets.idx import read_idx
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 

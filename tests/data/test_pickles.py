@@ -15,7 +15,7 @@ import pytest
 
 from data.miniatures import cifar100, dump_python2
 from sumpool.data import CIFAR100, DataError
-from sumpool.data.pickles import _PERMITTED, read_pickle
+from sumpool.data.sets.pickles import _PERMITTED, read_pickle
 
 
 def stored(tmp_path: Path, content: bytes) -> Path:

@@ -13,8 +13,8 @@ import scipy.io
 
 from data.miniatures import cars, cub, inshop, number, sop, text
 from sumpool.data import CUB200, Cars196, DataError, InShop, StanfordOnlineProducts, open_dataset
-from sumpool.data.files import missing_files
-from sumpool.data.published import Count
+from sumpool.data.sets.files import missing_files
+from sumpool.data.sets.published import Count
 
 SETS: list[tuple[Callable[[Path], Path], Any]] = [
     (cub, CUB200),

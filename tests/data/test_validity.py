@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.miniatures import class_folders
-from sumpool.data import DataError, ImageFolder, check_class_sizes, checks, readable
+from sumpool.data import DataError, ImageFolder, check_class_sizes, readable
+from sumpool.data import validity as checks
 
 
 @given(st.lists(st.integers(-5, 5), max_size=30), st.integers(1, 4))

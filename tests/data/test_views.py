@@ -17,8 +17,8 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from data.pictures import VIEWS, global_states, picture
-from sumpool.data.boxes import DRAWS, central_boxes, random_boxes, view_draws
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.boxes import DRAWS, central_boxes, random_boxes, view_draws
+from sumpool.data.views.preprocessing import Preprocessing
 
 AREA, ASPECT = (40**2, 256**2), (3 / 4, 4 / 3)
 sides = st.integers(1, 500)

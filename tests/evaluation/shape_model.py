@@ -11,7 +11,7 @@ from PIL import Image, ImageDraw
 from torch import Tensor, nn
 
 from sumpool.data import Batch, ImageDataset, Preprocessing
-from sumpool.data.loading_feed import LoadingFeed
+from sumpool.data.feeds.loading_feed import LoadingFeed
 from sumpool.pooling import GeneralizedSumPool2d, GlobalAveragePool2d, Pooled
 
 COLORS = {

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from evaluation.ranking_oracle import naive_metrics, ranked
 from sumpool.evaluation import retrieval_metrics
-from sumpool.protocols import joined
-from sumpool.protocols.joined import joined_metrics
-from sumpool.protocols.joined_pairs import unit_parts
+from sumpool.evaluation.concatenated import metrics as joined
+from sumpool.evaluation.concatenated.metrics import joined_metrics
+from sumpool.evaluation.concatenated.pairs import unit_parts
 
 GROUPS = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
 
@@ -118,7 +118,7 @@ def test_memory_changes_nothing(memory: int) -> None:
 
 
 def test_copies_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sumpool.protocols.joined_pairs._MANY", 1)
+    monkeypatch.setattr("sumpool.evaluation.concatenated.pairs._MANY", 1)
     compare(WORLDS["copies"](60), torch.arange(60) % 7)
     compare(WORLDS["collapsed"](40), torch.arange(40) % 7)
 

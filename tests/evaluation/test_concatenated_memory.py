@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import json, sys, torch
 from pathlib import Path
-from sumpool.protocols.joined import joined_metrics
+from sumpool.evaluation.concatenated.metrics import joined_metrics
 
 torch.set_num_threads(1)
 items, memory, classes, related = (int(x) for x in sys.argv[1:])

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-
 from protocols.test_joined import GROUPS, WORLDS
-from sumpool.protocols import joined
-from sumpool.protocols.joined import joined_metrics
+
+from sumpool.evaluation.concatenated import metrics as joined
+from sumpool.evaluation.concatenated.metrics import joined_metrics
 
 pytestmark = [
     pytest.mark.gpu,

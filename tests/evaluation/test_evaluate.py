@@ -10,7 +10,7 @@ import torch
 from evaluation.number_feed import NumberFeed, Squares
 from sumpool.data import DataError
 from sumpool.evaluation import judge_images
-from sumpool.evaluation.judged import KS
+from sumpool.evaluation.evaluate import KS
 
 ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queries"}
 

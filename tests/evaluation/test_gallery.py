@@ -13,12 +13,12 @@ import torch
 from PIL import Image
 
 from evaluation.shape_model import COLORS, GRID, SIDE, ColorModel, ShapeFeed, Shapes, TokenModel
-from sumpool.evaluation import exhibits as module
-from sumpool.evaluation.exhibit_map import flatten_to_plane
-from sumpool.evaluation.exhibits import collect_exhibits
-from sumpool.report.exhibit_files import read_exhibits
-from sumpool.report.exhibits import Exhibits, Neighbor, Query
-from sumpool.report.run_page import write_run_page
+from sumpool.evaluation import gallery as module
+from sumpool.evaluation.gallery import collect_exhibits
+from sumpool.evaluation.gallery_map import flatten_to_plane
+from sumpool.report.run.gallery import Exhibits, Neighbor, Query
+from sumpool.report.run.gallery_files import read_exhibits
+from sumpool.report.run.page import write_run_page
 
 LABELS = [0, 1, 2, 3] * 5 + [0, 0, 1]
 
@@ -187,7 +187,7 @@ def test_a_prototype_is_fed_by_regions_of_its_colour(shown: Exhibits) -> None:
 
 @pytest.mark.parametrize(("cell", "edge"), [((0, 0), "first"), ((7, 7), "last"), ((3, 4), "none")])
 def test_a_region_lies_inside_the_image(cell: tuple[int, int], edge: str, feed: ShapeFeed) -> None:
-    from sumpool.evaluation.exhibit_images import Thumbnails
+    from sumpool.evaluation.gallery_images import Thumbnails
 
     thumbnails = Thumbnails(feed, "image")  # type: ignore[arg-type]
     name, box = thumbnails.cut(0, cell, (8, 8), "region")

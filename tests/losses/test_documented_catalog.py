@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
 from losses.catalogue_tables import (
     columns_table,
     constants_table,
     meanings_table,
     training_table,
 )
+
 from sumpool.losses import LOSSES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -12,8 +12,7 @@ import numpy as np
 import yaml
 from PIL import Image
 
-from sumpool.report.exhibit_files import write_exhibits
-from sumpool.report.exhibits import (
+from sumpool.report.run.gallery import (
     EmbeddingMap,
     Exhibits,
     Neighbor,
@@ -21,6 +20,7 @@ from sumpool.report.exhibits import (
     Query,
     Region,
 )
+from sumpool.report.run.gallery_files import write_exhibits
 
 CLASSES = ("jay", "<wren>", "_$owl$")
 #: Tags without an end.

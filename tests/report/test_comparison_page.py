@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from report.fake_runs import PageReader, make_run
-from sumpool.report.comparison_page import comparison_table, group_runs, write_comparison_page
-from sumpool.report.run_page import write_run_page
-from sumpool.report.store import StoreError
+from sumpool.report.run.comparison import comparison_table, group_runs, write_comparison_page
+from sumpool.report.run.page import write_run_page
+from sumpool.system.files import StoreError
 
 Groups = dict[str, list[Path]]
 

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from report.fake_runs import make_exhibits, thumbnail
-from sumpool.report.exhibit_files import read_exhibits, write_exhibits
-from sumpool.report.exhibits import Exhibits
-from sumpool.report.store import StoreError
+from sumpool.report.run.gallery import Exhibits
+from sumpool.report.run.gallery_files import read_exhibits, write_exhibits
+from sumpool.system.files import StoreError
 
 
 @pytest.mark.parametrize("pool", ["gsp", "gap"])

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from report.fake_runs import PageReader, make_run
-from sumpool.report.problem_figure import problem_note, problem_pictures, problem_table
-from sumpool.report.run_files import read_run
-from sumpool.report.run_page import write_run_page
-from sumpool.report.store import StoreError
-from sumpool.report.train_figures import run_pictures
+from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
+from sumpool.report.run.curves import run_pictures
+from sumpool.report.run.files import read_run
+from sumpool.report.run.page import write_run_page
+from sumpool.system.files import StoreError
 
 HEADER = (
     "problem,first_step,last_step,best_step,value,covering_radius,spread,violation_rate,"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from report.fake_runs import make_run
-from sumpool.report.run_files import read_run
-from sumpool.report.store import StoreError
+from sumpool.report.run.files import read_run
+from sumpool.system.files import StoreError
 
 
 @pytest.fixture

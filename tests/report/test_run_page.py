@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from report.fake_runs import PageReader, make_exhibits, make_run
-from sumpool.report.exhibit_files import write_exhibits
 from sumpool.report.overlays import overlay, scale_top
-from sumpool.report.run_page import write_run_page
-from sumpool.report.store import StoreError
+from sumpool.report.run.gallery_files import write_exhibits
+from sumpool.report.run.page import write_run_page
+from sumpool.system.files import StoreError
 
 
 @pytest.fixture(scope="module")
@@ -193,7 +193,7 @@ def test_page_is_written_without_torch(folder: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from sumpool.report.run_page import write_run_page\n"
+        "from sumpool.report.run.page import write_run_page\n"
         "write_run_page(Path(sys.argv[1]))\n"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

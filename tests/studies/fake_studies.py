@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.report.store import ResultStore
+from sumpool.system.rows import ResultStore
 
 SETTINGS = {"data": "CIFAR-100", "steps": 2000, "config": {"batch_size": 64, "embedding_size": 128}}
 LOSSES = ("c2", "pnca")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from sumpool.data import write_cifar_stand_in
-from sumpool.report.store import Row, read_arrays
-from sumpool.studies import averaging
-from sumpool.studies.averaging_analysis import analyse, measures, typical_images
-from sumpool.studies.averaging_training import cell_config, choose_settings, open_parts
+from sumpool.studies.averaging import experiment as averaging
+from sumpool.studies.averaging.analysis import analyse, measures, typical_images
+from sumpool.studies.averaging.setup import cell_config, choose_settings, open_parts
+from sumpool.system.rows import Row, read_arrays
 from sumpool.training import ConfigError
 
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from sumpool.report import averaging_figure, averaging_section
-from sumpool.report.store import ResultStore, read_rows
+from sumpool.studies.averaging import figures as averaging_figure
+from sumpool.studies.averaging import section as averaging_section
+from sumpool.system.rows import ResultStore, read_rows
 
 PNG = b"\x89PNG\r\n"
 METRICS = {

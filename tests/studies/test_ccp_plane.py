@@ -12,16 +12,17 @@ import torch
 
 from data import miniatures
 from sumpool.data import open_dataset
-from sumpool.report import ccp_plane_section
-from sumpool.report.store import Row, read_arrays
-from sumpool.studies import ccp_plane, ccp_plane_data
-from sumpool.studies.ccp_plane_data import (
+from sumpool.studies.ccp_plane import experiment as ccp_plane
+from sumpool.studies.ccp_plane import section as ccp_plane_section
+from sumpool.studies.ccp_plane import setup as ccp_plane_data
+from sumpool.studies.ccp_plane.setup import (
     choose_settings,
     digits,
     open_parts,
     some_of_each_class,
 )
-from sumpool.studies.ccp_plane_training import cell_config
+from sumpool.studies.ccp_plane.watch import cell_config
+from sumpool.system.rows import Row, read_arrays
 from sumpool.training import ConfigError
 
 

@@ -10,22 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-
 from report.fake_studies import SETTINGS, metrics
-from sumpool.report import (
-    ccp_batch_section,
-    ccp_geometry_section,
-    ccp_plane_section,
-    ccp_pool_section,
-    ccp_problems_section,
-    ccp_search_section,
-    ccp_settings_section,
-    ccp_words,
-)
-from sumpool.report.ccp_curve_figure import validations
-from sumpool.report.ccp_plane_figure import problem_values
-from sumpool.report.ccp_surface import fit_surface
-from sumpool.report.store import ResultStore, Row, read_rows
+
+from sumpool.studies.ccp_geometry import section as ccp_geometry_section
+from sumpool.studies.ccp_plane import section as ccp_plane_section
+from sumpool.studies.ccp_plane.figures import problem_values
+from sumpool.studies.ccp_search import section as ccp_search_section
+from sumpool.studies.ccp_search.surface import fit_surface
+from sumpool.studies.ccp_settings import section as ccp_settings_section
+from sumpool.studies.ccp_settings.figures import validations
+from sumpool.studies.grids import ccp_batch_section, ccp_pool_section, ccp_problems_section
+from sumpool.studies.shared import ccp_labels as ccp_words
+from sumpool.system.rows import ResultStore, Row, read_rows
 
 LOSSES = ("c2", "c1", "ms", "triplet")
 PLANE = {"data": "digits", "proxies": 4, "pool": 16, "loss": "c2"}

@@ -11,18 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from sumpool.report.store import ResultStore, read_arrays
-from sumpool.studies import (
-    ccp_batch,
-    ccp_geometry,
-    ccp_pool,
-    ccp_problems,
-    ccp_search,
-    ccp_settings,
-    ccp_testbed,
-    testbed,
-)
+from sumpool.studies.ccp_geometry import experiment as ccp_geometry
+from sumpool.studies.ccp_search import experiment as ccp_search
+from sumpool.studies.ccp_settings import experiment as ccp_settings
 from sumpool.studies.cells import CellResult
+from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
+from sumpool.studies.shared import ccp as ccp_testbed
+from sumpool.studies.shared import testbed
+from sumpool.system.rows import ResultStore, read_arrays
 from sumpool.training import ConfigError, HardwareConfig, TrainConfig, resolve
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-
 from report.fake_studies import SETTINGS, metrics
-from sumpool.report import center_section
-from sumpool.report.store import ResultStore, Row, read_rows
+
+from sumpool.studies.centers import section as center_section
+from sumpool.system.rows import ResultStore, Row, read_rows
 
 LEVELS = [
     ("none", None, 0.0, 0.40, -2.0),

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sumpool.centers import REGULARIZERS
-from sumpool.studies import centers
+from sumpool.studies.centers import experiment as centers
 from sumpool.training import HardwareConfig, TrainConfig
 
 

@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
-
 from report.fake_studies import LOSSES, SETTINGS, collages, metrics, store_cells, store_collage
-from sumpool.report import attention_figure, collage_section, method_figure
-from sumpool.report.cell_words import STAND_IN, conditions
-from sumpool.report.page import write_page
-from sumpool.report.sections import CHAPTERS, section, tables
-from sumpool.report.store import ResultStore, read_rows
+
+from sumpool.report.labels import STAND_IN, conditions
+from sumpool.studies.collage import attention_figure, method_figure
+from sumpool.studies.collage import section as collage_section
+from sumpool.studies.page import write_page
+from sumpool.studies.sections import CHAPTERS, section, tables
+from sumpool.system.rows import ResultStore, read_rows
 
 SCORES = {"distilled": 0.25, "gsp+zs": 0.17, "gsp": 0.13, "gmp+gsp": 0.1, "gsop": 0.1,
           "netvlad-8192": 0.2, "delf": 0.09, "gap": 0.09}  # fmt: skip

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from sumpool.report.store import Row
 from sumpool.studies import cost
-from sumpool.studies.cost import Contender, CostSettings
+from sumpool.studies.cost.experiment import Contender, CostSettings
+from sumpool.system.rows import Row
 
 TINY = CostSettings("cpu", "CPU", 1, "saved", **cost.QUICK)
 

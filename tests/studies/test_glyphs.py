@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sumpool.studies import glyphs
+from sumpool.studies.glyphs import experiment as glyphs
 from sumpool.training import TrainConfig
 from sumpool.training.config import write_config
 from sumpool.training.run_folder import RunFolder

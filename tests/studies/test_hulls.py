@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.spatial import ConvexHull
 
-from sumpool.studies.hulls import (
+from sumpool.studies.shared.hulls import (
     convex_hull,
     hull_overlap,
     inside,

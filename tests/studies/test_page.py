@@ -12,11 +12,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumpool.report import token_figure, toy_figure
-from sumpool.report.page import write_page
-from sumpool.report.sections import section, tables
-from sumpool.report.store import ResultStore, StoreError
-from sumpool.studies import margins, tokens, toy
+from sumpool.studies.margins import experiment as margins
+from sumpool.studies.page import write_page
+from sumpool.studies.sections import section, tables
+from sumpool.studies.tokens import experiment as tokens
+from sumpool.studies.tokens import figures as token_figure
+from sumpool.studies.toy import experiment as toy
+from sumpool.studies.toy import figures as toy_figure
+from sumpool.system.files import StoreError
+from sumpool.system.rows import ResultStore
 
 TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
 PNG = b"\x89PNG\r\n"
@@ -95,7 +99,7 @@ def test_results_are_drawn_without_torch(stored: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pathlib import Path\n"
-        "from sumpool.report.page import write_page\n"
+        "from sumpool.studies.page import write_page\n"
         "stored, out = map(Path, sys.argv[1:])\n"
         "write_page([stored / n for n in ('toy', 'tokens')], out, 'Both')\n"
     )

@@ -13,17 +13,12 @@ import torch
 from data import miniatures
 from sumpool.data import write_cifar_stand_in
 from sumpool.pooling import POOLINGS
-from sumpool.report.store import read_arrays
-from sumpool.studies import (
-    collage,
-    components,
-    prototypes,
-    screening,
-    share,
-    testbed,
-    zero_shot_loss,
-)
-from sumpool.studies.tiles import tile_shares
+from sumpool.studies.collage import experiment as collage
+from sumpool.studies.grids import components, prototypes, screening, share
+from sumpool.studies.shared import testbed
+from sumpool.studies.shared.tiles import tile_shares
+from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
+from sumpool.system.rows import read_arrays
 from sumpool.training import resolve
 from sumpool.training.config import ConfigError
 

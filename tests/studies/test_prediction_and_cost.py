@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumpool.report import cost_section, prediction_figure, prediction_section
-from sumpool.report.page import write_page
-from sumpool.report.sections import section, tables
-from sumpool.report.store import ResultStore, read_rows
+from sumpool.studies.cost import section as cost_section
+from sumpool.studies.page import write_page
+from sumpool.studies.prediction import figures as prediction_figure
+from sumpool.studies.prediction import section as prediction_section
+from sumpool.studies.sections import section, tables
+from sumpool.system.rows import ResultStore, read_rows
 
 PNG = b"\x89PNG\r\n"
 SHARED = {"chance": 0.25, "attribute_perplexity": 3.5, "class_perplexity": 2.5, "best_step": 200}

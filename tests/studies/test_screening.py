@@ -7,11 +7,11 @@ import math
 from pathlib import Path
 
 import pytest
-
 from report.fake_studies import LOSSES, metrics, store_cells
-from sumpool.report.screening import main_effects
-from sumpool.report.sections import section, tables
-from sumpool.report.store import read_rows
+
+from sumpool.studies.grids.main_effects import main_effects
+from sumpool.studies.sections import section, tables
+from sumpool.system.rows import read_rows
 
 #: What the step from low to high adds to MAP@R.
 EFFECTS = {"prototypes": 0.02, "mu": -0.03, "eps": 0.01, "zero_shot": 0.0}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sumpool.studies.token_problem import (
+from sumpool.studies.shared.token_problem import (
     TokenSettings,
     contrastive_loss,
     draw_samples,

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 import torch
 
-from sumpool.report.store import read_arrays, read_rows
-from sumpool.studies import STUDIES, get_study, margins, tokens
-from sumpool.studies.token_problem import TokenSettings, draw_samples
-from sumpool.studies.token_training import train
+from sumpool.studies import STUDIES, get_study
+from sumpool.studies.margins import experiment as margins
+from sumpool.studies.shared.token_problem import TokenSettings, draw_samples
+from sumpool.studies.shared.token_training import train
+from sumpool.studies.tokens import experiment as tokens
+from sumpool.system.rows import read_arrays, read_rows
 
 TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
 

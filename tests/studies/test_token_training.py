@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from sumpool.pooling import GeneralizedSumPool1d, GlobalAveragePool1d
-from sumpool.studies.token_problem import TokenSettings, draw_samples, exact_distances
-from sumpool.studies.token_training import Learned, pool_samples, start, train
+from sumpool.studies.shared.token_problem import TokenSettings, draw_samples, exact_distances
+from sumpool.studies.shared.token_training import Learned, pool_samples, start, train
 
 SMALL = TokenSettings(
     epoch_batches=4, max_epochs=3, validation_per_class=4, test_per_class=4, learning_rate=1e-2

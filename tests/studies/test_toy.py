@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sumpool.studies import toy
+from sumpool.studies.toy import experiment as toy
 
 SETTINGS = toy.ToySettings()
 SEEDS = range(5)

@@ -9,9 +9,9 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from sumpool.studies import warm_start as module
-from sumpool.studies.testbed import open_testbed, train_on
-from sumpool.studies.warm_start import RATE, WEIGHTS, warm_start
+from sumpool.studies.shared import warm_start as module
+from sumpool.studies.shared.testbed import open_testbed, train_on
+from sumpool.studies.shared.warm_start import RATE, WEIGHTS, warm_start
 from sumpool.training import ConfigError, StopConfig
 
 

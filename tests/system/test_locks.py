@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from sumpool.bench.claims import claim, holder, is_claimed
-from sumpool.report.store import StoreError
+from sumpool.system.files import StoreError
+from sumpool.system.locks import claim, holder, is_claimed
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from sumpool.bench.claims import claim
+from sumpool.system.locks import claim
 with claim(Path(sys.argv[1])) as mine:
     print("mine" if mine else "taken", flush=True)
     time.sleep(600)
@@ -30,7 +30,7 @@ with claim(Path(sys.argv[1])) as mine:
 HOLD_AND_FORK = """
 import os, sys, time
 from pathlib import Path
-from sumpool.bench.claims import claim
+from sumpool.system.locks import claim
 with claim(Path(sys.argv[1])) as mine:
     heard, said = os.pipe()
     child = os.fork()

@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from studies.worker_tasks import (
     dies_after_its_answer,
     dies_at_one,
@@ -19,7 +18,8 @@ from studies.worker_tasks import (
     raises_unsendable,
     sleeps,
 )
-from sumpool.studies.workers import COMPILERS, WorkerError, work_side_by_side
+
+from sumpool.system.processes import COMPILERS, WorkerError, work_side_by_side
 
 
 def test_a_process_that_dies_takes_one_piece_with_it() -> None:

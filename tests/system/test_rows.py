@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumpool.report.store import ResultStore, StoreError, read_arrays, read_rows
+from sumpool.system.files import StoreError
+from sumpool.system.rows import ResultStore, read_arrays, read_rows
 
 SETTINGS = {"size": 3, "margins": (0.1, 0.2)}
 

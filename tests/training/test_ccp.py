@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from sumpool.chance import ProxyPairs
+from sumpool.ccp import ProxyPairs
 from sumpool.training import (
     ChanceConfig,
     ConfigError,

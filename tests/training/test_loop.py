@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
-from sumpool.training.pulls import measure_pulls
+from sumpool.training.gradient_balance import measure_pulls
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 

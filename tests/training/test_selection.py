@@ -16,8 +16,8 @@ from PIL import Image
 
 from report.fake_runs import PageReader, make_run
 from sumpool.cli import main
-from sumpool.report.comparison_page import comparison_table, write_comparison_page
-from sumpool.report.run_page import write_run_page
+from sumpool.report.run.comparison import comparison_table, write_comparison_page
+from sumpool.report.run.page import write_run_page
 from sumpool.training import (
     ConfigError,
     GspConfig,

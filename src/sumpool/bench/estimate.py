@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.grid_file import PlannedCell
-from sumpool.bench.rows import BenchRow
+from sumpool.bench.planned_cells import PlannedCell
+from sumpool.bench.store.rows import BenchRow
 
 
 def expected_seconds(rows: Sequence[BenchRow], cell: BenchCell | PlannedCell) -> float | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from sumpool.bench.cell_log import written_to
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.store import LOG, RUN, STARTS, BenchRow, BenchStore
+from sumpool.bench.store.store import LOG, RUN, STARTS, BenchRow, BenchStore
 from sumpool.training.config import TrainConfig, flat, write_config
 from sumpool.training.errors import RunError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sumpool.bench.cells import MEMORY_LOSSES, BenchCell, method_label
-from sumpool.bench.sources import DataSource
+from sumpool.bench.datasets import DataSource
 from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
 from sumpool.protocols.configuring import with_options
@@ -56,7 +56,7 @@ class Grid:
 def expand(grid: Grid) -> list[BenchCell]:
     """The cells of ``grid``, with complete configurations.
 
-    Nothing is opened or built here, see :func:`sumpool.bench.checks.check_cells`.
+    Nothing is opened or built here, see :func:`sumpool.bench.preflight.check_cells`.
 
     Raises:
         GridError: If a name is unknown, options contradict each other, or two cells are the same

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.bench.cells import MEMORY_LOSSES, OF_THE_MEMBER, deciding, group_of, method_label
-from sumpool.bench.grid_file import PlannedCell
-from sumpool.bench.rows import BenchRow
+from sumpool.bench.planned_cells import PlannedCell
+from sumpool.bench.store.rows import BenchRow
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
 from sumpool.protocols.configuring import with_options

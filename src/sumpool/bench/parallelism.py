@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 
-from sumpool.bench.mps import CONTROL
-from sumpool.data.cache_build import usable_cores
-from sumpool.studies.workers import work_side_by_side
+from sumpool.bench.executors.mps import CONTROL
+from sumpool.system.cores import usable_cores
+from sumpool.system.processes import work_side_by_side
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
 
 #: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded
-#: images. On an H200 it was 5.5 GB in float32 and 3.9 GB in bfloat16 (docs/results/filling-h200).
+#: images. On an H200 it was 5.5 GB in float32 and 3.9 GB in bfloat16 (docs/results/parallelism-h200).
 JOB_BYTES = 6_000_000_000
 #: Most processes on a GPU, with and without the multi-process service. On an H200 fifteen eager
 #: trainings were up to 8 % faster than eight with it, and up to 3 % without it, which the memory of
-#: seven is not worth (docs/results/filling-h200). Compiled ones were run twelve at a time with it
+#: seven is not worth (docs/results/parallelism-h200). Compiled ones were run twelve at a time with it
 #: (docs/results/fair-cub-h200); more were not tried.
 MOST_WITH_MPS = 15
 MOST_WITHOUT_MPS = 8
@@ -58,7 +58,7 @@ class Filling:
     Attributes:
         jobs: Processes, one training each.
         mps: Whether they share their GPU through the multi-process service, see
-            :func:`sumpool.bench.mps.mps_server`.
+            :func:`sumpool.bench.executors.mps.mps_server`.
         hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all trainings.
         why: In words, for a log.
         threads: Threads of torch in each process.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.estimate import expected_seconds, in_words, total_seconds
-from sumpool.bench.store import BenchStore
+from sumpool.bench.store.store import BenchStore
 from sumpool.report.tables import Table
 
 

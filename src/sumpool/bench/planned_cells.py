@@ -8,10 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.claims import exclusive
-from sumpool.bench.store import BenchStore
-from sumpool.report.store import StoreError
-from sumpool.report.whole_files import write_whole
+from sumpool.bench.store.store import BenchStore
+from sumpool.system.files import StoreError, write_atomic
+from sumpool.system.locks import exclusive
 
 GRID = "grid.json"
 
@@ -69,7 +68,7 @@ def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
         if new.keys() <= known.keys():
             return
         text = json.dumps({"cells": [asdict(it) for it in {**known, **new}.values()]}, indent=1)
-        write_whole(store.folder / GRID, (text + "\n").encode())
+        write_atomic(store.folder / GRID, (text + "\n").encode())
 
 
 def read_grid(store: BenchStore) -> list[PlannedCell]:

@@ -13,7 +13,7 @@ from sumpool.models import ModelError
 from sumpool.protocols import PROTOCOLS
 from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
 from sumpool.training.config import ConfigError
-from sumpool.training.quiet import quiet_fabric
+from sumpool.training.fabric_logging import quiet_fabric
 from sumpool.training.splits import Splits, open_splits
 
 if TYPE_CHECKING:

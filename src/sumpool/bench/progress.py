@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.estimate import in_words, total_seconds
-from sumpool.bench.store import BenchStore
+from sumpool.bench.store.store import BenchStore
 
 if TYPE_CHECKING:
     from sumpool.bench.runner import Summary

@@ -16,12 +16,12 @@ from types import MappingProxyType
 from typing import Any
 
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, expand
+from sumpool.bench.report.published import PublishedScore, published_scores
 from sumpool.bench.settings import parse_settings
-from sumpool.bench.sources import DataSource
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS
-from sumpool.report.published import PublishedScore, published_scores
 from sumpool.training.config import ConfigError, TrainConfig, write_config
 
 

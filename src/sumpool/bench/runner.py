@@ -11,10 +11,10 @@ from typing import Protocol
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, run_cell
-from sumpool.bench.grid_file import add_to_grid
+from sumpool.bench.planned_cells import add_to_grid
 from sumpool.bench.progress import GridBar
-from sumpool.bench.store import BenchFailure, BenchStore
-from sumpool.studies.workers import Done, WorkerError
+from sumpool.bench.store.store import BenchFailure, BenchStore
+from sumpool.system.processes import Done, WorkerError
 
 #: Seconds between two looks at cells that run elsewhere.
 LOOK_AGAIN = 5.0

@@ -14,15 +14,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sumpool.bench.grid_file import read_grid
 from sumpool.bench.groups import Group, find_groups
-from sumpool.bench.store import BenchStore
+from sumpool.bench.planned_cells import read_grid
+from sumpool.bench.report.scores import SCORES, Gain, Incomplete, Score, read_scores, write_scores
+from sumpool.bench.store.store import BenchStore
 from sumpool.protocols import Combined, JudgedMember, ProtocolError, combine, gains_between
 from sumpool.protocols.combining import score_note
-from sumpool.protocols.judged import ImageList, read_image_lists, sorted_members
-from sumpool.report.scores import SCORES, Gain, Incomplete, Score, read_scores, write_scores
-from sumpool.report.store import StoreError
-from sumpool.report.whole_files import write_whole
+from sumpool.protocols.run_results import ImageList, read_image_lists, sorted_members
+from sumpool.system.files import StoreError, write_atomic
 
 #: Folder of what was computed from embeddings, by group.
 COMBINED = "combined"
@@ -218,7 +217,7 @@ def _keep(path: Path, combined: Combined) -> None:
             arrays[f"{part}.names"] = np.array(images.names, dtype=np.str_)
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **arrays)
-    write_whole(path, buffer.getvalue())
+    write_atomic(path, buffer.getvalue())
 
 
 def _restored(

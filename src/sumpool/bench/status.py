@@ -12,11 +12,11 @@ from pathlib import Path
 
 from sumpool.bench.cells import group_of
 from sumpool.bench.estimate import in_words, total_seconds
-from sumpool.bench.grid_file import PlannedCell, read_grid
-from sumpool.bench.rows import BenchRow
-from sumpool.bench.store import RUN, BenchFailure, BenchStore
-from sumpool.report.store import StoreError
+from sumpool.bench.planned_cells import PlannedCell, read_grid
+from sumpool.bench.store.rows import BenchRow
+from sumpool.bench.store.store import RUN, BenchFailure, BenchStore
 from sumpool.report.tables import Table
+from sumpool.system.files import StoreError
 
 
 @dataclass(frozen=True)

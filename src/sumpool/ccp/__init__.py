@@ -1,10 +1,10 @@
 """Chance-constrained proxies: a sequence of proxy problems, each pulled to the last solution."""
 
-from sumpool.chance.alternation import Alternation, Problem, Solution, pulled_parameters, state_copy
-from sumpool.chance.drawing import Pool, draw_pool, redraw_proxies
-from sumpool.chance.proximal import ProximalPull
-from sumpool.chance.proxy_pairs import ProxyPairs
-from sumpool.chance.violations import Violations, pair_violations
+from sumpool.ccp.alternation import Alternation, Problem, Solution, pulled_parameters, state_copy
+from sumpool.ccp.drawing import Pool, draw_pool, redraw_proxies
+from sumpool.ccp.proximal import ProximalPull
+from sumpool.ccp.proxy_pairs import ProxyPairs
+from sumpool.ccp.violations import Violations, pair_violations
 
 __all__ = [
     "Alternation",

@@ -9,9 +9,9 @@ from typing import Any, Literal, get_args
 
 from torch import Tensor, nn
 
-from sumpool.chance.drawing import redraw_proxies
-from sumpool.chance.proximal import ProximalPull
-from sumpool.chance.proxy_pairs import ProxyPairs
+from sumpool.ccp.drawing import redraw_proxies
+from sumpool.ccp.proximal import ProximalPull
+from sumpool.ccp.proxy_pairs import ProxyPairs
 
 #: The weights and proxies that a problem ends with: those of its best validation, or its last.
 Solution = Literal["best", "last"]

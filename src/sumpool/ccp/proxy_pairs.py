@@ -30,7 +30,7 @@ class ProxyPairs(nn.Module):
 
     Attributes:
         proxies: What is learned, (C, P, D). They are 0 until they are drawn
-            (:func:`sumpool.chance.redraw_proxies`).
+            (:func:`sumpool.ccp.redraw_proxies`).
 
     Example:
         >>> from pytorch_metric_learning.losses import ContrastiveLoss

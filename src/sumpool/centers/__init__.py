@@ -1,6 +1,6 @@
 """Class centres: skewed means, regularisers that spread them, and covers of point sets."""
 
-from sumpool.centers.catalogue import REGULARIZERS, RegularizerRecipe, build_regularizer
+from sumpool.centers.catalog import REGULARIZERS, RegularizerRecipe, build_regularizer
 from sumpool.centers.covering import covering_radius, mean_covering_radius
 from sumpool.centers.energy import HypersphericalEnergy, UniformFaceEnergy
 from sumpool.centers.extremes import SkewedRegularizer

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import broadcasts_to, check_floating, readable
+from sumpool.transport.validation import broadcasts_to, check_floating, readable
 
 
 def check_number(name: str, value: float, accepted: str, good: bool) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_floating, readable
 from sumpool.transport.k_center import check_points, farthest_first
+from sumpool.transport.validation import check_floating, readable
 
 
 def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Literal
 
 from torch import Tensor
 
-from sumpool.centers.checks import check_number
+from sumpool.centers.arguments import check_number
 from sumpool.centers.pairs import log_distance
 from sumpool.centers.regularizer import CenterRegularizer
 

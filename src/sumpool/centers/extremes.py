@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sumpool.centers.checks import check_integer
+from sumpool.centers.arguments import check_integer
 from sumpool.centers.means import end_mean
 from sumpool.centers.pairs import End, distance
 from sumpool.centers.regularizer import CenterRegularizer, check_kind

@@ -6,7 +6,7 @@ import math
 
 from torch import Tensor
 
-from sumpool.centers.checks import check_number
+from sumpool.centers.arguments import check_number
 from sumpool.centers.means import smooth_mean
 from sumpool.centers.pairs import Comparison, End, distance
 from sumpool.centers.regularizer import CenterRegularizer, check_kind

@@ -7,14 +7,14 @@ import math
 import torch
 from torch import Tensor
 
-from sumpool.centers.checks import (
+from sumpool.centers.arguments import (
     check_integer,
     check_left,
     check_number,
     check_numbers,
     check_positive,
 )
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 _REAL = "a real number or ±inf"
 

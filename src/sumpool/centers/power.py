@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sumpool.centers.checks import check_number
+from sumpool.centers.arguments import check_number
 from sumpool.centers.means import smooth_mean
 from sumpool.centers.pairs import Comparison, End, log_distance, log_similarity
 from sumpool.centers.regularizer import CenterRegularizer, check_kind

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.centers.checks import check_centers, check_integer
+from sumpool.centers.arguments import check_centers, check_integer
 from sumpool.centers.pairs import Comparison, End, rowwise
 from sumpool.centers.subset import random_subset
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 #: Centres that are compared all with all unless a subset is asked for; of more, as many are drawn.
 MOST_CENTERS = 2048

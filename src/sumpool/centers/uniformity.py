@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sumpool.centers.checks import check_centers
+from sumpool.centers.arguments import check_centers
 from sumpool.centers.means import smooth_mean
 from sumpool.centers.pairs import distance, rowwise
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 class CenterUniformity(NamedTuple):

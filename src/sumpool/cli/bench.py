@@ -21,7 +21,7 @@ from sumpool.cli.options import HelpFormatter
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
-    from sumpool.bench.filling import Filling
+    from sumpool.bench.parallelism import Filling
     from sumpool.training import TrainConfig
 
 SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
@@ -170,8 +170,8 @@ def _executor(
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
-        from sumpool.bench.filling import part_of_a_node
-        from sumpool.bench.ray_cluster import RayCluster
+        from sumpool.bench.executors.ray_cluster import RayCluster
+        from sumpool.bench.parallelism import part_of_a_node
 
         if options.jobs != "auto":
             raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
@@ -180,8 +180,8 @@ def _executor(
         filling = part_of_a_node(options.gpus, options.cpus)
         return cluster, _fitted(store, cells, filling, told)
     from sumpool.bench import LocalProcesses
-    from sumpool.bench.filling import auto_jobs
-    from sumpool.bench.mps import mps_server
+    from sumpool.bench.executors.mps import mps_server
+    from sumpool.bench.parallelism import auto_jobs
 
     filling = auto_jobs()
     if options.jobs != "auto":

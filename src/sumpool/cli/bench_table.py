@@ -66,13 +66,12 @@ def run_table(options: Namespace) -> int:
     """Print the tables, or write them, and the figures beside."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.bench import BenchStore, bench_status
-    from sumpool.report.bench_page import bench_pictures, latex_text, markdown_text, page_text
-    from sumpool.report.bench_table import score_tables
-    from sumpool.report.bench_words import METRICS
-    from sumpool.report.gain_table import gain_tables
-    from sumpool.report.scores import SCORES, read_incomplete, read_scores
-    from sumpool.report.store import StoreError
-    from sumpool.report.whole_files import write_whole
+    from sumpool.bench.report.gain_table import gain_tables
+    from sumpool.bench.report.labels import METRICS
+    from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
+    from sumpool.bench.report.score_table import score_tables
+    from sumpool.bench.report.scores import SCORES, read_incomplete, read_scores
+    from sumpool.system.files import StoreError, write_atomic
 
     path = options.out / SCORES
     nothing = f"{options.out} has no scores yet: no training of a protocol is finished"
@@ -110,11 +109,11 @@ def run_table(options: Namespace) -> int:
         text = (latex_text if options.format == "latex" else markdown_text)(tables)
         for name, picture in pictures.items():
             written.append(folder / f"improvement-{name}.png")
-            write_whole(written[-1], picture.png)
+            write_atomic(written[-1], picture.png)
     if options.file is None:
         print(text, end="")
     else:
-        write_whole(options.file, text.encode())
+        write_atomic(options.file, text.encode())
         print(f"table: {options.file}")
     for path in written:
         # Not to standard output: what is there goes into a document.

@@ -55,9 +55,9 @@ def folder(options: Namespace) -> Path:
 def run(options: Namespace) -> int:
     """Train, print the comparison and say where the page is."""
     # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
-    from sumpool.report.comparison_page import write_comparison_page
-    from sumpool.report.sections import tables
-    from sumpool.studies.glyphs import METHODS, cell_folder
+    from sumpool.report.run.comparison import write_comparison_page
+    from sumpool.studies.glyphs.experiment import METHODS, cell_folder
+    from sumpool.studies.sections import tables
 
     out = folder(options)
     execute = get_study("glyphs").load()

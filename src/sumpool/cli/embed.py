@@ -39,9 +39,9 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Embed and write."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.cli.opening import open_images, open_model
+    from sumpool.cli.inputs import open_images, open_model
     from sumpool.evaluation import embed_images, write_vectors
-    from sumpool.evaluation.judged import VECTOR_FILES
+    from sumpool.evaluation.evaluate import VECTOR_FILES
     from sumpool.training import ConfigError
 
     if options.out.suffix not in VECTOR_FILES:

@@ -10,7 +10,7 @@ from importlib import metadata
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
-from sumpool.cli.failures import expected_errors
+from sumpool.cli.errors import expected_errors
 from sumpool.cli.options import HelpFormatter, spelled
 from sumpool.training.config import flat_switches
 

@@ -6,11 +6,11 @@ from __future__ import annotations
 def expected_errors() -> tuple[type[Exception], ...]:
     """What the command reports in a line, without a traceback."""
     # Imported here: they live beside code that needs torch, which `--help` does not.
-    from sumpool.bench.ray_nodes import ClusterError
+    from sumpool.bench.executors.ray_nodes import ClusterError
     from sumpool.data import DataError
     from sumpool.models import ModelError
     from sumpool.protocols import ProtocolError
-    from sumpool.report.store import StoreError
+    from sumpool.system.files import StoreError
     from sumpool.training import ConfigError, RunError
 
     return (ClusterError, ConfigError, DataError, ModelError, ProtocolError, RunError, StoreError)

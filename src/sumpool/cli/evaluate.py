@@ -52,8 +52,8 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Embed, measure and print."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.cli.opening import open_images, open_model
-    from sumpool.cli.printing import metrics_table
+    from sumpool.cli.inputs import open_images, open_model
+    from sumpool.cli.metrics_table import metrics_table
     from sumpool.evaluation import judge_images, write_judged
 
     model, device = open_model(options)

@@ -141,7 +141,7 @@ def add_image_options(parser: ArgumentParser) -> None:
 def finished_cells(out: Path) -> str:
     """How many cells of a study are kept in ``out``, in words."""
     # Imported here: the store needs numpy, which `--help` does not.
-    from sumpool.report.store import ROWS, read_rows
+    from sumpool.system.rows import ROWS, read_rows
 
     cells = sum(len(read_rows(path.parent)) for path in out.rglob(ROWS))
     if not cells:

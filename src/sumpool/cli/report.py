@@ -47,10 +47,11 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Write the page and say where it is."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
-    from sumpool.report.comparison_page import group_runs, write_comparison_page
-    from sumpool.report.page import write_page
-    from sumpool.report.run_page import write_run_page
-    from sumpool.report.store import ROWS, StoreError
+    from sumpool.report.run.comparison import group_runs, write_comparison_page
+    from sumpool.report.run.page import write_run_page
+    from sumpool.studies.page import write_page
+    from sumpool.system.files import StoreError
+    from sumpool.system.rows import ROWS
 
     studies = [folder for folder in options.runs if (folder / ROWS).is_file()]
     if studies:

@@ -10,7 +10,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.failures import expected_errors
+from sumpool.cli.errors import expected_errors
 from sumpool.cli.options import HelpFormatter, add_common_options, count, finished_cells
 from sumpool.studies import OPTIONS, STUDIES, get_study
 
@@ -124,8 +124,8 @@ def _given(options: Namespace) -> dict[str, Any]:
 
 def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
     # Imported here: drawing needs matplotlib, which `--help` does not.
-    from sumpool.report.page import write_files
-    from sumpool.report.sections import tables
+    from sumpool.studies.page import write_files
+    from sumpool.studies.sections import tables
 
     study = get_study(name)
     taken = study.options()
@@ -159,7 +159,7 @@ def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
 
 
 def _write_page(folders: list[Path], out: Path, title: str) -> None:
-    from sumpool.report.page import write_page
+    from sumpool.studies.page import write_page
 
     print(f"\npage: {write_page(folders, out / 'report.html', title)}")
 

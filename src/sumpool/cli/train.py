@@ -58,7 +58,7 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Train, print the metrics and say where the page is."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.cli.printing import metrics_table
+    from sumpool.cli.metrics_table import metrics_table
     from sumpool.data import BrokenImageError
     from sumpool.training import run_training
     from sumpool.training.settings import check_effects

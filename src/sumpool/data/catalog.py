@@ -7,20 +7,26 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.data.base import DataError, ImageDataset, Transform
-from sumpool.data.cars import Cars196
-from sumpool.data.cifar import CIFAR10, CIFAR100
-from sumpool.data.collage import SPLITS as COLLAGE_SPLITS
-from sumpool.data.collage import CifarCollages, CifarForegrounds
-from sumpool.data.cub import CUB200
-from sumpool.data.files import folder_names
-from sumpool.data.folder import ImageFolder, split_folders
-from sumpool.data.glyphs import SPLITS as GLYPH_SPLITS
-from sumpool.data.glyphs import GlyphCollages
-from sumpool.data.inshop import InShop
-from sumpool.data.layout import existing
-from sumpool.data.mnist import MNIST, FashionMNIST
-from sumpool.data.sop import StanfordOnlineProducts
-from sumpool.data.table import ImageTable, read_header, read_table, table_file, table_splits
+from sumpool.data.sets.archive import existing
+from sumpool.data.sets.cars import Cars196
+from sumpool.data.sets.cifar import CIFAR10, CIFAR100
+from sumpool.data.sets.csv_dataset import (
+    ImageTable,
+    read_header,
+    read_table,
+    table_file,
+    table_splits,
+)
+from sumpool.data.sets.cub import CUB200
+from sumpool.data.sets.files import folder_names
+from sumpool.data.sets.folder import ImageFolder, split_folders
+from sumpool.data.sets.inshop import InShop
+from sumpool.data.sets.mnist import MNIST, FashionMNIST
+from sumpool.data.sets.sop import StanfordOnlineProducts
+from sumpool.data.synthetic.collage import SPLITS as COLLAGE_SPLITS
+from sumpool.data.synthetic.collage import CifarCollages, CifarForegrounds
+from sumpool.data.synthetic.glyphs import SPLITS as GLYPH_SPLITS
+from sumpool.data.synthetic.glyphs import GlyphCollages
 
 _ARCHIVES: dict[str, Any] = {
     "cub": CUB200,

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import DataError, as_labels
-from sumpool.data.draws import CLASSES, IMAGES, check_seed, uniforms
+from sumpool.data.random_streams import CLASSES, IMAGES, check_seed, uniforms
 
 #: How many classes an error names before it only counts them.
 _NAMED = 5

@@ -10,8 +10,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
-from sumpool.data.cache_build import usable_cores
 from sumpool.data.splits import contiguous_labels
+from sumpool.system.cores import usable_cores
 
 #: How many images of a class an error names.
 NAMED = 3

@@ -11,18 +11,18 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from sumpool.evaluation.embed import Embeddings, evaluating
-from sumpool.evaluation.exhibit_images import ShownImages
-from sumpool.evaluation.exhibit_map import flatten_to_plane
-from sumpool.evaluation.exhibit_queries import score_shown, shown_queries, worst_rows
-from sumpool.evaluation.exhibit_regions import feeding, grid_shape
+from sumpool.evaluation.gallery_images import ShownImages
+from sumpool.evaluation.gallery_map import flatten_to_plane
+from sumpool.evaluation.gallery_queries import score_shown, shown_queries, worst_rows
+from sumpool.evaluation.gallery_regions import feeding, grid_shape
 from sumpool.evaluation.metrics import QueryScores
-from sumpool.report.exhibit_files import write_exhibits
-from sumpool.report.exhibits import (
+from sumpool.report.run.gallery import (
     EmbeddingMap,
     Exhibits,
     Prototype,
     Region,
 )
+from sumpool.report.run.gallery_files import write_exhibits
 
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from sumpool.evaluation.exhibit_images import ShownImages
+from sumpool.evaluation.gallery_images import ShownImages
 from sumpool.evaluation.metrics import QueryScores, score_queries
 from sumpool.evaluation.neighbors import nearest_neighbors
-from sumpool.report.exhibits import Neighbor, Query
+from sumpool.report.run.gallery import Neighbor, Query
 
 
 def score_shown(

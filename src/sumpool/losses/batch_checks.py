@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_floating, recording
+from sumpool.transport.validation import check_floating, recording
 
 
 def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:

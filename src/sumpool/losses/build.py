@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from sumpool.losses.batch_checks import check_count
 from sumpool.losses.builders import BUILDERS, WITHOUT_NORMALIZATION, Sizes, fill_proxies
 from sumpool.losses.catalog import LOSSES
-from sumpool.losses.checks import check_count
 from sumpool.losses.constants import Value, check_constant
 from sumpool.losses.initial import check_seed
 from sumpool.losses.metric_loss import MetricLoss

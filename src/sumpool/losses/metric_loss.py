@@ -9,7 +9,7 @@ import torch
 from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor, nn
 
-from sumpool.losses.checks import check_label_range, check_labels, check_rows
+from sumpool.losses.batch_checks import check_label_range, check_labels, check_rows
 
 
 class MetricLoss(nn.Module):

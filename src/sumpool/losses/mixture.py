@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.losses.metric_loss import proxies_of
-from sumpool.transport.checks import check_floating, solve_dtype
+from sumpool.transport.validation import check_floating, solve_dtype
 
 
 class Mixture(nn.Module):

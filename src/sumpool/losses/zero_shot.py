@@ -8,14 +8,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.checks import (
+from sumpool.losses.batch_checks import (
     check_count,
     check_label_range,
     check_labels,
     check_rows,
 )
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
-from sumpool.transport.checks import recording, solve_dtype
+from sumpool.transport.validation import recording, solve_dtype
 
 #: The two equivalent forms of a ridge fit.
 FORMS = ("auto", "attributes", "images")

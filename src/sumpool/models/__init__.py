@@ -10,6 +10,9 @@ from sumpool.models.layout import FeatureLayout
 from sumpool.models.packaged import PACKAGED
 from sumpool.models.storage import load_embedder, save_embedder
 
+#: What ``sumpool.load`` is.
+load = load_embedder
+
 __all__ = [
     "BACKBONES",
     "PACKAGED",
@@ -23,6 +26,7 @@ __all__ = [
     "ModelError",
     "build_backbone",
     "build_embedder",
+    "load",
     "load_bn_inception",
     "load_embedder",
     "save_embedder",

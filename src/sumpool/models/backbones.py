@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import timm
 from torch import nn
 
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.layout import FeatureLayout, find_layout
 from sumpool.models.packaged import packaged_state, packaged_weights
 from sumpool.models.timm_networks import build_timm

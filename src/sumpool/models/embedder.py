@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.backbones import Backbone, build_backbone
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.folding import fold_batch_norm
@@ -25,7 +25,7 @@ from sumpool.pooling import (
     pooling_options,
 )
 from sumpool.transport import lipschitz_normalize
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 class Embedder(nn.Module):

@@ -14,7 +14,7 @@ import safetensors
 import torch
 from safetensors.torch import save
 
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder, build_untrained
 from sumpool.models.errors import ModelError

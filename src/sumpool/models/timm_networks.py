@@ -8,7 +8,7 @@ from typing import Any
 import timm
 from torch import nn
 
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.errors import ModelError
 
 

@@ -3,7 +3,7 @@
 from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling.average_maximum import AverageMaxPool1d, AverageMaxPool2d
 from sumpool.pooling.base import GlobalPool, MapPool, Pooled
-from sumpool.pooling.catalogue import POOLINGS, build_pooling, pooling_class, pooling_options
+from sumpool.pooling.catalog import POOLINGS, build_pooling, pooling_class, pooling_options
 from sumpool.pooling.cbam import CbamPool2d
 from sumpool.pooling.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
 from sumpool.pooling.crow import CrowPool1d, CrowPool2d

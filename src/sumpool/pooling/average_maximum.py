@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
 from sumpool.pooling.maximum import maximum, maximum_shares
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 class _AverageMaxPool(GlobalPool):

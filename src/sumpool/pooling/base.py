@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from sumpool.transport.checks import check_mask
+from sumpool.transport.validation import check_mask
 
 #: Accepted layouts by dimensionality: maps (2d) and token sequences (1d).
 FORMATS_2D = ("NCHW", "NHWC")

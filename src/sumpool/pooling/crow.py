@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 def spatial_weights(features: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 # Below this logit softplus(z) is exp(z) to the last digit of float64.
 _EXPONENTIAL = -40.0

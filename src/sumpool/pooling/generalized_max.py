@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 #: Ridge that is always there, as a share of the trace: what keeps a system of rank below its size
 #: definite in float64 however large the features.

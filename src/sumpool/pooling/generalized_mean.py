@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 #: Least exponent of a tensor, which is learned.
 LEAST_EXPONENT = 0.01

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool
 from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
-from sumpool.transport.checks import LEAST_SHARE, check_eps, check_mu
 from sumpool.transport.solve import resolve_solver
+from sumpool.transport.validation import LEAST_SHARE, check_eps, check_mu
 
 
 class _GeneralizedSumPool(PrototypePool):

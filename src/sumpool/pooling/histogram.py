@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import broadcasts_to, check_features, check_mask, solve_dtype
+from sumpool.transport.validation import broadcasts_to, check_features, check_mask, solve_dtype
 
 
 class AveragePoolingError(NamedTuple):

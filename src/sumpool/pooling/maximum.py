@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from torch import Tensor
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 def maximum(features: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import greedy_k_center
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 #: Ratio of the two largest assignments at initialisation, as in the authors' code.
 RATIO = 100.0

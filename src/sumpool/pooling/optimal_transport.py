@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import prototype_costs
-from sumpool.transport.checks import check_eps, check_floating, check_mask, solve_dtype
 from sumpool.transport.sinkhorn import sinkhorn
+from sumpool.transport.validation import check_eps, check_floating, check_mask, solve_dtype
 
 
 def uniform_transport(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 #: Accepted ways to set the prototypes at the start.
 INITS = ("k-center", "random")

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 # Added to a squared norm, as in the original; it makes weights of a map of zeros uniform.
 _NORM_FLOOR = 1e-10

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
 from sumpool.pooling.generalized_mean import generalized_mean
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.checks import solve_dtype
+from sumpool.transport.validation import solve_dtype
 
 
 class Extremes(NamedTuple):

@@ -12,10 +12,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sumpool.evaluation.concatenated.metrics import joined_metrics
 from sumpool.evaluation.inputs import MAX_MEMORY
 from sumpool.protocols.errors import ProtocolError
-from sumpool.protocols.joined import joined_metrics
-from sumpool.protocols.judged import (
+from sumpool.protocols.protocol import Protocol
+from sumpool.protocols.run_results import (
     ImageList,
     Images,
     JudgedMember,
@@ -23,7 +24,6 @@ from sumpool.protocols.judged import (
     read_images,
     sorted_members,
 )
-from sumpool.protocols.protocol import Protocol
 
 Values = NDArray[np.float64]
 

@@ -11,8 +11,8 @@ from scipy import stats
 
 from sumpool.protocols.combining import Combined, Values, combine
 from sumpool.protocols.errors import ProtocolError
-from sumpool.protocols.judged import JudgedMember, check_same_images
 from sumpool.protocols.protocol import Protocol
+from sumpool.protocols.run_results import JudgedMember, check_same_images
 
 
 @dataclass(frozen=True)

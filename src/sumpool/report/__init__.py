@@ -1,10 +1,11 @@
 """Tables, figures and pages, drawn from stored results alone."""
 
-from sumpool.report.exhibit_files import read_exhibits, write_exhibits
-from sumpool.report.exhibits import Exhibits
-from sumpool.report.run_files import Run, read_run
-from sumpool.report.store import ResultStore, Row, StoreError, read_arrays, read_rows
+from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.gallery import Exhibits
+from sumpool.report.run.gallery_files import read_exhibits, write_exhibits
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.system.files import StoreError
+from sumpool.system.rows import ResultStore, Row, read_arrays, read_rows
 
 __all__ = [
     "Exhibits",

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from sumpool.report.store import Row
+from sumpool.system.rows import Row
 
 STAND_IN = (
     "The images are drawn ones that stand in for CIFAR-100: these numbers show that all works, "

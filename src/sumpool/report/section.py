@@ -7,9 +7,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
-from sumpool.report.shell import Picture
-from sumpool.report.store import Row
+from sumpool.report.html_page import Picture
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.system.rows import Row
 
 #: Stands where there is nothing to show.
 NOTHING = "–"

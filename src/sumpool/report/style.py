@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 
-from sumpool.report.train_figures import COLORS
+from sumpool.report.run.curves import COLORS
 
 BLUE, ORANGE, GREEN, _, YELLOW, SKY, PURPLE, GREY = COLORS
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
 if TYPE_CHECKING:
-    from sumpool.report.store import Row
+    from sumpool.system.rows import Row
 
 
 class RunStudy(Protocol):
@@ -81,107 +81,107 @@ STUDIES: Mapping[str, Study] = {
     "glyphs": Study(
         "train GAP and GSP on letters among digits: retrieval of letters never seen",
         "about 4 minutes on two cores",
-        "sumpool.studies.glyphs",
+        "sumpool.studies.glyphs.experiment",
     ),
     "toy": Study(
         "pooling weights on a 10×10 map of red and blue on green (hard, smooth, average)",
         "a second",
-        "sumpool.studies.toy",
+        "sumpool.studies.toy.experiment",
     ),
     "tokens": Study(
         "learn 2-D tokens through average and sum pooling: MAP@R and hulls of the classes",
         "about 2 minutes on one core",
-        "sumpool.studies.tokens",
+        "sumpool.studies.tokens.experiment",
     ),
     "margins": Study(
         "the token study at four margins of its loss: what the outcome depends on",
         "about 5 minutes on one core",
-        "sumpool.studies.margins",
+        "sumpool.studies.margins.experiment",
     ),
     "collage": Study(
         "all poolings on collages: which of them finds the foreground",
         "132 trainings of glyphs, about an hour on two cores; 288 of CIFAR collages (--data)",
-        "sumpool.studies.collage",
+        "sumpool.studies.collage.experiment",
     ),
     "zero-shot-loss": Study(
         "variants of the zero-shot loss on collages: when it helps, when it hurts",
         "78 trainings of glyphs, 40 minutes on two cores, or of CIFAR collages (--data)",
-        "sumpool.studies.zero_shot_loss",
+        "sumpool.studies.zero_shot_loss.experiment",
     ),
     "components": Study(
         "generalized sum pooling and the zero-shot loss, each on and off",
         "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.components",
+        "sumpool.studies.grids.components",
     ),
     "share": Study(
         "the share μ of an image that is pooled",
         "42 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.share",
+        "sumpool.studies.grids.share",
     ),
     "prototypes": Study(
         "number of prototypes × inverse smoothing ε",
         "120 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.prototypes",
+        "sumpool.studies.grids.prototypes",
     ),
     "screening": Study(
         "main effects of prototypes, μ, ε and λ, from half of a two-level factorial",
         "48 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.screening",
+        "sumpool.studies.grids.screening",
     ),
     "prediction": Study(
         "whether attributes of some classes predict others, with and without the zero-shot loss",
         "12 trainings of 2000 steps: minutes on a GPU; needs CIFAR-10 or CIFAR-100 (--data)",
-        "sumpool.studies.prediction",
+        "sumpool.studies.prediction.experiment",
     ),
     "ccp-plane": Study(
         "chance-constrained proxies in 2-D: whether proxies stay apart and cover their classes",
         "about 4 minutes on two cores; 6 trainings of a ResNet with MNIST's files (--data)",
-        "sumpool.studies.ccp_plane",
+        "sumpool.studies.ccp_plane.experiment",
     ),
     "ccp-geometry": Study(
         "one proxy problem against alternating ones: covering radius and distance of new classes",
         "6 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.ccp_geometry",
+        "sumpool.studies.ccp_geometry.experiment",
     ),
     "ccp-search": Study(
         "pull λ and number of proxies by Bayesian search (needs sumpool[search])",
         "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.ccp_search",
+        "sumpool.studies.ccp_search.experiment",
     ),
     "ccp-pool": Study(
         "number of proxies × images that new ones are picked among",
         "36 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.ccp_pool",
+        "sumpool.studies.grids.ccp_pool",
     ),
     "ccp-problems": Study(
         "base loss, one proxy problem and alternating ones, for four losses",
         "36 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.ccp_problems",
+        "sumpool.studies.grids.ccp_problems",
     ),
     "ccp-batch": Study(
         "batch size with and without chance-constrained proxies",
         "24 trainings: of glyphs or, with --data, of CIFAR collages or CUB",
-        "sumpool.studies.ccp_batch",
+        "sumpool.studies.grids.ccp_batch",
     ),
     "ccp-settings": Study(
         "which settings chance-constrained proxies need, with C2 and MS",
         "90 trainings: of glyphs or, with --data, of CIFAR collages; 96 of CUB",
-        "sumpool.studies.ccp_settings",
+        "sumpool.studies.ccp_settings.experiment",
     ),
     "centers": Study(
         "regularisers of class centres beside proxy losses: how evenly centres lie, retrieval",
         "42 trainings of glyphs, half an hour on two cores; 114 of CIFAR collages or CUB (--data)",
-        "sumpool.studies.centers",
+        "sumpool.studies.centers.experiment",
     ),
     "averaging": Study(
         "what average pooling does: prototypes that cover local features, hulls of classes",
         "6 trainings of glyphs, about 5 minutes on two cores, or (--data) of CIFAR-10 or CIFAR-100",
-        "sumpool.studies.averaging",
+        "sumpool.studies.averaging.experiment",
     ),
     "cost": Study(
         "time and memory of a pooling step against iterations: autodiff, closed form, exact",
         "about half a minute",
-        "sumpool.studies.cost",
+        "sumpool.studies.cost.experiment",
     ),
 }
 

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from sumpool.data.cache_build import usable_cores
 from sumpool.evaluation import judge_images
 from sumpool.models import Embedder
-from sumpool.report.store import ResultStore, Row, StoreError
-from sumpool.studies.workers import Done, work_side_by_side
+from sumpool.system.cores import usable_cores
+from sumpool.system.files import StoreError
+from sumpool.system.processes import Done, work_side_by_side
+from sumpool.system.rows import ResultStore, Row
 from sumpool.training import TrainConfig
 from sumpool.training.assemble import (
     build_fabric,
@@ -29,8 +30,8 @@ from sumpool.training.assemble import (
     check_devices,
     judge,
 )
+from sumpool.training.fabric_logging import quiet_fabric
 from sumpool.training.loop import Trainer
-from sumpool.training.quiet import quiet_fabric
 from sumpool.training.settings import resolve
 from sumpool.training.splits import Splits, open_splits
 from sumpool.training.task import Outcome

@@ -6,9 +6,9 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
+from sumpool.report.html_page import paragraphs, pictures_html, write_document
 from sumpool.report.section import Section
-from sumpool.report.sections import section
-from sumpool.report.shell import paragraphs, pictures_html, write_document
+from sumpool.studies.sections import section
 
 
 def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:

@@ -6,31 +6,32 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from sumpool.report import (
-    averaging_section,
+from sumpool.report.section import Section
+from sumpool.report.tables import Table
+from sumpool.studies.averaging import section as averaging_section
+from sumpool.studies.ccp_geometry import section as ccp_geometry_section
+from sumpool.studies.ccp_plane import section as ccp_plane_section
+from sumpool.studies.ccp_search import section as ccp_search_section
+from sumpool.studies.ccp_settings import section as ccp_settings_section
+from sumpool.studies.centers import section as center_section
+from sumpool.studies.collage import section as collage_section
+from sumpool.studies.cost import section as cost_section
+from sumpool.studies.glyphs import section as glyph_section
+from sumpool.studies.grids import (
     ccp_batch_section,
-    ccp_geometry_section,
-    ccp_plane_section,
     ccp_pool_section,
     ccp_problems_section,
-    ccp_search_section,
-    ccp_settings_section,
-    center_section,
-    collage_section,
-    component_section,
-    cost_section,
-    glyph_section,
-    grid_section,
-    prediction_section,
     screening_section,
     share_section,
-    token_section,
-    toy_section,
-    variant_section,
 )
-from sumpool.report.section import Section
-from sumpool.report.store import Row, StoreError, read_rows
-from sumpool.report.tables import Table
+from sumpool.studies.grids import components_section as component_section
+from sumpool.studies.grids import prototypes_section as grid_section
+from sumpool.studies.prediction import section as prediction_section
+from sumpool.studies.tokens import section as token_section
+from sumpool.studies.toy import section as toy_section
+from sumpool.studies.zero_shot_loss import section as variant_section
+from sumpool.system.files import StoreError
+from sumpool.system.rows import Row, read_rows
 
 
 class Chapter(NamedTuple):

@@ -7,10 +7,12 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from sumpool.report.store import StoreError
+
+class StoreError(Exception):
+    """Results cannot be read or kept as asked; the message says why, or what to do."""
 
 
-def write_whole(path: Path, content: bytes) -> None:
+def write_atomic(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` whole or not at all; it is on the disk when this returns.
 
     Raises:

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import StoreError
+from sumpool.system.files import StoreError
 
 #: Descriptors of the locks that this process holds.
 _held: set[int] = set()

@@ -1,29 +1,10 @@
-"""How much main memory there is left, and the error when it is too little."""
+"""How much main memory is left."""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
-
-from sumpool.data.base import DataError
-
-
-class CacheMemoryError(DataError, MemoryError):
-    """Decoded images do not fit; the message says how many bytes are needed and available."""
-
-
-def check_room(needed: int, available: int | None, where: str) -> None:
-    """Raise unless ``needed`` bytes are available; None is unknown, which passes."""
-    if available is not None and needed > available:
-        raise CacheMemoryError(
-            f"decoded images need {_in_words(needed)} {where}, of which {_in_words(available)} "
-            "are available"
-        )
-
-
-def _in_words(count: int) -> str:
-    return f"{count:,} bytes ({count / 2**30:.2f} GiB)"
 
 
 def available_memory() -> int | None:

@@ -23,16 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from sumpool.system.files import StoreError
+
 ROWS = "rows.jsonl"
 ARRAYS = "arrays"
 #: Distributions whose versions go into every row.
 RECORDED = ("sumpool", "torch", "numpy")
 
 logger = logging.getLogger(__name__)
-
-
-class StoreError(Exception):
-    """Results cannot be read or kept as asked; the message says why, or what to do."""
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,8 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
+from sumpool.ccp import Alternation, Pool, ProxyPairs, draw_pool, pair_violations
 from sumpool.centers import covering_radius
-from sumpool.chance import Alternation, Pool, ProxyPairs, draw_pool, pair_violations
 from sumpool.evaluation import embed_images
 from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
@@ -24,11 +24,11 @@ MEASURED_CLASSES = 400
 
 
 class Alternating:
-    """Gives an :class:`sumpool.chance.Alternation` what it needs, and tells what it does.
+    """Gives an :class:`sumpool.ccp.Alternation` what it needs, and tells what it does.
 
     Args:
         fabric: Devices and precision.
-        task: What is trained; its criterion is, or holds, a :class:`sumpool.chance.ProxyPairs`.
+        task: What is trained; its criterion is, or holds, a :class:`sumpool.ccp.ProxyPairs`.
         config: The resolved configuration.
         optimizer: Its moments of the proxies begin anew with every problem.
         journal: Hears of every finished problem.

@@ -9,8 +9,8 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
+from sumpool.ccp import ProxyPairs
 from sumpool.centers import build_regularizer
-from sumpool.chance import ProxyPairs
 from sumpool.data import (
     ClassBatchSampler,
     ImageDataset,
@@ -21,7 +21,7 @@ from sumpool.data import (
     open_feed,
 )
 from sumpool.evaluation import embed_images, retrieval_metrics
-from sumpool.evaluation.judged import measurable_ks
+from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.pooling import pooling_class

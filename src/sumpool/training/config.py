@@ -348,10 +348,10 @@ def write_config(config: TrainConfig, path: Path) -> None:
         sumpool.report.StoreError: If it cannot be written.
     """
     # Imported here: it comes with numpy, which `--help` need not wait for.
-    from sumpool.report.whole_files import write_whole
+    from sumpool.system.files import write_atomic
 
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-    write_whole(path, text.encode())
+    write_atomic(path, text.encode())
 
 
 def read_config(path: Path) -> TrainConfig:

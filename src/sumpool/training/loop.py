@@ -13,10 +13,11 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from sumpool.chance import state_copy
+from sumpool.ccp import state_copy
 from sumpool.data import Batch
 from sumpool.training.alternating import Alternating
 from sumpool.training.config import TrainConfig
+from sumpool.training.cuda_graph_step import RecordedStep
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
 from sumpool.training.journal import Journal
@@ -27,7 +28,6 @@ from sumpool.training.optimization import (
     parameter_groups,
 )
 from sumpool.training.phases import Phases
-from sumpool.training.recorded import RecordedStep
 from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import TrainPass, gather, loss_terms, record, with_centers
 from sumpool.training.task import Outcome, Progress, Task

@@ -15,7 +15,7 @@ from sumpool.data import Batch
 from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
-from sumpool.training.pulls import measure_pulls
+from sumpool.training.gradient_balance import measure_pulls
 from sumpool.training.step import gather
 from sumpool.training.task import Task
 

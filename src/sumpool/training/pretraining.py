@@ -27,9 +27,9 @@ from sumpool.data import (
 from sumpool.models import Backbone, build_backbone
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
+from sumpool.training.cuda_graph_step import RecordedStep, Step
 from sumpool.training.errors import RunError
 from sumpool.training.pretrain_config import PretrainConfig
-from sumpool.training.recorded import RecordedStep, Step
 from sumpool.training.run_folder import machine, versions, write_json
 
 #: The weights of the backbone, and what they are.

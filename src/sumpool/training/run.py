@@ -12,9 +12,9 @@ from lightning.fabric import Fabric
 
 from sumpool.data import ImageDataset, ImageFeed
 from sumpool.evaluation import judge_images, write_judged
-from sumpool.evaluation.exhibits import collect_exhibits
+from sumpool.evaluation.gallery import collect_exhibits
 from sumpool.models import Embedder, save_embedder
-from sumpool.report.run_page import write_run_page
+from sumpool.report.run.page import write_run_page
 from sumpool.training.assemble import (
     build_fabric,
     build_feed,

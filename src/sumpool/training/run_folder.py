@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from sumpool.report.store import StoreError
+from sumpool.system.files import StoreError
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError

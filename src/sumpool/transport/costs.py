@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_features, check_floating, solve_dtype
+from sumpool.transport.validation import check_features, check_floating, solve_dtype
 
 #: Squared norm from which the normalisation acts on gradients. It has a kink at 1, where vectors
 #: that were normalised before lie, prototypes after their initialisation among them: they count as

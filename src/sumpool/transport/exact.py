@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from sumpool.transport.checks import LEAST_SHARE
 from sumpool.transport.problem import TransportProblem, TransportResult
+from sumpool.transport.validation import LEAST_SHARE
 
 
 @dataclass(frozen=True)

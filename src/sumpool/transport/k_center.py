@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_floating
+from sumpool.transport.validation import check_floating
 
 
 def greedy_k_center(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import (
+from sumpool.transport.validation import (
     broadcasts_to,
     check_eps,
     check_floating,

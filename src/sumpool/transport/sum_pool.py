@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sumpool.transport.checks import check_eps, check_features, check_mask, check_mu
 from sumpool.transport.costs import prototype_costs
 from sumpool.transport.fused import use_fused
 from sumpool.transport.solve import Solver, partial_transport
+from sumpool.transport.validation import check_eps, check_features, check_mask, check_mu
 
 
 class SumPooled(NamedTuple):

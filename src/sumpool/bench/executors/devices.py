@@ -8,7 +8,7 @@ import tempfile
 from contextlib import ExitStack
 from pathlib import Path
 
-from sumpool.bench.claims import claim
+from sumpool.system.locks import claim
 
 #: Names the GPUs that a process may use; CUDA reads it when it is first used.
 VISIBLE = "CUDA_VISIBLE_DEVICES"

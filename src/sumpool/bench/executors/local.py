@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sumpool.bench.devices import take_gpu
-from sumpool.data.cache_build import usable_cores
-from sumpool.studies.workers import Done, work_side_by_side
+from sumpool.bench.executors.devices import take_gpu
+from sumpool.system.cores import usable_cores
+from sumpool.system.processes import Done, work_side_by_side
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from sumpool.bench.ray_nodes import ClusterError
+from sumpool.bench.executors.ray_nodes import ClusterError
 
 #: Variables that Ray reads: whether its makers hear of its use, and whether it asks for tokens.
 USAGE, AUTH = "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"
@@ -27,7 +27,7 @@ def connected(address: str | None) -> Iterator[Any]:
     """Ray, connected; disconnected afterwards, and ended if it was started here.
 
     Args:
-        address: As :class:`~sumpool.bench.ray_cluster.RayCluster` takes it.
+        address: As :class:`~sumpool.bench.executors.ray_cluster.RayCluster` takes it.
 
     Raises:
         ClusterError: If Ray is missing, or cannot be used at ``address``.

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sumpool.bench.claims import claim, is_claimed
+from sumpool.system.locks import claim, is_claimed
 
 #: Seconds that a node has to answer: it starts a process that imports this package.
 ANSWER = 180.0

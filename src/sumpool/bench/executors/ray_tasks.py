@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from sumpool.bench.ray_nodes import look_at
-from sumpool.studies.workers import WorkerError
+from sumpool.bench.executors.ray_nodes import look_at
+from sumpool.system.processes import WorkerError
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -14,8 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-from sumpool.report.bar_style import BLUE, ORANGE, dress, shade
-from sumpool.report.bench_words import (
+from sumpool.bench.report.labels import (
     backbone_name,
     baseline,
     data_set_name,
@@ -28,9 +27,10 @@ from sumpool.report.bench_words import (
     sorted_losses,
     sorted_methods,
 )
-from sumpool.report.published import PublishedGain, published_gain
-from sumpool.report.scores import Gain, Score
-from sumpool.report.train_figures import plain_text
+from sumpool.bench.report.published import PublishedGain, published_gain
+from sumpool.bench.report.scores import Gain, Score
+from sumpool.report.run.curves import plain_text
+from sumpool.report.style import BLUE, ORANGE, dress, shade
 
 METRIC = "mean_average_precision_at_r"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sumpool.report.bench_words import (
+from sumpool.bench.report.labels import (
     METRICS,
     backbone_name,
     common_words,
@@ -22,8 +22,8 @@ from sumpool.report.bench_words import (
     sorted_losses,
     sorted_methods,
 )
-from sumpool.report.published import PublishedGain, published_gain
-from sumpool.report.scores import Gain
+from sumpool.bench.report.published import PublishedGain, published_gain
+from sumpool.bench.report.scores import Gain
 from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from sumpool.report.cell_words import in_given_order
+from sumpool.report.labels import in_given_order
 
 #: Data sets in the order of the papers' tables.
 DATA_SETS = {"sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars196": "Cars196"}

@@ -6,11 +6,11 @@ import html
 from collections.abc import Sequence
 from functools import partial
 
-from sumpool.report.bench_figure import METRIC, draw, improvements
-from sumpool.report.bench_words import data_set_name, opening
-from sumpool.report.scores import Gain, Score
+from sumpool.bench.report.figure import METRIC, draw, improvements
+from sumpool.bench.report.labels import data_set_name, opening
+from sumpool.bench.report.scores import Gain, Score
+from sumpool.report.html_page import Picture, document, pictures_html
 from sumpool.report.section import drawn
-from sumpool.report.shell import Picture, document, pictures_html
 from sumpool.report.tables import Table
 
 TITLE = "sumpool: benchmark"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
-from sumpool.report.bench_words import (
+from sumpool.bench.report.labels import (
     METRICS,
     backbone_name,
     common_words,
@@ -27,12 +27,12 @@ from sumpool.report.bench_words import (
     sorted_losses,
     sorted_methods,
 )
+from sumpool.bench.report.published import PublishedScore, beside
+from sumpool.bench.report.scores import Incomplete, Score
 from sumpool.report.latex import UNDER
-from sumpool.report.published import PublishedScore, beside
-from sumpool.report.scores import Incomplete, Score
 from sumpool.report.section import NOTHING
-from sumpool.report.store import StoreError
 from sumpool.report.tables import Table
+from sumpool.system.files import StoreError
 
 
 class _Column(NamedTuple):

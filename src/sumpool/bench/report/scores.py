@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from sumpool.report.store import StoreError
-from sumpool.report.whole_files import write_whole
+from sumpool.system.files import StoreError, write_atomic
 
 #: Name of the file in the folder of a benchmark.
 SCORES = "scores.json"
@@ -155,7 +154,7 @@ def write_scores(
         "incomplete": [asdict(one) for one in incomplete],
     }
     text = json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_whole(path, text.encode())
+    write_atomic(path, text.encode())
     return path
 
 

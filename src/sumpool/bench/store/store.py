@@ -16,10 +16,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from sumpool.bench.claims import claim, holder, is_claimed
-from sumpool.bench.rows import BenchRow, NotARowError, encode_row, read_row
-from sumpool.report.store import StoreError
-from sumpool.report.whole_files import write_whole
+from sumpool.bench.store.rows import BenchRow, NotARowError, encode_row, read_row
+from sumpool.system.files import StoreError, write_atomic
+from sumpool.system.locks import claim, holder, is_claimed
 
 __all__ = ["BenchFailure", "BenchRow", "BenchStore"]
 
@@ -113,7 +112,7 @@ class BenchStore:
             raise StoreError(
                 f"{self._row_path(row.id)} holds a row already: rows are never changed"
             )
-        write_whole(self._row_path(row.id), encode_row(row))
+        write_atomic(self._row_path(row.id), encode_row(row))
 
     def claim(self, id: str) -> AbstractContextManager[bool]:
         """Hold the cell ``id`` inside the ``with``; gives False if another process has it."""
@@ -171,7 +170,7 @@ class BenchStore:
         now = datetime.now(UTC).isoformat(timespec="seconds")
         noted = BenchFailure(id, attempt, error, log_tail, now)
         text = json.dumps(asdict(noted), indent=1, ensure_ascii=False) + "\n"
-        write_whole(self.folder / FAILURES / f"{id}.json", text.encode())
+        write_atomic(self.folder / FAILURES / f"{id}.json", text.encode())
         return noted
 
     def _row_path(self, id: str) -> Path:

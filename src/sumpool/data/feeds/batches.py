@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, as_labels
-from sumpool.data.draws import check_seed
+from sumpool.data.random_streams import check_seed
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.preprocessing import Preprocessing
 
 
 class Batch(NamedTuple):

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
-from sumpool.data.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
-from sumpool.data.cache_files import Layout, stored_pixels
-from sumpool.data.memory import available_memory, check_room
+from sumpool.data.feeds.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
+from sumpool.data.feeds.cache_files import Layout, stored_pixels
+from sumpool.data.feeds.room import check_room
+from sumpool.system.memory import available_memory
 
 #: Bytes by which a buffer in memory grows.
 _GROWTH = 2**26

@@ -6,7 +6,6 @@ import collections
 import contextlib
 import hashlib
 import os
-import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -15,8 +14,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sumpool.data.base import BrokenImageError, ImageDataset
-from sumpool.data.cache_files import Layout
-from sumpool.data.views import resize_shorter_side
+from sumpool.data.feeds.cache_files import Layout
+from sumpool.data.views.preprocessing import resize_shorter_side
+from sumpool.system.cores import usable_cores
 
 #: Images that are looked at to guess the size of all.
 _SAMPLES = 32
@@ -86,13 +86,6 @@ def _in_order(
             yield waiting.popleft().result()
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _spread(count: int, most: int) -> list[int]:

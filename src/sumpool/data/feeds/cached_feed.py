@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset
-from sumpool.data.batches import Batch, ImageFeed
-from sumpool.data.boxes import view_draws
-from sumpool.data.cache import DecodedImages
-from sumpool.data.crops import choose_crops
-from sumpool.data.resample import Window
+from sumpool.data.feeds.batches import Batch, ImageFeed
+from sumpool.data.feeds.cache import DecodedImages
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.boxes import view_draws
+from sumpool.data.views.crops import choose_crops
+from sumpool.data.views.preprocessing import Preprocessing
+from sumpool.data.views.resample import Window
 
 #: Batches that are prepared on the host before they are asked for.
 _AHEAD = 2
@@ -33,7 +33,7 @@ class _Prepared(NamedTuple):
 
 
 class CachedFeed(ImageFeed):
-    """Cuts batches out of decoded images, see :class:`~sumpool.data.cache.DecodedImages`.
+    """Cuts batches out of decoded images, see :class:`~sumpool.data.feeds.cache.DecodedImages`.
 
     Where the pixels are on a GPU, whole batches are cropped, resized and mirrored there, and
     nothing on the way of a batch waits for the GPU. Where they are in main memory and batches are

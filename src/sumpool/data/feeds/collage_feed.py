@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, ImageSubset
-from sumpool.data.batches import Batch, ImageFeed
-from sumpool.data.boxes import view_draws
-from sumpool.data.collage import CifarCollages
+from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views import Preprocessing
+from sumpool.data.synthetic.collage import CifarCollages
+from sumpool.data.views.boxes import view_draws
+from sumpool.data.views.preprocessing import Preprocessing
 
 
 class CollageFeed(ImageFeed):

@@ -8,14 +8,14 @@ from typing import Literal, get_args
 import torch
 
 from sumpool.data.base import ImageDataset
-from sumpool.data.batches import Batch, ImageFeed
-from sumpool.data.cache import DecodedImages, decode_images
-from sumpool.data.cache_build import estimate_bytes
-from sumpool.data.cached_feed import CachedFeed
-from sumpool.data.collage_feed import CollageFeed, shows_collages
-from sumpool.data.loading_feed import LoadingFeed
-from sumpool.data.memory import check_room
-from sumpool.data.views import Preprocessing
+from sumpool.data.feeds.batches import Batch, ImageFeed
+from sumpool.data.feeds.cache import DecodedImages, decode_images
+from sumpool.data.feeds.cache_build import estimate_bytes
+from sumpool.data.feeds.cached_feed import CachedFeed
+from sumpool.data.feeds.collage_feed import CollageFeed, shows_collages
+from sumpool.data.feeds.loading_feed import LoadingFeed
+from sumpool.data.feeds.room import check_room
+from sumpool.data.views.preprocessing import Preprocessing
 
 __all__ = ["Batch", "Cache", "ImageFeed", "open_feed"]
 
@@ -52,7 +52,7 @@ def open_feed(
         seed: Fixes the random views.
         progress: Whether decoding shows a progress bar.
         cache_dir: Folder in which decoded images are kept for other processes and later runs, see
-            :func:`~sumpool.data.cache.decode_images`.
+            :func:`~sumpool.data.feeds.cache.decode_images`.
         decoded: Images decoded before, for feeds that share them: the data set's or those of
             another one that it is a subset of. On the GPU already (``decoded.to(device)``), it
             is used as it is with cache "gpu".

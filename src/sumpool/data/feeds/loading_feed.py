@@ -12,11 +12,11 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from sumpool.data.base import DataError, ImageDataset
-from sumpool.data.batches import Batch, ImageFeed
-from sumpool.data.boxes import view_draws
-from sumpool.data.cache_build import usable_cores
+from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views import Preprocessing
+from sumpool.data.views.boxes import view_draws
+from sumpool.data.views.preprocessing import Preprocessing
+from sumpool.system.cores import usable_cores
 
 #: Most workers that are started unasked.
 _MOST_WORKERS = 16

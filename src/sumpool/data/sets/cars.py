@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 
 from sumpool.data.base import DataError
-from sumpool.data.layout import Layout
-from sumpool.data.published import Count, Listing, PublishedDataset, halves
+from sumpool.data.sets.archive import Layout
+from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
 class Cars196(PublishedDataset):

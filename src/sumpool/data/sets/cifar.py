@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.data.arrays import ImageArrays
 from sumpool.data.base import DataError, Transform
-from sumpool.data.layout import Layout
-from sumpool.data.pickles import read_pickle
-from sumpool.data.published import Count, check_split
+from sumpool.data.sets.archive import Layout
+from sumpool.data.sets.arrays import ImageArrays
+from sumpool.data.sets.pickles import read_pickle
+from sumpool.data.sets.published import Count, check_split
 
 _SIDE = 32
 
@@ -67,7 +67,7 @@ class CIFAR10(_Cifar):
     """CIFAR-10 [cifar]: 60,000 images of 32×32 pixels in 10 classes.
 
     Read from the pickles in ``cifar-10-batches-py/``, of which nothing is executed
-    (:mod:`sumpool.data.pickles`).
+    (:mod:`sumpool.data.sets.pickles`).
 
     Args:
         root: The folder the archive unpacks to, or the folder that one is in.
@@ -108,7 +108,7 @@ class CIFAR100(_Cifar):
     """CIFAR-100 [cifar]: 60,000 images of 32×32 pixels in 100 classes of 20 super-classes.
 
     Read from the pickles in ``cifar-100-python/``, of which nothing is executed
-    (:mod:`sumpool.data.pickles`).
+    (:mod:`sumpool.data.sets.pickles`).
 
     Args:
         root: The folder the archive unpacks to, or the folder that one is in.

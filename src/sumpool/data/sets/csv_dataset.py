@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from sumpool.data.base import DataError, Transform
-from sumpool.data.files import ImageFiles, missing_files
-from sumpool.data.layout import existing
-from sumpool.data.published import check_split
+from sumpool.data.sets.archive import existing
+from sumpool.data.sets.files import ImageFiles, missing_files
+from sumpool.data.sets.published import check_split
 
 _REQUIRED = ("path", "label")
 _COLUMNS = (*_REQUIRED, "split")

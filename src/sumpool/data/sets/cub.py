@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from sumpool.data.base import DataError
-from sumpool.data.layout import Layout, read_rows
-from sumpool.data.published import Count, Listing, PublishedDataset, halves
+from sumpool.data.sets.archive import Layout, read_rows
+from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
 class CUB200(PublishedDataset):

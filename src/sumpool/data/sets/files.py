@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from sumpool.data.base import DataError, ImageDataset, Transform
-from sumpool.data.decoding import image_extensions, read_image
+from sumpool.data.sets.decoding import image_extensions, read_image
 
 
 class ImageFiles(ImageDataset):
@@ -46,7 +46,7 @@ class ImageFiles(ImageDataset):
         self.paths = tuple(paths)
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB and upright, see :func:`sumpool.data.decoding.as_rgb`."""
+        """The image at ``index``, RGB and upright."""
         return read_image(self.item_name(index))
 
     def item_name(self, index: int) -> str:

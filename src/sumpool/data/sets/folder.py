@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from sumpool.data.base import DataError, Transform
-from sumpool.data.decoding import image_extensions
-from sumpool.data.files import ImageFiles, folder_names, image_paths, scan
-from sumpool.data.layout import existing
-from sumpool.data.published import check_split
+from sumpool.data.sets.archive import existing
+from sumpool.data.sets.decoding import image_extensions
+from sumpool.data.sets.files import ImageFiles, folder_names, image_paths, scan
+from sumpool.data.sets.published import check_split
 
 #: Folders of these names are splits, where they have class folders in them.
 SPLIT_FOLDERS = ("train", "val", "validation", "test")

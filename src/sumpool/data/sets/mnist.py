@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from sumpool.data.arrays import ImageArrays
 from sumpool.data.base import DataError, Transform
-from sumpool.data.idx import find_idx, read_idx
-from sumpool.data.layout import Layout
-from sumpool.data.published import Count, check_split
+from sumpool.data.sets.archive import Layout
+from sumpool.data.sets.arrays import ImageArrays
+from sumpool.data.sets.idx import find_idx, read_idx
+from sumpool.data.sets.published import Count, check_split
 
 _SIDE = 28
 _FILES = {

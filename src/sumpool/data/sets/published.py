@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import ClassVar, NamedTuple
 
 from sumpool.data.base import DataError, Transform
-from sumpool.data.files import ImageFiles, missing_files
-from sumpool.data.layout import Layout
+from sumpool.data.sets.archive import Layout
+from sumpool.data.sets.files import ImageFiles, missing_files
 
 #: How many missing files an error names.
 NAMED = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from sumpool.data.layout import Layout, read_rows
-from sumpool.data.published import Count, Listing, PublishedDataset
+from sumpool.data.sets.archive import Layout, read_rows
+from sumpool.data.sets.published import Count, Listing, PublishedDataset
 
 _LISTS = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.data.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from sumpool.data.sets.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
 
 _SIDE = 32
 _HUES = 5

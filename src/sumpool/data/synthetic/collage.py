@@ -12,8 +12,8 @@ from PIL import Image
 from torch import Tensor
 
 from sumpool.data.base import DataError, ImageDataset, Transform
-from sumpool.data.cifar import CIFAR100
-from sumpool.data.draws import COLLAGES, uniforms
+from sumpool.data.random_streams import COLLAGES, uniforms
+from sumpool.data.sets.cifar import CIFAR100
 
 #: Super-classes whose images are the background of all classes [thesis, sec. 5.3.2].
 SHARED = (

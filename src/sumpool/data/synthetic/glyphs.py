@@ -9,7 +9,7 @@ from PIL import Image
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, Transform
-from sumpool.data.glyph_drawing import check_fonts, draw_glyph, faces_with
+from sumpool.data.synthetic.glyph_drawing import check_fonts, draw_glyph, faces_with
 
 #: The classes. A shape is in here once: a letter that another alphabet has too (Latin A, Greek Α,
 #: Cyrillic А), a lower case that is a smaller upper case (s, я) and a letter that can be taken for

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.data.draws import BLOCK, VIEWS, uniforms
+from sumpool.data.random_streams import BLOCK, VIEWS, uniforms
 
 #: Tries to place a random box before the central one is taken, as in torchvision.
 TRIES = 10

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sumpool.data.host_crops import cut_on_host, pack
-from sumpool.data.resample import Placement, Window, crop, place
+from sumpool.data.views.host_crops import cut_on_host, pack
+from sumpool.data.views.resample import Placement, Window, crop, place
 
 
 class Crops(ABC):

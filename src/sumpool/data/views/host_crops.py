@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.resample import Window
+from sumpool.data.views.resample import Window
 
 
 def cut_on_host(pixels: Tensor, window: Window, size: int) -> Tensor:

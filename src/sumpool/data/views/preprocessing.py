@@ -15,7 +15,7 @@ from torch import Tensor
 from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
-from sumpool.data.boxes import DRAWS, central_boxes, random_boxes, random_flips
+from sumpool.data.views.boxes import DRAWS, central_boxes, random_boxes, random_flips
 
 #: What the train view shows: a random box, or the central one.
 Augmentation = Literal["crop", "none"]
@@ -116,7 +116,7 @@ class Preprocessing:
 
         Args:
             image: RGB image of any size.
-            draws: Numbers of shape (``DRAWS``,), see :func:`sumpool.data.boxes.view_draws`.
+            draws: Numbers of shape (``DRAWS``,), see :func:`sumpool.data.views.boxes.view_draws`.
 
         Returns:
             Pixels, uint8 (3, crop, crop).

@@ -20,11 +20,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
+from sumpool.evaluation.concatenated.pairs import JoinedPairs, unit_parts
+from sumpool.evaluation.concatenated.search import Search, Sums
 from sumpool.evaluation.inputs import MAX_MEMORY, as_labels, check_ks, check_search
 from sumpool.evaluation.metrics import count_matches
 from sumpool.evaluation.search import float32_products
-from sumpool.protocols.joined_pairs import JoinedPairs, unit_parts
-from sumpool.protocols.joined_search import Search, Sums
 
 #: Up to this many ranks float32 finds the candidates; for more, too many pairs would be left open.
 _SEARCHED = 128

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from sumpool.evaluation.comparison import Comparison
+from sumpool.evaluation.concatenated.pairs import JoinedPairs
 from sumpool.evaluation.metrics import judge_hits
 from sumpool.evaluation.neighbors import settle
 from sumpool.evaluation.search import batches
-from sumpool.protocols.joined_pairs import JoinedPairs
 
 
 class Sums:

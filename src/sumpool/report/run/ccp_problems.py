@@ -9,12 +9,12 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sumpool.report.bar_style import dress
-from sumpool.report.run_files import Columns
+from sumpool.report.html_page import Picture
+from sumpool.report.run.curves import COLORS, MARKERS, SIZE, STYLES, to_png
+from sumpool.report.run.files import Columns
 from sumpool.report.section import NOTHING
-from sumpool.report.shell import Picture
+from sumpool.report.style import dress
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import COLORS, MARKERS, SIZE, STYLES, to_png
 
 #: What is drawn together: title, unit, factor, and the columns with what they are called.
 PANELS: tuple[tuple[str, str, float, Mapping[str, str]], ...] = (

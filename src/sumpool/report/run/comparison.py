@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import quote
 
-from sumpool.report.gallery import is_flat
+from sumpool.report.html_page import image_html, paragraphs, pictures_html, write_document
 from sumpool.report.overlays import overlay, scale_html, scale_top
-from sumpool.report.run_files import Run, read_run
-from sumpool.report.run_groups import group_runs, seed_of
-from sumpool.report.run_page import STYLE, missing
-from sumpool.report.run_words import ON_TEST, PERCENT, duration, seconds_of, summary
-from sumpool.report.shell import image_html, paragraphs, pictures_html, write_document
-from sumpool.report.store import StoreError
+from sumpool.report.run.curves import SCORES, comparison_pictures, score_picture
+from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.groups import group_runs, seed_of
+from sumpool.report.run.labels import ON_TEST, PERCENT, duration, seconds_of, summary
+from sumpool.report.run.page import STYLE, missing
+from sumpool.report.run.thumbnails import is_flat
 from sumpool.report.tables import Table, mean_and_spread
-from sumpool.report.train_figures import SCORES, comparison_pictures, score_picture
+from sumpool.system.files import StoreError
 
 __all__ = ["comparison_table", "group_runs", "write_comparison_page"]
 

@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sumpool.report.run_files import Columns, Run
-from sumpool.report.shell import Picture
+from sumpool.report.html_page import Picture
+from sumpool.report.run.files import Columns, Run
 
 #: Colours that colour-blind readers tell apart, and styles and markers for those who see none.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")

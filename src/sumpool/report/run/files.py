@@ -13,9 +13,9 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from sumpool.report.exhibit_files import read_exhibits
-from sumpool.report.exhibits import Exhibits
-from sumpool.report.store import StoreError
+from sumpool.report.run.gallery import Exhibits
+from sumpool.report.run.gallery_files import read_exhibits
+from sumpool.system.files import StoreError
 
 #: Columns of a CSV file by name, one value a line, NaN where a line leaves it out.
 Columns = Mapping[str, NDArray[np.float64]]

@@ -1,6 +1,6 @@
 """What the page of a run shows in pictures.
 
-``sumpool.evaluation.exhibits`` collects it with the help of a model, ``exhibit_files`` keeps it on
+``sumpool.evaluation.gallery`` collects it with the help of a model, ``exhibit_files`` keeps it on
 disk, and drawing it needs neither model nor data.
 """
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.report.exhibits import (
+from sumpool.report.run.gallery import (
     EmbeddingMap,
     Exhibits,
     Neighbor,
@@ -27,7 +27,7 @@ from sumpool.report.exhibits import (
     Query,
     Region,
 )
-from sumpool.report.store import StoreError
+from sumpool.system.files import StoreError
 
 #: Raised by one when files of the form before could be misread.
 FORMAT = 1

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.run_files import Run, read_run
+from sumpool.report.run.files import Run, read_run
 
 #: Options that do not make another experiment: where it runs, and the seed.
 NOT_TOLD_APART = frozenset(

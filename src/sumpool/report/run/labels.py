@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import PurePath
 from typing import Any
 
-from sumpool.report.run_files import Run
+from sumpool.report.run.files import Run
 from sumpool.report.tables import Table
 
 #: Columns of the metric table by the name of the metric, all in percent.

@@ -7,9 +7,9 @@ import html
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.exhibits import EmbeddingMap
-from sumpool.report.shell import Picture
-from sumpool.report.train_figures import MARKERS, plain_text, to_png
+from sumpool.report.html_page import Picture
+from sumpool.report.run.curves import MARKERS, plain_text, to_png
+from sumpool.report.run.gallery import EmbeddingMap
 
 #: Ten colours far from each other; markers tell classes apart as well.
 COLORS = (

@@ -11,15 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from sumpool.report import gallery
-from sumpool.report.exhibits import Exhibits
-from sumpool.report.map_figure import legend_html, map_picture
+from sumpool.report.html_page import paragraphs, pictures_html, write_document
 from sumpool.report.overlays import scale_html, scale_top
-from sumpool.report.problem_figure import problem_note, problem_pictures, problem_table
-from sumpool.report.run_files import Run, read_run
-from sumpool.report.run_words import headline, metric_table, summary
-from sumpool.report.shell import paragraphs, pictures_html, write_document
-from sumpool.report.train_figures import run_pictures
+from sumpool.report.run import thumbnails as gallery
+from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
+from sumpool.report.run.curves import run_pictures
+from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.gallery import Exhibits
+from sumpool.report.run.labels import headline, metric_table, summary
+from sumpool.report.run.map_figure import legend_html, map_picture
 
 STYLE = (
     gallery.STYLE

@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.report.exhibits import Exhibits, Neighbor, Prototype, Query, Region
+from sumpool.report.html_page import image_html
 from sumpool.report.overlays import effective_share, overlay
-from sumpool.report.shell import image_html
+from sumpool.report.run.gallery import Exhibits, Neighbor, Prototype, Query, Region
 
 T = TypeVar("T")
 

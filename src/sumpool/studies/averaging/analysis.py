@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sumpool.evaluation import retrieval_metrics
 from sumpool.pooling import AveragePoolingError, average_pooling_error, prototype_combination
-from sumpool.studies.hulls import HullOverlap, Points, hull_overlap
+from sumpool.studies.shared.hulls import HullOverlap, Points, hull_overlap
 from sumpool.transport import greedy_k_center, lipschitz_normalize
 
 #: How far rounding may take a number over its bound, in float64 and for vectors in the unit ball.

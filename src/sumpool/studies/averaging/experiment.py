@@ -38,18 +38,18 @@ from torch import Tensor
 from sumpool.data import GlyphCollages, ImageDataset, ImageFeed, open_feed
 from sumpool.data.base import ImageSubset
 from sumpool.models import Embedder
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.averaging_analysis import Analysis, analyse, joined, measures, typical_images
-from sumpool.studies.averaging_training import (
+from sumpool.studies.averaging.analysis import Analysis, analyse, joined, measures, typical_images
+from sumpool.studies.averaging.setup import (
     AveragingSettings,
     cell_config,
     choose_settings,
     open_parts,
 )
 from sumpool.studies.cells import CellResult, run_cells, train_cell
-from sumpool.studies.hulls import convex_hull
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.tiles import tile_shares
+from sumpool.studies.shared.hulls import convex_hull
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.tiles import tile_shares
+from sumpool.system.rows import ResultStore, Row
 
 SEEDS = 3
 POOLS = ("gap", "gsp")

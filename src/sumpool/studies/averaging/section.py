@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.averaging_figure import (
-    MOST_CLASSES,
-    SHORT,
-    draw_cover,
-    draw_hulls,
-    draw_images,
-    shown_rows,
-)
-from sumpool.report.cell_words import conditions, in_given_order, loss_name
+from sumpool.report.labels import conditions, in_given_order, loss_name
 from sumpool.report.section import (
     Section,
     drawn,
@@ -24,8 +16,16 @@ from sumpool.report.section import (
     provenance,
     seeds_in_words,
 )
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.averaging.figures import (
+    MOST_CLASSES,
+    SHORT,
+    draw_cover,
+    draw_hulls,
+    draw_images,
+    shown_rows,
+)
+from sumpool.system.rows import Row
 
 #: Columns of the tables by metric: heading, digits, factor.
 _ERRORS = {

@@ -15,8 +15,8 @@ from typing import Any, Literal
 import torch
 
 from sumpool.data import GlyphCollages, ImageDataset, detect_format
-from sumpool.studies.prediction_training import SOURCES, PredictionSettings
-from sumpool.studies.prediction_training import open_parts as open_cifar
+from sumpool.studies.prediction.setup import SOURCES, PredictionSettings
+from sumpool.studies.prediction.setup import open_parts as open_cifar
 from sumpool.training import (
     ConfigError,
     GspConfig,

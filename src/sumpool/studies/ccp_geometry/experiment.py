@@ -22,17 +22,17 @@ from torch import Tensor
 from sumpool.centers import mean_covering_radius
 from sumpool.data import open_feed
 from sumpool.evaluation import embed_images
-from sumpool.evaluation.exhibit_map import flatten_to_plane
-from sumpool.studies.ccp_testbed import (
+from sumpool.evaluation.gallery_map import flatten_to_plane
+from sumpool.studies.cells import CellResult
+from sumpool.studies.shared.ccp import (
     cell_config,
     prepare,
     problem_metrics,
     with_method,
 )
-from sumpool.studies.cells import CellResult
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed, train_on
 
 METHODS = ("one problem", "alternating")
 LEVELS = tuple({"method": method} for method in METHODS)

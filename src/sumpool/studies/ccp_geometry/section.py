@@ -10,9 +10,9 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
-from sumpool.report.cell_words import conditions, images_in_words
-from sumpool.report.map_figure import COLORS
+from sumpool.report.labels import conditions, images_in_words
+from sumpool.report.run.curves import MARKERS
+from sumpool.report.run.map_figure import COLORS
 from sumpool.report.section import (
     Section,
     drawn,
@@ -21,9 +21,9 @@ from sumpool.report.section import (
     provenance,
     seeds_in_words,
 )
-from sumpool.report.store import Row, read_arrays
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import MARKERS
+from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
+from sumpool.system.rows import Row, read_arrays
 
 #: What is told of the geometry: heading, digits and factor.
 _COLUMNS = {

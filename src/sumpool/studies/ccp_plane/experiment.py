@@ -32,17 +32,17 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.ccp_plane_data import (
+from sumpool.studies.ccp_plane.setup import (
     PlaneSettings,
     choose_settings,
     open_parts,
     some_of_each_class,
 )
-from sumpool.studies.ccp_plane_training import Watched, cell_config, train_and_watch
-from sumpool.studies.ccp_testbed import problem_metrics
+from sumpool.studies.ccp_plane.watch import Watched, cell_config, train_and_watch
 from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.seeds import seed_range
+from sumpool.studies.shared.ccp import problem_metrics
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.system.rows import ResultStore, Row
 
 SEEDS = 3
 METHODS = ("one problem", "alternating")

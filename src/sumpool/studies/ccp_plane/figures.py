@@ -14,12 +14,12 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sumpool.report.bar_style import dress
-from sumpool.report.ccp_words import METHODS, methods_in
-from sumpool.report.map_figure import COLORS as CLASS_COLORS
+from sumpool.report.run.curves import COLORS, MARKERS, plain_text
+from sumpool.report.run.map_figure import COLORS as CLASS_COLORS
 from sumpool.report.section import grouped
-from sumpool.report.store import Row, read_arrays
-from sumpool.report.train_figures import COLORS, MARKERS, plain_text
+from sumpool.report.style import dress
+from sumpool.studies.shared.ccp_labels import METHODS, methods_in
+from sumpool.system.rows import Row, read_arrays
 
 #: Panels in a line.
 _ACROSS = 3

@@ -5,9 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.ccp_plane_figure import draw_planes, draw_problems, problem_values, shown_rows
-from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
-from sumpool.report.cell_words import conditions
+from sumpool.report.labels import conditions
 from sumpool.report.section import (
     Section,
     drawn,
@@ -16,8 +14,10 @@ from sumpool.report.section import (
     provenance,
     seeds_in_words,
 )
-from sumpool.report.store import Row
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values, shown_rows
+from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
+from sumpool.system.rows import Row
 
 #: Problems that the table has a line for; the others are in the figure.
 LISTED = 12

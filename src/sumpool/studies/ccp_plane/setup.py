@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from sumpool.data import ImageDataset, detect_format, open_dataset
-from sumpool.data.arrays import ImageArrays
+from sumpool.data.sets.arrays import ImageArrays
 from sumpool.training import ConfigError
 from sumpool.training.splits import Splits, TestSet
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sumpool.data import ImageDataset, open_feed
 from sumpool.evaluation import embed_images
 from sumpool.models import Embedder
-from sumpool.studies.ccp_plane_data import PlaneSettings
+from sumpool.studies.ccp_plane.setup import PlaneSettings
 from sumpool.studies.cells import Trained, train_cell
 from sumpool.training import (
     ChanceConfig,

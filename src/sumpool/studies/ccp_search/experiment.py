@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from sumpool.report.store import ROWS, ResultStore, Row, read_rows
-from sumpool.studies.ccp_testbed import prepare, train_level, with_method
 from sumpool.studies.cells import run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.testbed import open_testbed
+from sumpool.studies.shared.ccp import prepare, train_level, with_method
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.testbed import open_testbed
+from sumpool.system.rows import ROWS, ResultStore, Row, read_rows
 from sumpool.training import ConfigError, TrainConfig
 
 #: Trials, and those of them that are spread before the sampler chooses; in the quick mode.

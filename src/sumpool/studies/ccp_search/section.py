@@ -11,11 +11,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from sumpool.report.ccp_surface import fit_surface
-from sumpool.report.cell_words import conditions, images_in_words
+from sumpool.report.labels import conditions, images_in_words
 from sumpool.report.section import Section, drawn, grouped, provenance, values
-from sumpool.report.store import Row
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.studies.ccp_search.surface import fit_surface
+from sumpool.system.rows import Row
 
 #: Trials in the table: the best ones.
 LISTED = 10

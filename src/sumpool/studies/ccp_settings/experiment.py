@@ -20,9 +20,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from sumpool.studies.ccp_testbed import prepare, train_level, with_method
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed
+from sumpool.studies.shared.ccp import prepare, train_level, with_method
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed
 from sumpool.training import TrainConfig, resolve
 
 LOSSES = ("c2", "ms")

@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
-from sumpool.report.bar_style import BLUE, GREEN, GREY, ORANGE, dress
-from sumpool.report.cell_words import loss_name, losses
-from sumpool.report.store import Row, read_arrays
-from sumpool.report.train_figures import MARKERS
+from sumpool.report.labels import loss_name, losses
+from sumpool.report.run.curves import MARKERS
+from sumpool.report.style import BLUE, GREEN, GREY, ORANGE, dress
+from sumpool.system.rows import Row, read_arrays
 
 #: A row, and step and MAP@R of each validation of its training, (n, 2).
 Curve = tuple[Row, NDArray[np.float64]]

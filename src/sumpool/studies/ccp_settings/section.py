@@ -10,10 +10,7 @@ from typing import BinaryIO
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import BLUE, GREY, dress, lying_bar
-from sumpool.report.ccp_curve_figure import draw_curves, validations
-from sumpool.report.ccp_words import note, problem_columns
-from sumpool.report.cell_words import (
+from sumpool.report.labels import (
     conditions,
     images_in_words,
     in_given_order,
@@ -31,8 +28,11 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import BLUE, GREY, dress, lying_bar
 from sumpool.report.tables import Table, mean_and_spread
+from sumpool.studies.ccp_settings.figures import draw_curves, validations
+from sumpool.studies.shared.ccp_labels import note, problem_columns
+from sumpool.system.rows import Row
 
 #: The variant that the others are compared with.
 BASE = "base"

@@ -19,9 +19,9 @@ from typing import Any
 
 from sumpool.centers import center_uniformity
 from sumpool.studies.cells import CellResult
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on, with_loss
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
 from sumpool.training import CenterConfig, TrainConfig
 
 #: The losses, that of the quick mode first.

@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from sumpool.report.bar_style import dress, mean_and_deviation
-from sumpool.report.cell_words import conditions, images_in_words, in_given_order, loss_name, losses
+from sumpool.report.labels import conditions, images_in_words, in_given_order, loss_name, losses
+from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -25,9 +25,9 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import dress, mean_and_deviation
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import COLORS, MARKERS
+from sumpool.system.rows import Row
 
 #: The regularisers in the order of tables and colours.
 ORDER = ("none", "r1", "r2", "r2-far", "uniformface", "mhe")

@@ -13,10 +13,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from sumpool.report.cell_words import losses_and_rates, rate_name, trained_with
+from sumpool.report.labels import losses_and_rates, rate_name, trained_with
 from sumpool.report.overlays import MAP, blended, stored_image
 from sumpool.report.section import values
-from sumpool.report.store import Row, read_arrays
+from sumpool.system.rows import Row, read_arrays
 
 #: The methods that are shown, those that have arrays.
 SHOWN = ("gap", "gemean", "delf", "cbam", "gsp", "gsp+zs")

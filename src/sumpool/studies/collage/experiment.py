@@ -28,9 +28,9 @@ from typing import Any
 
 from sumpool.pooling import POOLINGS
 from sumpool.studies.cells import CellResult
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import ZERO_SHOT, Testbed, train_on
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import ZERO_SHOT, Testbed, train_on
 from sumpool.training import TrainConfig
 
 #: Methods besides the poolings themselves: what they change.

@@ -11,7 +11,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from sumpool.report.bar_style import (
+from sumpool.report.labels import loss_name, losses, rate_name
+from sumpool.report.section import grouped, values
+from sumpool.report.style import (
     BLUE,
     ORANGE,
     PURPLE,
@@ -20,9 +22,7 @@ from sumpool.report.bar_style import (
     mean_and_deviation,
     shade,
 )
-from sumpool.report.cell_words import loss_name, losses, rate_name
-from sumpool.report.section import grouped, values
-from sumpool.report.store import Row
+from sumpool.system.rows import Row
 
 #: The method that sees the foreground alone: a bound, not a rival.
 BOUND = "distilled"

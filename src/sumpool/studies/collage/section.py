@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
-from sumpool.report import attention_figure, method_figure
-from sumpool.report.bar_style import mean_and_deviation
-from sumpool.report.cell_words import (
+from sumpool.report.labels import (
     conditions,
     images_in_words,
     losses_and_rates,
     rate_name,
     trained_with,
 )
-from sumpool.report.method_figure import BOUND, LARGE, has_gsp
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -27,8 +24,11 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
+from sumpool.studies.collage import attention_figure, method_figure
+from sumpool.studies.collage.method_figure import BOUND, LARGE, has_gsp
+from sumpool.system.rows import Row
 
 _COLUMNS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
 #: The scores of which the best is marked.

@@ -28,9 +28,9 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.pooling import GeneralizedSumPool2d
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.step_timing import Clock, Step, peak_bytes, saved_bytes, time_in_rounds
+from sumpool.studies.cost.step_timing import Clock, Step, peak_bytes, saved_bytes, time_in_rounds
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.system.rows import ResultStore, Row
 from sumpool.transport import Iterative, Solver
 
 #: The solvers that iterate: whether they are differentiated through their iterations.

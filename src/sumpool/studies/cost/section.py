@@ -8,10 +8,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import BinaryIO
 
-from sumpool.report.cost_figure import LOOKS, Measured, draw_against_k
 from sumpool.report.section import NOTHING, Section, drawn, grouped, over_seeds, provenance
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.cost.figures import LOOKS, Measured, draw_against_k
+from sumpool.system.rows import Row
 
 _MEMORY = {"peak": "peak memory [MiB]", "saved": "saved for backward [MiB]"}
 

@@ -27,10 +27,10 @@ from tqdm import tqdm
 
 from sumpool.data import GlyphCollages, open_feed
 from sumpool.models import Embedder, load_embedder
-from sumpool.report.store import ResultStore, Row
 from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.tiles import tile_shares
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.tiles import tile_shares
+from sumpool.system.rows import ResultStore, Row
 from sumpool.training import (
     GspConfig,
     HardwareConfig,

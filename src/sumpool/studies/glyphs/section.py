@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sumpool.report.run.curves import score_picture
 from sumpool.report.section import Section, over_seeds, provenance, seeds_in_words
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import score_picture
+from sumpool.system.rows import Row
 
 
 def _glyph_methods(rows: list[Row]) -> dict[str, list[Row]]:

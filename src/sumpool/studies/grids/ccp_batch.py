@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sumpool.studies.ccp_testbed import ccp_study, with_method
+from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.training import TrainConfig
 
 SIZES = (16, 32, 64, 128)

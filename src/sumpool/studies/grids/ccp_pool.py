@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sumpool.studies.ccp_testbed import ccp_study, with_method
+from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.training import TrainConfig
 
 PROXIES = (1, 4, 8)

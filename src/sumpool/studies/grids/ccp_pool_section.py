@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.ccp_lines import draw_lines
-from sumpool.report.ccp_words import grid_table
-from sumpool.report.cell_words import conditions, images_in_words
+from sumpool.report.labels import conditions, images_in_words
 from sumpool.report.section import Section, drawn, provenance
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.grids.lines import draw_lines
+from sumpool.studies.shared.ccp_labels import grid_table
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

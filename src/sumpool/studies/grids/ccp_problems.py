@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sumpool.studies.ccp_testbed import METHODS, ccp_study, with_method
+from sumpool.studies.shared.ccp import METHODS, ccp_study, with_method
 from sumpool.training import TrainConfig
 
 LOSSES = ("c2", "c1", "ms", "triplet")

@@ -11,9 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import dress, mean_and_deviation
-from sumpool.report.ccp_words import METHODS, methods_in, note, problem_columns
-from sumpool.report.cell_words import conditions, images_in_words, in_given_order, loss_name
+from sumpool.report.labels import conditions, images_in_words, in_given_order, loss_name
+from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
     drawn,
@@ -23,9 +22,10 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row, read_arrays
+from sumpool.report.style import dress, mean_and_deviation
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import COLORS, MARKERS
+from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
+from sumpool.system.rows import Row, read_arrays
 
 _ORDER = ("C1", "C2", "MS", "TRIPLET")
 _HATCHES = ("", "//", "..")

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sumpool.studies.effects import effect_study
-from sumpool.studies.testbed import ZERO_SHOT
+from sumpool.studies.grids.effects import effect_study
+from sumpool.studies.shared.testbed import ZERO_SHOT
 from sumpool.training import TrainConfig
 
 LEVELS = tuple(

@@ -9,8 +9,7 @@ from typing import BinaryIO
 
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import BLUE, GREY, ORANGE, SKY, dress, mean_and_deviation
-from sumpool.report.cell_words import (
+from sumpool.report.labels import (
     conditions,
     images_in_words,
     loss_name,
@@ -27,8 +26,9 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import BLUE, GREY, ORANGE, SKY, dress, mean_and_deviation
 from sumpool.report.tables import Table
+from sumpool.system.rows import Row
 
 #: (GSP, zero-shot loss) → name and colour.
 COMBINATIONS = {

@@ -9,9 +9,9 @@ from typing import Any
 
 from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig
 
 #: Changes a configuration into that of a cell.

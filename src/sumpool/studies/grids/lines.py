@@ -9,10 +9,10 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import dress, mean_and_deviation
+from sumpool.report.run.curves import COLORS, MARKERS, STYLES
 from sumpool.report.section import grouped, values
-from sumpool.report.store import Row
-from sumpool.report.train_figures import COLORS, MARKERS, STYLES
+from sumpool.report.style import dress, mean_and_deviation
+from sumpool.system.rows import Row
 
 
 def draw_lines(

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sumpool.report.section import grouped
-from sumpool.report.store import Row
+from sumpool.system.rows import Row
 
 #: The factors by their name in a cell.
 FACTORS = {

@@ -10,8 +10,7 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import mean_and_deviation
-from sumpool.report.cell_words import conditions, images_in_words, loss_name, losses
+from sumpool.report.labels import conditions, images_in_words, loss_name, losses
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -22,8 +21,9 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

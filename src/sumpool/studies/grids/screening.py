@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sumpool.studies.effects import effect_study
+from sumpool.studies.grids.effects import effect_study
 from sumpool.training import TrainConfig
 
 #: Low and high level of each option.

@@ -9,9 +9,7 @@ from typing import BinaryIO
 
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import BLUE, ORANGE, dress
-from sumpool.report.cell_words import conditions, images_in_words, loss_name, losses
-from sumpool.report.screening import FACTORS, Effect, combination, main_effects
+from sumpool.report.labels import conditions, images_in_words, loss_name, losses
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -22,8 +20,10 @@ from sumpool.report.section import (
     provenance,
     seeds_in_words,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import BLUE, ORANGE, dress
 from sumpool.report.tables import Table
+from sumpool.studies.grids.main_effects import FACTORS, Effect, combination, main_effects
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

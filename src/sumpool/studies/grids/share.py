@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sumpool.studies.effects import effect_study
+from sumpool.studies.grids.effects import effect_study
 from sumpool.training import TrainConfig
 
 LEVELS = tuple({"mu": mu} for mu in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0))

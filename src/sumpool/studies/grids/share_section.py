@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import dress, mean_and_deviation
-from sumpool.report.cell_words import conditions, images_in_words, loss_name, losses
+from sumpool.report.labels import conditions, images_in_words, loss_name, losses
+from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
     drawn,
@@ -23,9 +23,9 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import dress, mean_and_deviation
 from sumpool.report.tables import Table
-from sumpool.report.train_figures import COLORS, MARKERS
+from sumpool.system.rows import Row
 
 _SCORES = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.token_problem import TokenSettings
-from sumpool.studies.tokens import QUICK, fill
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.token_problem import TokenSettings
+from sumpool.studies.tokens.experiment import QUICK, fill
+from sumpool.system.rows import ResultStore, Row
 
 #: The margins m⁻.
 MARGINS = (0.05, 0.1, 0.2, 0.3841)

@@ -7,7 +7,7 @@ GSP with 8 prototypes is trained by ProxyNCA++ with and without the zero-shot lo
 the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. On the test images each class has a
 histogram of pseudo-attributes z and a mean embedding. A linear map from one to the other, fitted on
 half of the classes, has to predict the means of the other half, over 1000 random splits
-(:mod:`sumpool.studies.attribute_transfer`).
+(:mod:`sumpool.studies.prediction.attribute_transfer`).
 
 Unlike in retrieval, training, validation and test share their classes: it is from one half of them
 to the other that attributes are to transfer. A random tenth of the training images is kept to
@@ -37,22 +37,22 @@ from torch import Tensor
 
 from sumpool.data import ImageDataset, ImageFeed, open_feed, write_cifar_stand_in
 from sumpool.models import Embedder
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.attribute_transfer import (
+from sumpool.studies.cells import CellResult, run_cells, train_cell
+from sumpool.studies.prediction.attribute_transfer import (
     attribute_perplexity,
     class_means,
     class_splits,
     halves,
     transfer_accuracy,
 )
-from sumpool.studies.cells import CellResult, run_cells, train_cell
-from sumpool.studies.prediction_training import (
+from sumpool.studies.prediction.setup import (
     PredictionSettings,
     cell_config,
     choose_settings,
     open_parts,
 )
-from sumpool.studies.seeds import seed_range
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.system.rows import ResultStore, Row
 
 SEEDS = 3
 #: Inverse smoothing ε: the papers', and one at which attributes of classes differ.

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.report.overlays import stored_image
-from sumpool.report.store import Row, read_arrays
-from sumpool.report.train_figures import COLORS
+from sumpool.report.run.curves import COLORS
+from sumpool.system.rows import Row, read_arrays
 
 #: Colours of prototypes: no grey, which is what images are drawn in.
 PAINTS = (*COLORS[:-1], "#F0E442")

@@ -6,14 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.cell_words import conditions
-from sumpool.report.prediction_figure import (
-    draw_histograms,
-    draw_maps,
-    shown_rows,
-    variant,
-    variant_name,
-)
+from sumpool.report.labels import conditions
 from sumpool.report.section import (
     Section,
     drawn,
@@ -23,8 +16,15 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.prediction.figures import (
+    draw_histograms,
+    draw_maps,
+    shown_rows,
+    variant,
+    variant_name,
+)
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

@@ -3,7 +3,7 @@
 Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validations
 must be many: on glyph and CIFAR collages there is one every 20 steps, where other studies have one
 every hundred and more. Networks on glyphs start from a short training inside batches
-(:mod:`sumpool.studies.warm_start`), the others are pretrained. On CUB all is as in the fair
+(:mod:`sumpool.studies.shared.warm_start`), the others are pretrained. On CUB all is as in the fair
 protocol.
 """
 
@@ -17,13 +17,13 @@ from typing import Any
 
 import numpy as np
 
-from sumpool.chance import Solution
+from sumpool.ccp import Solution
 from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on, with_loss
-from sumpool.studies.warm_start import warm_start
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
+from sumpool.studies.shared.warm_start import warm_start
 from sumpool.training import ChanceConfig, StopConfig, TrainConfig
 
 #: Steps of a training on collages, and steps between two validations.

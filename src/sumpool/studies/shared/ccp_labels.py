@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from sumpool.report.section import grouped, over_seeds, seeds_in_words, values
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.system.rows import Row
 
 #: The methods, in the order they are told, with their names.
 METHODS: Mapping[str, str] = {

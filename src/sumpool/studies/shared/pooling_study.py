@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.store import ResultStore, Row
 from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.testbed import Testbed, open_testbed
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.testbed import Testbed, open_testbed
+from sumpool.system.rows import ResultStore, Row
 from sumpool.training import ConfigError
 
 LOSSES = ("c2", "pnca")

@@ -22,9 +22,9 @@ from sumpool.data import (
     detect_format,
     write_cifar_stand_in,
 )
-from sumpool.data.glyphs import TILE
+from sumpool.data.synthetic.glyphs import TILE
 from sumpool.studies.cells import Trained, train_cell
-from sumpool.studies.glyphs import CONFIG as GLYPHS
+from sumpool.studies.glyphs.experiment import CONFIG as GLYPHS
 from sumpool.training import (
     ConfigError,
     HardwareConfig,

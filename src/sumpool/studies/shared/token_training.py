@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sumpool.studies.token_problem import (
+from sumpool.studies.shared.token_problem import (
     TokenSettings,
     contrastive_loss,
     draw_samples,

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import ConfigError
 from sumpool.training.run_folder import write_json
 

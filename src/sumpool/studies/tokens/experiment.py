@@ -36,11 +36,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.hulls import convex_hull, hull_overlap, meeting_pairs
-from sumpool.studies.seeds import seed_range
-from sumpool.studies.token_problem import TokenSettings, map_at_r
-from sumpool.studies.token_training import METHODS, Outcome, pool_samples, train
+from sumpool.studies.shared.hulls import convex_hull, hull_overlap, meeting_pairs
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.token_problem import TokenSettings, map_at_r
+from sumpool.studies.shared.token_training import METHODS, Outcome, pool_samples, train
+from sumpool.system.rows import ResultStore, Row
 
 #: What the quick mode changes.
 QUICK: dict[str, Any] = {"epoch_batches": 25, "max_epochs": 20}

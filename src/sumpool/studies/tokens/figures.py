@@ -14,7 +14,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 from numpy.typing import NDArray
 
-from sumpool.report.store import Row, StoreError, read_arrays, read_rows
+from sumpool.system.files import StoreError
+from sumpool.system.rows import Row, read_arrays, read_rows
 
 #: Colours that colour-blind readers tell apart; classes beyond them repeat with dashed outlines.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#999999", "#7A5195")

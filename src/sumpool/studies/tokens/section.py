@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report import token_figure
 from sumpool.report.section import Section, drawn, grouped, over_seeds, provenance, seeds_in_words
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.tokens import figures as token_figure
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

@@ -21,8 +21,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from sumpool.report.store import ResultStore, Row
-from sumpool.studies.seeds import seed_range
+from sumpool.studies.shared.seeds import seed_range
+from sumpool.system.rows import ResultStore, Row
 from sumpool.transport import sum_pool
 
 

@@ -10,7 +10,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
-from sumpool.report.store import Row, StoreError, read_arrays, read_rows
+from sumpool.system.files import StoreError
+from sumpool.system.rows import Row, read_arrays, read_rows
 
 #: The method and, of the shares it was solved for, the smallest: the one that is too small.
 PANELS = {

@@ -7,10 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sumpool.report import toy_figure
 from sumpool.report.section import Section, drawn, grouped, over_seeds, provenance, seeds_in_words
-from sumpool.report.store import Row
 from sumpool.report.tables import Table
+from sumpool.studies.toy import figures as toy_figure
+from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:

@@ -25,12 +25,12 @@ from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, ope
 from sumpool.losses import Mixture
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult, Trained
-from sumpool.studies.measuring import result
-from sumpool.studies.pooling_study import pooling_study
-from sumpool.studies.testbed import Testbed, train_on
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_criterion, build_model
-from sumpool.training.pulls import measure_pulls
+from sumpool.training.gradient_balance import measure_pulls
 
 #: Training batches on which the losses are compared.
 BATCHES = 4

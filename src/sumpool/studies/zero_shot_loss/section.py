@@ -11,8 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.bar_style import dress, mean_and_deviation
-from sumpool.report.cell_words import (
+from sumpool.report.labels import (
     conditions,
     images_in_words,
     loss_name,
@@ -21,6 +20,7 @@ from sumpool.report.cell_words import (
     rate_name,
     trained_with,
 )
+from sumpool.report.run.curves import COLORS, MARKERS, plain_text
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -30,9 +30,9 @@ from sumpool.report.section import (
     provenance,
     seeds_in_words,
 )
-from sumpool.report.store import Row
+from sumpool.report.style import dress, mean_and_deviation
 from sumpool.report.tables import Table, mean_and_spread
-from sumpool.report.train_figures import COLORS, MARKERS, plain_text
+from sumpool.system.rows import Row
 
 #: The variant that the others are compared with.
 NONE = "none"

@@ -4,8 +4,8 @@ One CSV file a table lies beside this module: tables 3.1, 3.2 and 5.1 to 5.4 of 
 the files are per cent, as printed; here they are shares of 1, as all scores of the package are.
 """
 
-from sumpool.report.published.figures import PublishedScore, beside, find, published_scores
-from sumpool.report.published.gains import PublishedGain, published_gain
+from sumpool.bench.report.published.figures import PublishedScore, beside, find, published_scores
+from sumpool.bench.report.published.gains import PublishedGain, published_gain
 
 __all__ = [
     "PublishedGain",

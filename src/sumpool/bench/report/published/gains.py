@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from sumpool.report.published.figures import MAIN_BACKBONE, PublishedScore, beside, published_scores
+from sumpool.bench.report.published.figures import (
+    MAIN_BACKBONE,
+    PublishedScore,
+    beside,
+    published_scores,
+)
 
 
 @dataclass(frozen=True)

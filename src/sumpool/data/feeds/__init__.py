@@ -1,0 +1,1 @@
+"""Batches of images on a device, decoded on demand or once."""

@@ -1,0 +1,1 @@
+"""Readers: published data sets, folders and CSV files."""

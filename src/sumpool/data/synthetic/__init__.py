@@ -1,0 +1,1 @@
+"""Images that are drawn or composed: glyphs and collages."""

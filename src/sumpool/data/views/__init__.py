@@ -1,0 +1,1 @@
+"""What a network sees of an image: boxes, crops, preprocessing."""

@@ -1,0 +1,1 @@
+"""Retrieval with the concatenated embeddings of several models."""

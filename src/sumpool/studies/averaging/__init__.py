@@ -1,0 +1,1 @@
+"""What average pooling does."""

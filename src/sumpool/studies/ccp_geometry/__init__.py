@@ -1,0 +1,1 @@
+"""How alternating proxy problems shape unseen classes."""

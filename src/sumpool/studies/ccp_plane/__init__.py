@@ -1,0 +1,1 @@
+"""Chance-constrained proxies in two dimensions."""

@@ -1,0 +1,1 @@
+"""Pull and number of proxies by Bayesian search."""

@@ -1,0 +1,1 @@
+"""Which settings chance-constrained proxies need."""

@@ -1,0 +1,1 @@
+"""All poolings on collages."""

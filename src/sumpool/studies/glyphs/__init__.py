@@ -1,0 +1,1 @@
+"""Average and generalized sum pooling on glyph collages."""

@@ -1,0 +1,1 @@
+"""Studies of one or two factors: a list of levels and shared plots."""

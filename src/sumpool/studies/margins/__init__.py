@@ -1,0 +1,1 @@
+"""The token study at several margins."""

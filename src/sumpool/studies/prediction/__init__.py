@@ -1,0 +1,1 @@
+"""Zero-shot prediction of class embeddings from attributes."""

@@ -1,0 +1,1 @@
+"""Tokens learned through average and generalized sum pooling."""

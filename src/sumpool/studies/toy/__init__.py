@@ -1,0 +1,1 @@
+"""Pooling weights on a small map."""

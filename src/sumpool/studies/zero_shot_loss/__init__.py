@@ -1,0 +1,1 @@
+"""Variants of the zero-shot loss."""

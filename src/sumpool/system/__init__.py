@@ -1,0 +1,1 @@
+"""What the machine offers: files, locks, processes, cores, memory."""

@@ -1,0 +1,13 @@
+"""How many cores this process may use."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def usable_cores() -> int:
+    """Cores this process may run on."""
+    if sys.platform == "linux":
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
