@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from PIL import Image
-from report.made_up_scores import GAIN, GSP, LITE, MAP, SCORE, moved_scores
+from bench.made_up_scores import GAIN, GSP, LITE, MAP, SCORE, moved_scores
 
 from sumpool.bench.report.figure import draw, improvements
 from sumpool.bench.report.labels import baseline, method_name, sorted_methods

@@ -20,11 +20,11 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.fixture(scope="module")
-def filling() -> Iterator[ModuleType]:
+def parallelism() -> Iterator[ModuleType]:
     """The script; its modules find each other as they do when it is run as one."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(BENCHMARKS))
-        spec = importlib.util.spec_from_file_location("filling", BENCHMARKS / "filling.py")
+        spec = importlib.util.spec_from_file_location("parallelism", BENCHMARKS / "parallelism.py")
         assert spec is not None
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -51,10 +51,10 @@ def row(way: str, mps: bool, processes: int, *speeds: float) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for cores")
-def test_a_run_stores_steps_a_second_of_each_count(filling: ModuleType, tmp_path: Path) -> None:
+def test_a_run_stores_steps_a_second_of_each_count(parallelism: ModuleType, tmp_path: Path) -> None:
     told = ["--data", "glyphs", "--processes", "1", "2", "--seconds", "0.3", "--rounds", "2"]
     with contextlib.redirect_stdout(io.StringIO()):
-        filling.main([*told, "--warmup", "5", "--out", str(tmp_path)])
+        parallelism.main([*told, "--warmup", "5", "--out", str(tmp_path)])
     stored = json.loads((tmp_path / "results.json").read_text())
     assert [(it["way"], it["mps"], it["processes"]) for it in stored["rows"]] == [
         ("eager", False, 1),
@@ -69,47 +69,47 @@ def test_a_run_stores_steps_a_second_of_each_count(filling: ModuleType, tmp_path
 
 
 @pytest.mark.slow
-def test_a_process_that_fails_says_why(filling: ModuleType, tmp_path: Path) -> None:
+def test_a_process_that_fails_says_why(parallelism: ModuleType, tmp_path: Path) -> None:
     told = {"data": "glyphs", "pool": "gap", "warmup": 5, "threads": 1, "cache_dir": None}
-    with filling.Group(1, told, tmp_path) as group:
+    with parallelism.Group(1, told, tmp_path) as group:
         group.loaded()
-        with pytest.raises(filling.GroupError, match="precision"):
+        with pytest.raises(parallelism.GroupError, match="precision"):
             group.build({"precision": "7-bit"})
         # It goes on all the same.
         group.build({})
         assert group.run(1, 0.2)[0] > 0
     wrong = {**told, "data": str(tmp_path / "none")}
     with (
-        filling.Group(1, wrong, tmp_path) as group,
-        pytest.raises(filling.GroupError, match="none"),
+        parallelism.Group(1, wrong, tmp_path) as group,
+        pytest.raises(parallelism.GroupError, match="none"),
     ):
         group.loaded()
 
 
-def test_ratios_are_taken_to_one_training_without_the_service(filling: ModuleType) -> None:
+def test_ratios_are_taken_to_one_training_without_the_service(parallelism: ModuleType) -> None:
     rows = [
         row("eager", False, 1, 40.0, 30.0, 50.0),
         row("step", False, 1, 60.0),
         row("step", True, 1, 55.0),
         row("step", True, 16, 240.0) | {"used_bytes_a_process": 5.5e9},
     ]
-    table = filling.markdown(results(rows, left_out=["graph with MPS: no time left"]))
+    table = parallelism.markdown(results(rows, left_out=["graph with MPS: no time left"]))
     assert "| eager | no | 1 | 40.0 | 1.00 | 0.67 | 24.0 |  |" in table
     assert "| step | yes | 1 | 55.0 | 1.38 | 0.92 | 33.0 |  |" in table
     assert "| step | yes | 16 | **240.0** | 6.00 | 4.00 | 144.0 | 5.5 |" in table
     assert table.endswith("* Left out: graph with MPS: no time left\n")
 
 
-def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(filling: ModuleType) -> None:
+def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(parallelism: ModuleType) -> None:
     counts = [1, 2, 4, 8, 12, 16]
-    args = argparse.Namespace(processes=counts, ways=list(filling.WAYS), mps=[False, True])
-    without, with_service = (dict(ways) for _, ways in filling.plan(args, cuda=True))
-    assert set(with_service) == set(filling.WAYS)
-    assert set(list(with_service)[:2]) == set(filling.MAIN)  # before time can end
+    args = argparse.Namespace(processes=counts, ways=list(parallelism.WAYS), mps=[False, True])
+    without, with_service = (dict(ways) for _, ways in parallelism.plan(args, cuda=True))
+    assert set(with_service) == set(parallelism.WAYS)
+    assert set(list(with_service)[:2]) == set(parallelism.MAIN)  # before time can end
     assert set(without) == {"eager", "eager bf16", "step", "step bf16"}
     assert without["step"] == with_service["step"] == counts
     assert with_service["graph"] == [1, 8, 16]
-    assert list(filling.plan(args, cuda=False)) == [(False, [("eager", counts)])]
+    assert list(parallelism.plan(args, cuda=False)) == [(False, [("eager", counts)])]
 
 
 @pytest.mark.parametrize(
@@ -122,11 +122,11 @@ def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(filling: Mo
     ],
 )
 def test_unusable_arguments_are_refused(
-    filling: ModuleType,
+    parallelism: ModuleType,
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
     complaint: str,
 ) -> None:
     with pytest.raises(SystemExit):
-        filling.main(arguments)
+        parallelism.main(arguments)
     assert complaint in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jsonargparse import ArgumentParser
-from report.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
+from bench.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
 
 from sumpool.bench.planned_cells import GRID, PlannedCell
 from sumpool.bench.report.scores import SCORES, Incomplete, write_scores

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from losses.catalogue_tables import (
+from losses.catalog_tables import (
     columns_table,
     constants_table,
     meanings_table,

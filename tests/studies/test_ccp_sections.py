@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from report.fake_studies import SETTINGS, metrics
+from studies.fake_studies import SETTINGS, metrics
 
 from sumpool.studies.ccp_geometry import section as ccp_geometry_section
 from sumpool.studies.ccp_plane import section as ccp_plane_section

@@ -7,7 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from report.fake_studies import LOSSES, metrics, store_cells
+from studies.fake_studies import LOSSES, metrics, store_cells
 
 from sumpool.studies.grids.main_effects import main_effects
 from sumpool.studies.sections import section, tables

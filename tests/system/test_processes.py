@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from studies.worker_tasks import (
+from system.worker_tasks import (
     dies_after_its_answer,
     dies_at_one,
     holds_open,

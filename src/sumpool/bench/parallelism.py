@@ -17,12 +17,12 @@ from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
 
 #: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded
-#: images. On an H200 it was 5.5 GB in float32 and 3.9 GB in bfloat16 (docs/results/parallelism-h200).
+#: images. On an H200 it was 5.5 GB in float32 and 3.9 GB in bfloat16.
 JOB_BYTES = 6_000_000_000
 #: Most processes on a GPU, with and without the multi-process service. On an H200 fifteen eager
 #: trainings were up to 8 % faster than eight with it, and up to 3 % without it, which the memory of
-#: seven is not worth (docs/results/parallelism-h200). Compiled ones were run twelve at a time with it
-#: (docs/results/fair-cub-h200); more were not tried.
+#: seven is not worth (docs/results/parallelism-h200). Compiled ones were run twelve at a time
+#: with it (docs/results/fair-cub-h200); more were not tried.
 MOST_WITH_MPS = 15
 MOST_WITHOUT_MPS = 8
 #: Part of the free memory of a GPU that is given away.
