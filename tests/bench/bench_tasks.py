@@ -20,7 +20,7 @@ from sumpool.bench.executors.local import LocalProcesses
 from sumpool.bench.runner import run_bench
 from sumpool.bench.store.store import BenchStore
 from sumpool.protocols import Member
-from sumpool.system.processes import Done, WorkerError, die_with
+from sumpool.system.processes import Done, WorkerError, terminate_with_parent
 from sumpool.training.config import TrainConfig
 
 #: One line a training that was begun, and one a training that came to its end.
@@ -138,7 +138,7 @@ class Forked:
 
 
 def _forked(work: Any, cell: BenchCell, connection: Any, runner: int) -> None:
-    die_with(runner)
+    terminate_with_parent(runner)
     connection.send(work(cell))
 
 

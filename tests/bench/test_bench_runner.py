@@ -303,7 +303,7 @@ def test_threads_share_the_usable_cores(monkeypatch: pytest.MonkeyPatch) -> None
     def noted(work: Any, cells: Any, jobs: int, *, threads: int) -> None:
         asked.append((jobs, threads))
 
-    monkeypatch.setattr(local, "work_side_by_side", noted)
+    monkeypatch.setattr(local, "run_in_processes", noted)
     LocalProcesses(2)(train_quickly, fake_cells(3))
     assert asked == [(2, 3)]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 TALK = """
 import logging, os, sys
 from pathlib import Path
-from sumpool.bench.cell_log import written_to
+from sumpool.bench.cell_log import redirect_output
 assert "lightning" not in sys.modules
-with written_to(Path(sys.argv[1])):
+with redirect_output(Path(sys.argv[1])):
     from sumpool.training import HardwareConfig, TrainConfig
     from sumpool.training.assemble import build_fabric
     build_fabric(TrainConfig(hardware=HardwareConfig("cpu", precision="bf16-mixed")))

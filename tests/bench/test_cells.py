@@ -13,6 +13,7 @@ from bench.bench_tasks import fake_cells
 from sumpool.bench.cells import BenchCell, method_label
 from sumpool.protocols import Member
 from sumpool.training.config import (
+    CcpConfig,
     HardwareConfig,
     OptimizerConfig,
     StopConfig,
@@ -57,7 +58,7 @@ def test_labels_are_no_part_of_the_identity() -> None:
         {"out": "runs/x"},
         {"cache": "ram"},
         {"cache_dir": "/tmp"},
-        {"exhibits": False},
+        {"gallery": False},
         {"checkpoint_seconds": 1.0},
         {"skip_broken": True},
         {"hardware": HardwareConfig(accelerator="cpu", compile=True, workers=3, cuda_step=True)},
@@ -132,7 +133,7 @@ def test_the_loss_of_a_memory_is_the_one_it_works_for() -> None:
         (TrainConfig(pool="gsp", zero_shot=ZeroShotConfig(weight=0.1)), "gsp+zs"),
         (TrainConfig(pool="gsp", zero_shot=ZeroShotConfig(weight=0.0)), "gsp"),
         (TrainConfig(pool="gsp", zero_shot=ZeroShotConfig(balance=1.0)), "gsp+zs"),
-        (TrainConfig(pool="gap", ccp=True), "ccp+gap"),
+        (TrainConfig(pool="gap", ccp=CcpConfig(enabled=True)), "ccp+gap"),
         (TrainConfig(pool="gsp", ccp=True, zero_shot=ZeroShotConfig(weight=0.1)), "ccp+gsp+zs"),
         (TrainConfig(pool="gap", loss="xbm"), "xbm+gap"),
         (TrainConfig(pool="gap", loss="xbm-c2"), "xbm+gap"),

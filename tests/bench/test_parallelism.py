@@ -18,8 +18,8 @@ from sumpool.bench.parallelism import (
     JOB_BYTES,
     MOST_WITH_MPS,
     MOST_WITHOUT_MPS,
-    Filling,
     Machine,
+    Parallelism,
     auto_jobs,
     look_at_machine,
 )
@@ -29,7 +29,7 @@ from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import differences
 
 GB = 10**9
-ON_A_GPU = Filling(15, True, {"workers": 1}, "for a test", gpus=1)
+ON_A_GPU = Parallelism(15, True, {"workers": 1}, "for a test", gpus=1)
 COMPILED = replace(ON_A_GPU, compiled=True)
 
 

@@ -11,7 +11,7 @@ from jsonargparse import ArgumentParser
 from sumpool.bench import GridError, expand
 from sumpool.bench.recipes import Recipe, first_cell, recipes, write_recipes
 from sumpool.cli.bench_options import add_grid_options, grid_of
-from sumpool.cli.options import spelled
+from sumpool.cli.options import normalize_arguments
 from sumpool.cli.train import build_parser
 from sumpool.data import DATASETS
 from sumpool.protocols import PROTOCOLS
@@ -115,7 +115,9 @@ def test_the_command_in_the_first_lines_means_the_same_grid(folder: Path, root: 
         name = recipe.name
         lines = (folder / name).read_text(encoding="utf-8").splitlines()
         [command] = [line.split(": ", 1)[1] for line in lines if "All of them" in line]
-        verb, action, protocol, *arguments = spelled(shlex.split(command), flat_switches())
+        verb, action, protocol, *arguments = normalize_arguments(
+            shlex.split(command), flat_switches()
+        )
         assert (verb, action) == ("sumpool", "bench")
         typed = grid_of(protocol, parser.parse_args([*arguments, "--root", str(root)]))
         assert [source.name for source in typed.data] == [recipe.data_set]
@@ -176,7 +178,7 @@ def test_conventional_recipes_say_that_they_select_on_the_test_set(folder: Path)
         ("fair/sop/panchor-gap.yaml", {"optimizer.lr": 5e-6, "stop.validate_every": 1000,
                                        "stop.patience": 10}),
         ("fair/cub/c2-gsp+zs-gsp.mu=1.yaml", {"gsp.mu": 1.0, "zero_shot.weight": 0.1}),
-        ("fair/inshop/ms-ccp+gap.yaml", {"ccp": True, "chance.proxies": 4, "chance.pool": 7,
+        ("fair/inshop/ms-ccp+gap.yaml", {"ccp": True, "ccp.proxies": 4, "ccp.candidates": 7,
                                          "stop.patience": 60, "normalize": "ball"}),
         ("fair/cub/c2-xbm+gap.yaml", {"loss": "xbm-c2"}),
         ("fair/cars196/c1-xbm+gsp+zs.yaml", {"loss": "xbm", "gsp.mu": 0.3, "batch_size": 32}),

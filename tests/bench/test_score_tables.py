@@ -2,8 +2,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from bench.made_up_scores import GAIN, GSP, LITE, MAP, P1, SCORE, moved_scores
 
+from bench.made_up_scores import GAIN, GSP, LITE, MAP, P1, SCORE, moved_scores
 from sumpool.bench.report.gain_table import gain_tables
 from sumpool.bench.report.published import find
 from sumpool.bench.report.score_table import score_tables

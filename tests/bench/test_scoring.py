@@ -128,7 +128,7 @@ def test_a_complete_group_has_scores_of_single_and_of_joined_models(store: Bench
     add_to_grid(store, cells)
     finish(store, cells)
     scored = score_store(store)
-    assert scored.troubles == []
+    assert scored.warnings == []
     assert {(it.dimension, it.count) for it in scored.scores} == {(8, 81), (32, 81)}
     (mean,) = (it for it in scored.scores if (it.dimension, it.metric) == (8, "precision_at_1"))
     values = [row.metrics["test.precision_at_1"] for row in store.rows()]
@@ -147,7 +147,7 @@ def test_a_group_that_lacks_a_training_has_no_score_and_names_it(store: BenchSto
     assert scored.scores == []
     (group,) = scored.incomplete
     assert (group.method, group.done, group.wanted) == ("gap", 10, 12)
-    assert scored.troubles == [
+    assert scored.warnings == [
         "fair glyphs small_cnn c2 gap: no score without fold 4, seed 1; fold 4, seed 2"
     ]
     finish(store, cells[-2:])
@@ -161,7 +161,7 @@ def test_embeddings_that_are_gone_are_named(store: BenchStore) -> None:
     gone.unlink()
     scored = score_store(store)
     assert scored.scores == []
-    assert str(gone) in scored.troubles[0]
+    assert str(gone) in scored.warnings[0]
 
 
 def test_gains_are_over_methods_that_lack_one_thing(store: BenchStore) -> None:
@@ -230,7 +230,7 @@ def test_queries_and_gallery_are_known_without_evaluations(store: BenchStore) ->
     assert {(it.protocol, it.method, it.against) for it in scored.gains} == {
         ("fair", "gsp+zs", "gap")
     }
-    told = "\n".join(scored.troubles)
+    told = "\n".join(scored.warnings)
     assert "other gallery than" in told
     assert "image 19 is öther.jpg and not 19.jpg" in told
     assert "only one of them has a gallery of its own" in told
@@ -251,7 +251,7 @@ def test_trainings_that_are_added_lose_nothing_of_other_groups(store: BenchStore
     added = [cell for cell in cells_of(poolings=["gap"]) if cell.member.seed == 2]
     finish(store, added[:1])
     found = scored_again(store)
-    (trouble,) = found.troubles
+    (trouble,) = found.warnings
     assert trouble == (
         "fair glyphs small_cnn c2 gap: no score without "
         "fold 2, seed 2; fold 3, seed 2; fold 4, seed 2"
@@ -261,7 +261,7 @@ def test_trainings_that_are_added_lose_nothing_of_other_groups(store: BenchStore
     # Now it is complete, but the embeddings of the first trainings are not there to be joined.
     finish(store, added[1:])
     found = scored_again(store)
-    (trouble,) = found.troubles
+    (trouble,) = found.warnings
     assert trouble.startswith("fair glyphs small_cnn c2 gap: no score: ")
     assert "run/evaluation/test/labels.npy cannot be read" in trouble
     assert (found.scores, found.gains) == (of_others, between_others)
@@ -299,8 +299,8 @@ def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
     lose_evaluations(store)
     found = scored_again(store)
     assert (found.scores, found.gains) == (scored.scores, scored.gains)
-    assert len(found.troubles) == 5
-    for trouble in found.troubles:
+    assert len(found.warnings) == 5
+    for trouble in found.warnings:
         assert "its scores are those of before: " in trouble
         assert "cannot be read" in trouble
     assert scored_again(store) == found
@@ -315,7 +315,7 @@ def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
     (store.folder / SCORES).unlink()
     found = scored_again(store)
     assert (found.scores, found.gains) == ([], [])
-    assert all("no score: " in trouble for trouble in found.troubles)
+    assert all("no score: " in trouble for trouble in found.warnings)
 
 
 def test_gains_of_before_stay_where_one_side_can_still_be_computed(store: BenchStore) -> None:
@@ -328,4 +328,4 @@ def test_gains_of_before_stay_where_one_side_can_still_be_computed(store: BenchS
     first.write_bytes(b"")
     found = scored_again(store)
     assert (found.scores, found.gains) == (scored.scores, scored.gains)
-    assert len(found.troubles) == 1
+    assert len(found.warnings) == 1

@@ -100,7 +100,9 @@ def test_ratios_are_taken_to_one_training_without_the_service(parallelism: Modul
     assert table.endswith("* Left out: graph with MPS: no time left\n")
 
 
-def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(parallelism: ModuleType) -> None:
+def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(
+    parallelism: ModuleType,
+) -> None:
     counts = [1, 2, 4, 8, 12, 16]
     args = argparse.Namespace(processes=counts, ways=list(parallelism.WAYS), mps=[False, True])
     without, with_service = (dict(ways) for _, ways in parallelism.plan(args, cuda=True))

@@ -1,4 +1,4 @@
-"""Images compared with proxies: the pair losses of the catalogue, by their formulas."""
+"""Images compared with proxies: the pair losses of the catalog, by their formulas."""
 
 from __future__ import annotations
 

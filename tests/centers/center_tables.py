@@ -1,11 +1,11 @@
-"""The catalogue as the table of docs/centers.md shows it; run this file to print it."""
+"""The catalog as the table of docs/centers.md shows it; run this file to print it."""
 
 from __future__ import annotations
 
 from sumpool.centers import REGULARIZERS
 
 
-def catalogue_table() -> str:
+def catalog_table() -> str:
     lines = ["| name | minimised | pairs | constant | default |", "|---|---|---|---|---|"]
     for name, recipe in REGULARIZERS.items():
         source = f"[{recipe.reference}](references.md#{recipe.reference})"
@@ -18,4 +18,4 @@ def catalogue_table() -> str:
 
 
 if __name__ == "__main__":
-    print(catalogue_table())  # noqa: T201
+    print(catalog_table())  # noqa: T201

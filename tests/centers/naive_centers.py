@@ -60,7 +60,7 @@ def flat(rows: list[list[float]], of: Callable[[float], float]) -> list[float]:
     return [of(s) for row in rows for s in row]
 
 
-#: What each regulariser of the catalogue is, from rows of cosines and its constant.
+#: What each regulariser of the catalog is, from rows of cosines and its constant.
 NAIVE: dict[str, Callable[[list[list[float]], float], float]] = {
     "r1": lambda rows, lam: r1(rows, lam, lambda s: s),
     "r1-distance": lambda rows, lam: r1(rows, lam, minus_distance),

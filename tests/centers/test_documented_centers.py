@@ -1,10 +1,10 @@
-"""The page on centres shows what the catalogue holds."""
+"""The page on centres shows what the catalog holds."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from centers.center_tables import catalogue_table
+from centers.center_tables import catalog_table
 from sumpool.centers import REGULARIZERS
 from sumpool.centers.regularizer import MOST_CENTERS
 
@@ -13,7 +13,7 @@ PAGE = (DOCS / "centers.md").read_text(encoding="utf-8")
 
 
 def test_the_table_of_the_page_is_the_catalogue() -> None:
-    assert catalogue_table() in PAGE
+    assert catalog_table() in PAGE
 
 
 def test_the_page_names_the_limit_of_all_pairs() -> None:

@@ -21,7 +21,7 @@ from bench.bench_tasks import fail_on_odd_seeds, train_quickly
 from sumpool.bench import execute
 from sumpool.bench import parallelism as filling
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.parallelism import Filling
+from sumpool.bench.parallelism import Parallelism
 from sumpool.bench.store.store import BenchStore
 from sumpool.cli import bench, main
 from sumpool.protocols import Member
@@ -312,7 +312,7 @@ def test_ctrl_c_keeps_checkpoints_of_what_runs(photos: Path) -> None:
 def test_what_is_set_is_not_chosen_for_the_user(
     told: list[str], compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gpu = Filling(4, False, {"workers": 1}, "for a test", gpus=1, compiled=True)
+    gpu = Parallelism(4, False, {"workers": 1}, "for a test", gpus=1, compiled=True)
     monkeypatch.setattr(filling, "auto_jobs", lambda: gpu)
     options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto", set=told)
     cell = BenchCell("fair", "cub", "gap", Member(seed=0, fold=1), TrainConfig(format="cub"))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from jsonargparse import ArgumentParser
-from bench.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
 
+from bench.made_up_scores import GAIN, GSP, LITE, SCORE, moved_scores
 from sumpool.bench.planned_cells import GRID, PlannedCell
 from sumpool.bench.report.scores import SCORES, Incomplete, write_scores
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_table

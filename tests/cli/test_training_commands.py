@@ -110,10 +110,10 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
 def test_a_run_with_chance_constrained_proxies_tells_of_its_problems(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = [*SMALL, "--chance.proxies=2", "--chance.pool=3", "--chance.patience=1"]
+    told = [*SMALL, "--ccp.proxies=2", "--ccp.candidates=3", "--ccp.patience=1"]
     command = ["train", "--data", str(photos), *told, "--stop.validate-every=1", "--out", "run"]
     assert main(command) == 1
-    assert "options chance.… have no effect without --ccp" in capsys.readouterr().err
+    assert "options ccp.… have no effect without --ccp" in capsys.readouterr().err
     assert main([*command, "--ccp"]) == 0
     lines = Path("run/problems.csv").read_text().splitlines()
     assert lines[0].startswith("problem,first_step,last_step,best_step,value,covering_radius")
@@ -126,7 +126,7 @@ def test_a_killed_run_is_resumed_to_the_same_bits(photos: Path) -> None:
         *(option for option in SMALL if "max-steps" not in option),
         "--stop.max-steps=60",
         "--checkpoint-seconds=0",
-        "--exhibits=false",
+        "--gallery=false",
     ]
     # Processes of their own, so that all begin with the same state.
     start = "import sys; from sumpool.cli import main; sys.exit(main())"
@@ -183,7 +183,7 @@ def test_a_broken_image_is_named_or_counted(
 ) -> None:
     broken = photos / "class 3" / "9.jpg"
     broken.write_bytes((photos / "class 3" / "0.jpg").read_bytes()[:500])
-    arguments = ["train", "--data", str(photos), *SMALL, "--cache", cache, "--exhibits=false"]
+    arguments = ["train", "--data", str(photos), *SMALL, "--cache", cache, "--gallery=false"]
     if cache == "ram":
         assert main([*arguments, "--out", "a"]) == 1
         complaint = capsys.readouterr().err
@@ -286,7 +286,7 @@ def test_a_run_with_few_images_to_judge_ends_with_metrics_and_a_page(
     # And a test part that is larger.
     few_images(tmp_path / "parts" / "test", 3, 4)
     few.rename(tmp_path / "parts" / "train")
-    command = ["train", "--data", "parts", *SMALL, "--batch-size=4", "--exhibits=false"]
+    command = ["train", "--data", "parts", *SMALL, "--batch-size=4", "--gallery=false"]
     assert main([*command, "--out", "run"]) == 0
     with Path("run/validation.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))

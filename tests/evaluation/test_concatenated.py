@@ -12,7 +12,7 @@ from torch import Tensor
 from evaluation.ranking_oracle import naive_metrics, ranked
 from sumpool.evaluation import retrieval_metrics
 from sumpool.evaluation.concatenated import metrics as joined
-from sumpool.evaluation.concatenated.metrics import joined_metrics
+from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 from sumpool.evaluation.concatenated.pairs import unit_parts
 
 GROUPS = [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
@@ -60,7 +60,7 @@ def compare(
     **told: int,
 ) -> None:
     """Against the metrics of each concatenation on its own, all 81 of them."""
-    found = joined_metrics(query, labels, gallery, classes, groups=groups, ks=ks, **told)
+    found = concatenated_metrics(query, labels, gallery, classes, groups=groups, ks=ks, **told)
     parts = unit_parts("query", query)
     others = None if gallery is None else unit_parts("gallery", gallery)
     combinations = list(product(*groups))
@@ -83,7 +83,7 @@ def test_every_combination_is_as_plain_loops_have_it(name: str) -> None:
     """The oracle knows no rounding, and nothing of the code that is tested."""
     world = WORLDS[name](24)
     labels = torch.arange(24) % 5
-    found = joined_metrics(world, labels, groups=GROUPS, ks=(1, 2))
+    found = concatenated_metrics(world, labels, groups=GROUPS, ks=(1, 2))
     parts = []
     for it in world:
         length = it.double().square().sum(1, keepdim=True).sqrt()
@@ -130,19 +130,19 @@ def test_any_number_of_groups_and_models_will_do(groups: list[list[int]]) -> Non
 
 def test_the_length_of_a_part_does_not_count() -> None:
     world, labels = related(60, 8), torch.arange(60) % 7
-    found = joined_metrics(world, labels, groups=GROUPS)
+    found = concatenated_metrics(world, labels, groups=GROUPS)
     world[4] = 1024 * world[4]
-    scaled = joined_metrics(world, labels, groups=GROUPS)
+    scaled = concatenated_metrics(world, labels, groups=GROUPS)
     assert all(torch.equal(found[name], scaled[name]) for name in found)
 
 
 def test_unusable_input_is_named() -> None:
     world, labels = related(20, 4), torch.arange(20) % 3
     with pytest.raises(ValueError, match="none of the 20 queries has a match"):
-        joined_metrics(world, torch.arange(20), groups=GROUPS)
+        concatenated_metrics(world, torch.arange(20), groups=GROUPS)
     with pytest.raises(ValueError, match="same shape for all models"):
-        joined_metrics([*world[:-1], world[-1][:, :3]], labels, groups=GROUPS)
+        concatenated_metrics([*world[:-1], world[-1][:, :3]], labels, groups=GROUPS)
     with pytest.raises(ValueError, match="query must be finite"):
-        joined_metrics([world[0] / 0, *world[1:]], labels, groups=GROUPS)
+        concatenated_metrics([world[0] / 0, *world[1:]], labels, groups=GROUPS)
     with pytest.raises(ValueError, match="ks must lie between 1 and the 19"):
-        joined_metrics(world, labels, groups=GROUPS, ks=(20,))
+        concatenated_metrics(world, labels, groups=GROUPS, ks=(20,))

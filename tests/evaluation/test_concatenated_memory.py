@@ -12,7 +12,7 @@ import pytest
 PROGRAM = """
 import json, sys, torch
 from pathlib import Path
-from sumpool.evaluation.concatenated.metrics import joined_metrics
+from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 
 torch.set_num_threads(1)
 items, memory, classes, related = (int(x) for x in sys.argv[1:])
@@ -27,7 +27,7 @@ def measure(n, classes):
     base = torch.randn(classes, 8)[labels] + torch.randn(n, 8)
     models = [related * base + torch.randn(n, 8) for _ in range(8)]
     groups = [[0, 1], [2, 3], [4, 5], [6, 7]]
-    joined_metrics(models, labels, groups=groups, max_memory=memory)
+    concatenated_metrics(models, labels, groups=groups, max_memory=memory)
 
 measure(60, 6)
 Path("/proc/self/clear_refs").write_text("5")  # forgets the peak

@@ -7,7 +7,7 @@ import torch
 from protocols.test_joined import GROUPS, WORLDS
 
 from sumpool.evaluation.concatenated import metrics as joined
-from sumpool.evaluation.concatenated.metrics import joined_metrics
+from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 
 pytestmark = [
     pytest.mark.gpu,
@@ -22,7 +22,7 @@ def test_combinations_are_those_of_the_cpu(
 ) -> None:
     monkeypatch.setattr(joined, "_SEARCHED", searched)
     world, labels = WORLDS[name](80), torch.arange(80) % 7
-    found = joined_metrics([it.cuda() for it in world], labels.cuda(), groups=GROUPS)
-    expected = joined_metrics(world, labels, groups=GROUPS)
+    found = concatenated_metrics([it.cuda() for it in world], labels.cuda(), groups=GROUPS)
+    expected = concatenated_metrics(world, labels, groups=GROUPS)
     for metric, values in expected.items():
         assert found[metric].tolist() == pytest.approx(values.tolist(), abs=1e-12)

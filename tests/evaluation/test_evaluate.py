@@ -9,7 +9,7 @@ import torch
 
 from evaluation.number_feed import NumberFeed, Squares
 from sumpool.data import DataError
-from sumpool.evaluation import judge_images
+from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import KS
 
 ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queries"}
@@ -18,7 +18,7 @@ ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queri
 def judged(count: int, gallery: int | None = None, **options: Any) -> dict[str, float]:
     searched: Any = None if gallery is None else NumberFeed(gallery)
     images: Any = NumberFeed(count)
-    return judge_images(Squares(), images, searched, **options).metrics
+    return evaluate_retrieval(Squares(), images, searched, **options).metrics
 
 
 def recalls(metrics: dict[str, float]) -> list[int]:
@@ -48,7 +48,7 @@ def test_default_ks_beyond_what_can_be_found_are_left_out(
 def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedded() -> None:
     feed: Any = NumberFeed(6)
     with pytest.raises(DataError, match="ks must be at most 5, the images a query can find, got 6"):
-        judge_images(Squares(), feed, ks=(1, 6))
+        evaluate_retrieval(Squares(), feed, ks=(1, 6))
     assert feed.given == []
     assert recalls(judged(6, ks=(1, 5))) == [1, 5]
     with pytest.raises(DataError, match="at most 3, the images a query can find, got 4"):
@@ -58,10 +58,10 @@ def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedde
 def test_images_without_two_of_a_class_are_refused_before_they_are_embedded() -> None:
     feed: Any = NumberFeed(3)
     with pytest.raises(DataError, match="none of the 3 images to search for has another one"):
-        judge_images(Squares(), feed)
+        evaluate_retrieval(Squares(), feed)
     assert feed.given == []
     others: Any = NumberFeed(3)
     others.dataset.labels += 7
     with pytest.raises(DataError, match="none of the 3 images to search for has another one"):
-        judge_images(Squares(), feed, others)
+        evaluate_retrieval(Squares(), feed, others)
     assert torch.equal(feed.dataset.labels, torch.arange(3))

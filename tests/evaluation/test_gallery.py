@@ -1,4 +1,4 @@
-"""Exhibits: the queries, weights and regions that are shown are the right ones."""
+"""Gallery: the queries, weights and regions that are shown are the right ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from PIL import Image
 
 from evaluation.shape_model import COLORS, GRID, SIDE, ColorModel, ShapeFeed, Shapes, TokenModel
 from sumpool.evaluation import gallery as module
-from sumpool.evaluation.gallery import collect_exhibits
+from sumpool.evaluation.gallery import collect_gallery
 from sumpool.evaluation.gallery_map import flatten_to_plane
-from sumpool.report.run.gallery import Exhibits, Neighbor, Query
-from sumpool.report.run.gallery_files import read_exhibits
+from sumpool.report.run.gallery import Gallery, Neighbor, Query
+from sumpool.report.run.gallery_files import read_gallery
 from sumpool.report.run.page import write_run_page
 
 LABELS = [0, 1, 2, 3] * 5 + [0, 0, 1]
@@ -64,13 +64,13 @@ def feed() -> ShapeFeed:
 
 
 @pytest.fixture
-def shown(feed: ShapeFeed, tmp_path: Path) -> Exhibits:
+def shown(feed: ShapeFeed, tmp_path: Path) -> Gallery:
     model = ColorModel()
     return collect(model, feed, embedded(model, feed), tmp_path / "exhibits")
 
 
-def collect(model: Any, feed: Any, embeddings: Any, folder: Path, **options: Any) -> Exhibits:
-    return collect_exhibits(model, feed, embeddings, folder=folder, **options)
+def collect(model: Any, feed: Any, embeddings: Any, folder: Path, **options: Any) -> Gallery:
+    return collect_gallery(model, feed, embeddings, folder=folder, **options)
 
 
 def test_a_query_never_retrieves_itself_among_equal_vectors(tmp_path: Path) -> None:
@@ -120,8 +120,8 @@ def test_a_query_without_match_is_never_among_the_worst(tmp_path: Path) -> None:
     assert len(alone[0].neighbors) == 4  # all there are
 
 
-def test_exhibits_on_disk_are_those_returned(shown: Exhibits, tmp_path: Path) -> None:
-    read = read_exhibits(tmp_path / "exhibits")
+def test_exhibits_on_disk_are_those_returned(shown: Gallery, tmp_path: Path) -> None:
+    read = read_gallery(tmp_path / "exhibits")
     assert read is not None
     assert read.worst == shown.worst
     assert read.prototypes == shown.prototypes
@@ -141,7 +141,7 @@ def test_the_sample_is_the_same_for_every_model(feed: ShapeFeed, tmp_path: Path)
     assert [query.item for query in other.sample] != samples[0]
 
 
-def test_weights_lie_where_the_shape_is(shown: Exhibits, feed: ShapeFeed) -> None:
+def test_weights_lie_where_the_shape_is(shown: Gallery, feed: ShapeFeed) -> None:
     queries = {query.image: query for query in (*shown.worst, *shown.sample)}
     assert shown.weights.keys() == queries.keys()
     for name, weights in shown.weights.items():
@@ -159,7 +159,7 @@ def index_of(shown: Query | Neighbor) -> int:
     return int(shown.item.removeprefix("shape-").removesuffix(".png"))
 
 
-def test_a_prototype_is_fed_by_regions_of_its_colour(shown: Exhibits) -> None:
+def test_a_prototype_is_fed_by_regions_of_its_colour(shown: Gallery) -> None:
     assert shown.usage is not None
     assert shown.usage.sum() == pytest.approx(1, abs=1e-4)
     shares = [prototype.share for prototype in shown.prototypes]
@@ -336,7 +336,7 @@ def test_other_bad_arguments_are_refused(feed: ShapeFeed, tmp_path: Path) -> Non
         collect(ColorModel(), feed, random_embeddings([0]), tmp_path / "x")
 
 
-def test_page_shows_what_was_collected(shown: Exhibits, tmp_path: Path) -> None:
+def test_page_shows_what_was_collected(shown: Gallery, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{}")
     (tmp_path / "config.yaml").write_text("pool: gsp\n")
     page = write_run_page(tmp_path).read_text()

@@ -1,4 +1,4 @@
-"""The catalogue as the tables of docs/losses.md show it; run this file to print them."""
+"""The catalog as the tables of docs/losses.md show it; run this file to print them."""
 
 from __future__ import annotations
 

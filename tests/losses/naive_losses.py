@@ -216,7 +216,7 @@ def circle(x: Tensor, y: list[int], *, margin: float, gamma: float) -> Tensor:
     return mean([it for it in losses if bool(it > 0)], x)
 
 
-#: The losses without a memory, by their names in the catalogue.
+#: The losses without a memory, by their names in the catalog.
 PAIR_LOSSES = {
     "c1": c1,
     "c2": c2,

@@ -1,4 +1,4 @@
-"""The catalogue, and what can be built from it."""
+"""The catalog, and what can be built from it."""
 
 from __future__ import annotations
 

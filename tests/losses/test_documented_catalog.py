@@ -1,4 +1,4 @@
-"""The page on the losses shows what the catalogue holds."""
+"""The page on the losses shows what the catalog holds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
 from losses.catalog_tables import (
     columns_table,
     constants_table,
     meanings_table,
     training_table,
 )
-
 from sumpool.losses import LOSSES
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"

@@ -1,4 +1,4 @@
-"""Each loss of the catalogue equals its formula, computed pair by pair, in value and gradient."""
+"""Each loss of the catalog equals its formula, computed pair by pair, in value and gradient."""
 
 from __future__ import annotations
 

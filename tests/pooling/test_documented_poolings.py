@@ -1,4 +1,4 @@
-"""The page on poolings lists what the catalogue has."""
+"""The page on poolings lists what the catalog has."""
 
 from __future__ import annotations
 

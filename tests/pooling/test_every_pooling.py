@@ -1,4 +1,4 @@
-"""Laws that every pooling of the catalogue keeps, whatever it computes."""
+"""Laws that every pooling of the catalog keeps, whatever it computes."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sumpool.evaluation import retrieval_metrics
-from sumpool.protocols import JudgedMember, Member, Protocol, read_member
+from sumpool.protocols import Member, MemberResult, Protocol, read_member
 
 #: Embeddings of one member, (N, d), of the queries (0) or of the gallery (1).
 Draw = Callable[[Member, int], Tensor]
@@ -42,12 +42,12 @@ def write_member(
 
 def write_members(
     root: Path, protocol: Protocol, draw: Draw, labels: Sequence[Tensor], seeds: int | None = None
-) -> list[JudgedMember]:
+) -> list[MemberResult]:
     """All members of a protocol, judged on the same images."""
     judged = []
     for member in protocol.members(seeds):
         vectors = [draw(member, which) for which in range(len(labels))]
-        folder = write_member(root / str(member), protocol.judged_on, vectors, labels)
+        folder = write_member(root / str(member), protocol.evaluated_on, vectors, labels)
         judged.append(read_member(protocol, member, folder))
     return judged
 

@@ -18,8 +18,8 @@ from protocols.fake_members import clustered, write_member, write_members
 from sumpool.evaluation import retrieval_metrics
 from sumpool.protocols import (
     PROTOCOLS,
-    JudgedMember,
     Member,
+    MemberResult,
     MissingMemberError,
     ProtocolError,
     aggregate,
@@ -32,7 +32,7 @@ ALONE = [torch.arange(60) % 9]
 WITH_GALLERY = [torch.arange(30) % 9, torch.arange(50) % 8]
 
 
-def naive_fair(judged: Sequence[JudgedMember]) -> dict[tuple[int, str], list[float]]:
+def naive_fair(judged: Sequence[MemberResult]) -> dict[tuple[int, str], list[float]]:
     """Every combination by itself: means of metrics, and metrics of concatenations."""
     values: dict[tuple[int, str], list[float]] = {}
     by_member = {it.member: it for it in judged}
@@ -167,7 +167,7 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
     np.save(part / "embeddings.npy", np.zeros((59, 6), np.float32))
     with pytest.raises(ProtocolError, match=r"is damaged: 60 labels, 60 names"):
         aggregate(FAIR, judged)
-    other = JudgedMember(judged[5].member, judged[5].folder, {"queries": 60})
+    other = MemberResult(judged[5].member, judged[5].folder, {"queries": 60})
     with pytest.raises(ProtocolError, match=r"has the metrics none"):
         aggregate(FAIR, [*judged[:5], other, *judged[6:]])
     shutil.rmtree(part)

@@ -10,7 +10,7 @@ import pytest
 
 from sumpool.protocols import PROTOCOLS, Member, get_protocol
 from sumpool.training import (
-    ChanceConfig,
+    CcpConfig,
     ConfigError,
     OptimizerConfig,
     StopConfig,
@@ -80,10 +80,12 @@ def test_proxy_losses_have_one_image_of_a_class_and_a_warm_up(loss: str) -> None
 
 @pytest.mark.parametrize(("data_set", "every"), [("cub", 25), ("cars196", 25), ("sop", 250)])
 def test_chance_constrained_proxies_are_validated_more_often(data_set: str, every: int) -> None:
-    found = settings("fair", data_set, ccp=True, pool="gap")
+    found = settings("fair", data_set, ccp=CcpConfig(True), pool="gap")
     assert (found["stop.validate_every"], found["stop.patience"]) == (every, 60)
     # In one place, which trainings outside of protocols follow too.
-    assert resolve(TrainConfig(data="x", ccp=True), data_set).stop.validate_every == every
+    assert (
+        resolve(TrainConfig(data="x", ccp=CcpConfig(True)), data_set).stop.validate_every == every
+    )
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,12 @@ def test_the_conventional_settings(
     ccp: bool,
 ) -> None:
     found = settings(
-        "conventional", data_set, backbone=backbone, pool="gap", ccp=ccp, weights="none"
+        "conventional",
+        data_set,
+        backbone=backbone,
+        pool="gap",
+        ccp=CcpConfig(ccp),
+        weights="none",
     )
     assert {
         "selection": "test",
@@ -159,10 +166,10 @@ def test_maxima_join_what_the_method_pools(pool: str, head: str) -> None:
 def test_the_tuning_settings(
     name: str, data_set: str, ccp: bool, folds: int, every: int, patience: int
 ) -> None:
-    found = settings(name, data_set, ccp=ccp, pool="gap")
+    found = settings(name, data_set, ccp=CcpConfig(ccp), pool="gap")
     assert (found["fold"], found["folds"], found["embedding_size"]) == (1, folds, 128)
     assert (found["stop.validate_every"], found["stop.patience"]) == (every, patience)
-    assert PROTOCOLS[name].judged_on == "validation"
+    assert PROTOCOLS[name].evaluated_on == "validation"
 
 
 @pytest.mark.parametrize(
@@ -183,7 +190,7 @@ def test_the_tuning_settings(
         ("conventional", {"loss": "pnca"}, "images_per_class is 4 .* loss pnca"),
         ("fair", {"loss": "c3"}, "loss must be one of"),
         ("fair", {"loss": "c2", "images_per_class": 1}, "images_per_class must be at least 2"),
-        ("fair", {"chance": ChanceConfig(proxies=2)}, "no effect without --ccp"),
+        ("fair", {"ccp": CcpConfig(proxies=2)}, "no effect without --ccp"),
     ],
 )
 def test_contradictions_are_refused_by_name(

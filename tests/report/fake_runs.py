@@ -14,13 +14,13 @@ from PIL import Image
 
 from sumpool.report.run.gallery import (
     EmbeddingMap,
-    Exhibits,
+    Gallery,
     Neighbor,
     Prototype,
     Query,
     Region,
 )
-from sumpool.report.run.gallery_files import write_exhibits
+from sumpool.report.run.gallery_files import write_gallery
 
 CLASSES = ("jay", "<wren>", "_$owl$")
 #: Tags without an end.
@@ -70,7 +70,7 @@ def thumbnail(shade: int) -> bytes:
     return buffer.getvalue()
 
 
-def make_exhibits(pool: str = "gsp", count: int = 8, seed: int = 0) -> Exhibits:
+def make_gallery(pool: str = "gsp", count: int = 8, seed: int = 0) -> Gallery:
     names = [f"image-{number:07d}.jpg" for number in range(10)]
     images = {name: thumbnail(20 * number) for number, name in enumerate(names)}
 
@@ -101,7 +101,7 @@ def make_exhibits(pool: str = "gsp", count: int = 8, seed: int = 0) -> Exhibits:
         (2, 0),
         "PCA",
     )
-    return Exhibits(
+    return Gallery(
         "test",
         1300,
         worst,
@@ -173,5 +173,5 @@ def make_run(
         part = folder / "evaluation" / name
         part.mkdir(parents=True)
         (part / "metrics.json").write_text(json.dumps(metrics(value, alone)))
-    write_exhibits(make_exhibits(pool, seed=seed), folder / "exhibits")
+    write_gallery(make_gallery(pool, seed=seed), folder / "exhibits")
     return folder

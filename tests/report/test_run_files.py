@@ -27,7 +27,7 @@ def test_a_run_is_read_as_it_is_written(folder: Path) -> None:
     assert "zero_shot_loss" not in run.log  # never given
     assert sorted(run.evaluations) == ["test", "validation"]
     assert run.best_step == 20
-    assert run.exhibits is not None
+    assert run.gallery is not None
     assert run.notes == ()
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from report.fake_runs import PageReader, make_exhibits, make_run
+from report.fake_runs import PageReader, make_gallery, make_run
 from sumpool.report.overlays import overlay, scale_top
-from sumpool.report.run.gallery_files import write_exhibits
+from sumpool.report.run.gallery_files import write_gallery
 from sumpool.report.run.page import write_run_page
 from sumpool.system.files import StoreError
 
@@ -169,7 +169,7 @@ def test_a_torn_log_is_told(folder: Path) -> None:
 
 
 def test_few_pictures_are_enough(folder: Path) -> None:
-    write_exhibits(make_exhibits(count=0), folder / "exhibits")
+    write_gallery(make_gallery(count=0), folder / "exhibits")
     assert "None." in words(folder)
 
 
@@ -205,7 +205,7 @@ def test_heat_is_where_the_weight_is() -> None:
     import numpy as np
     from PIL import Image
 
-    exhibits = make_exhibits()
+    exhibits = make_gallery()
     jpeg = exhibits.images["image-0000000.jpg"]
     weights = np.zeros((2, 2), np.float32)
     weights[0, 1] = 4

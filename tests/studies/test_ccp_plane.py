@@ -55,9 +55,9 @@ def test_digits_are_grey_images_over_the_whole_scale() -> None:
 def test_methods_differ_in_the_number_of_problems_alone() -> None:
     settings = choose_settings(None, quick=False)
     alone, alternating = (cell_config(settings, method, 0) for method in ccp_plane.METHODS)
-    assert (alone.chance.problems, alternating.chance.problems) == (1, None)
-    assert (alone.chance.proxies, alone.chance.pool, alone.embedding_size) == (4, 16, 2)
-    assert {**vars(alone), "chance": None} == {**vars(alternating), "chance": None}
+    assert (alone.ccp.problems, alternating.ccp.problems) == (1, None)
+    assert (alone.ccp.proxies, alone.ccp.candidates, alone.embedding_size) == (4, 16, 2)
+    assert {**vars(alone), "ccp": None} == {**vars(alternating), "ccp": None}
 
 
 def test_data_in_the_format_of_mnist_is_taken_and_other_data_refused(tmp_path: Path) -> None:

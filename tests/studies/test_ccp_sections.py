@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from studies.fake_studies import SETTINGS, metrics
 
+from studies.fake_studies import SETTINGS, metrics
 from sumpool.studies.ccp_geometry import section as ccp_geometry_section
 from sumpool.studies.ccp_plane import section as ccp_plane_section
 from sumpool.studies.ccp_plane.figures import problem_values

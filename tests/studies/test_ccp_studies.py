@@ -34,10 +34,10 @@ def test_methods_differ_in_proxies_and_in_problems() -> None:
         ccp_testbed.with_method(config, method) for method in ccp_testbed.METHODS
     )
     assert base == config
-    assert alone.ccp
-    assert alternating.ccp
-    assert (alone.chance.problems, alternating.chance.problems) == (1, None)
-    assert replace(alone, chance=alternating.chance) == alternating
+    assert alone.ccp.enabled
+    assert alternating.ccp.enabled
+    assert (alone.ccp.problems, alternating.ccp.problems) == (1, None)
+    assert replace(alone, ccp=alternating.ccp) == alternating
     with pytest.raises(ValueError, match=r"method must be one of base, .*, got 'none'"):
         ccp_testbed.with_method(config, "none")
 
@@ -51,7 +51,7 @@ def test_collages_are_validated_often_and_cub_as_in_the_protocol(glyphs: testbed
     )
     found = resolve(config, "cub")
     assert (found.stop.validate_every, found.stop.patience) == (25, 60)
-    assert (found.chance.proxies, found.chance.pool, found.chance.patience) == (8, 12, 3)
+    assert (found.ccp.proxies, found.ccp.candidates, found.ccp.patience) == (8, 12, 3)
 
 
 def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:
@@ -80,31 +80,29 @@ def test_settings_change_what_they_name(glyphs: testbed.Testbed, study_of: str) 
         for level in ccp_settings.levels_of(ground, False)
     }
     base, thesis = found["base"], found["thesis"]
-    assert not base.ccp
-    assert thesis.chance.problems is None
-    chance, optimizer = thesis.chance, thesis.optimizer
-    assert chance.pool != chance.proxies
+    assert not base.ccp.enabled
+    assert thesis.ccp.problems is None
+    ccp, optimizer = thesis.ccp, thesis.optimizer
+    assert ccp.candidates != ccp.proxies
     for name, changed in {
-        "one problem": replace(thesis, chance=replace(chance, problems=1)),
-        "random proxies": replace(thesis, chance=replace(chance, pool=chance.proxies)),
-        "no pull": replace(thesis, chance=replace(chance, pull=0.0)),
-        "patience 10": replace(thesis, chance=replace(chance, patience=10)),
-        "batch weight 0.1": replace(thesis, chance=replace(chance, batch_weight=0.1)),
+        "one problem": replace(thesis, ccp=replace(ccp, problems=1)),
+        "random proxies": replace(thesis, ccp=replace(ccp, candidates=ccp.proxies)),
+        "no pull": replace(thesis, ccp=replace(ccp, pull=0.0)),
+        "patience 10": replace(thesis, ccp=replace(ccp, patience=10)),
+        "batch weight 0.1": replace(thesis, ccp=replace(ccp, batch_weight=0.1)),
         "proxies x10": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=10.0)),
         "proxies x100": replace(thesis, optimizer=replace(optimizer, proxy_lr_multiplier=100.0)),
-        "last weights": replace(thesis, chance=replace(chance, solution="last")),
+        "last weights": replace(thesis, ccp=replace(ccp, solution="last")),
         "last weights, patience 10": replace(
-            thesis, chance=replace(chance, solution="last", patience=10)
+            thesis, ccp=replace(ccp, solution="last", patience=10)
         ),
         "unit vectors": replace(thesis, normalize="l2"),
-        "unit vectors, patience 10": replace(
-            thesis, normalize="l2", chance=replace(chance, patience=10)
-        ),
+        "unit vectors, patience 10": replace(thesis, normalize="l2", ccp=replace(ccp, patience=10)),
         "unit vectors, last weights": replace(
-            thesis, normalize="l2", chance=replace(chance, solution="last")
+            thesis, normalize="l2", ccp=replace(ccp, solution="last")
         ),
         "unit vectors, last weights, batch weight 0.1": replace(
-            thesis, normalize="l2", chance=replace(chance, solution="last", batch_weight=0.1)
+            thesis, normalize="l2", ccp=replace(ccp, solution="last", batch_weight=0.1)
         ),
     }.items():
         assert found[name] == changed

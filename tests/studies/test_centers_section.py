@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from studies.fake_studies import SETTINGS, metrics
 
+from studies.fake_studies import SETTINGS, metrics
 from sumpool.studies.centers import section as center_section
 from sumpool.system.rows import ResultStore, Row, read_rows
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 from PIL import Image
-from studies.fake_studies import LOSSES, SETTINGS, collages, metrics, store_cells, store_collage
 
+from studies.fake_studies import LOSSES, SETTINGS, collages, metrics, store_cells, store_collage
 from sumpool.report.labels import STAND_IN, conditions
 from sumpool.studies.collage import attention_figure, method_figure
 from sumpool.studies.collage import section as collage_section

@@ -7,8 +7,8 @@ import math
 from pathlib import Path
 
 import pytest
-from studies.fake_studies import LOSSES, metrics, store_cells
 
+from studies.fake_studies import LOSSES, metrics, store_cells
 from sumpool.studies.grids.main_effects import main_effects
 from sumpool.studies.sections import section, tables
 from sumpool.system.rows import read_rows

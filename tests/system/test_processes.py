@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from sumpool.system.processes import COMPILERS, WorkerError, run_in_processes
 from system.worker_tasks import (
     dies_after_its_answer,
     dies_at_one,
@@ -19,11 +21,9 @@ from system.worker_tasks import (
     sleeps,
 )
 
-from sumpool.system.processes import COMPILERS, WorkerError, work_side_by_side
-
 
 def test_a_process_that_dies_takes_one_piece_with_it() -> None:
-    done = {it.item: it for it in work_side_by_side(dies_at_one, [0, 1, 2], 1)}
+    done = {it.item: it for it in run_in_processes(dies_at_one, [0, 1, 2], 1)}
     assert done[0].found == 0
     assert done[2].found == 4
     assert isinstance(done[1].failure, WorkerError)
@@ -32,7 +32,7 @@ def test_a_process_that_dies_takes_one_piece_with_it() -> None:
 
 def test_a_process_that_dies_after_its_answer_takes_nothing_with_it() -> None:
     done = []
-    for it in work_side_by_side(dies_after_its_answer, [0, 1, 2], 1):
+    for it in run_in_processes(dies_after_its_answer, [0, 1, 2], 1):
         done.append(it)
         if it.item == 0:
             # Until the process has died, the answer to the next piece waiting in the pipe.
@@ -46,7 +46,7 @@ def test_a_process_that_dies_after_its_answer_takes_nothing_with_it() -> None:
 
 
 def test_an_answer_is_given_whatever_becomes_of_the_next_piece() -> None:
-    finished = work_side_by_side(sleeps, [0, lambda: "cannot be sent"], 1)  # type: ignore[list-item]
+    finished = run_in_processes(sleeps, [0, lambda: "cannot be sent"], 1)  # type: ignore[list-item]
     assert next(finished) == (0, 0, None)
     with pytest.raises(Exception, match="pickle"):
         next(finished)
@@ -55,13 +55,13 @@ def test_an_answer_is_given_whatever_becomes_of_the_next_piece() -> None:
 def test_a_process_that_is_interrupted_ends_without_a_word(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    (done,) = work_side_by_side(is_interrupted, [0], 1)
+    (done,) = run_in_processes(is_interrupted, [0], 1)
     assert str(done.failure) == "its process ended with exit code 130"
     assert capfd.readouterr().err == ""
 
 
 def _let_work(pipe: str) -> None:
-    list(work_side_by_side(holds_open, [pipe], 1))
+    list(run_in_processes(holds_open, [pipe], 1))
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux ends them")
@@ -80,14 +80,14 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
 
 def test_processes_end_when_nobody_waits_for_them() -> None:
     begun = time.monotonic()
-    finished = work_side_by_side(sleeps, [0, 1, 2], 2)
+    finished = run_in_processes(sleeps, [0, 1, 2], 2)
     assert next(finished).item == 0
     finished.close()
     assert time.monotonic() - begun < 120  # not the 600 s that the work would take
 
 
 def test_a_failure_that_cannot_be_sent_is_told_in_words() -> None:
-    (done,) = work_side_by_side(raises_unsendable, [1], 1)
+    (done,) = run_in_processes(raises_unsendable, [1], 1)
     assert isinstance(done.failure, WorkerError)
     assert str(done.failure) == "UnsendableError: 1 and 2"
     assert any("raises_unsendable" in note for note in done.failure.__notes__)
@@ -100,5 +100,5 @@ def test_processes_do_not_compile_with_all_cores_each(
     monkeypatch.delenv(COMPILERS, raising=False)
     if told is not None:
         monkeypatch.setenv(COMPILERS, told)
-    (done,) = work_side_by_side(os.getenv, [COMPILERS], 1)
+    (done,) = run_in_processes(os.getenv, [COMPILERS], 1)
     assert done.found == found

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from sumpool.ccp import ProxyPairs
 from sumpool.training import (
-    ChanceConfig,
+    CcpConfig,
     ConfigError,
     RunError,
     TrainConfig,
@@ -26,10 +26,9 @@ from sumpool.training.loop import Trainer
 from training.test_loop import assert_equal, stop, timeless, weights
 from training.tiny import CONFIG, Scripted, trainer
 
-CHANCE = ChanceConfig(proxies=2, pool=3, pull=0.05, patience=1, beta=0.3, alpha=0.3)
+CHANCE = CcpConfig(True, proxies=2, candidates=3, pull=0.05, patience=1, beta=0.3, alpha=0.3)
 CCP: dict[str, Any] = {
-    "ccp": True,
-    "chance": CHANCE,
+    "ccp": CHANCE,
     "normalize": "ball",
     "zero_shot": ZeroShotConfig(weight=0.0),
     "optimizer": replace(CONFIG.optimizer, proxy_lr_multiplier=1.0),
@@ -45,8 +44,8 @@ def pairs_of(runner: Trainer) -> ProxyPairs:
 @pytest.mark.parametrize("loss", ["c1", "c2", "ms", "triplet"])
 def test_one_problem_without_pull_is_plain_proxy_training(loss: str) -> None:
     single = replace(CHANCE, pull=0.0, problems=1)
-    runner = trainer(**{**CCP, "loss": loss, "chance": single}, validate=Scripted([0.5, 0.4, 0.3]))
-    twin = trainer(**{**CCP, "loss": loss, "chance": single})
+    runner = trainer(**{**CCP, "loss": loss, "ccp": single}, validate=Scripted([0.5, 0.4, 0.3]))
+    twin = trainer(**{**CCP, "loss": loss, "ccp": single})
     twin._prepare()
     model, criterion = twin.model, twin.criterion
     optimizer = torch.optim.Adam(
@@ -97,7 +96,7 @@ def test_a_problem_begins_at_the_solution_of_the_last(solution: Any, begins_at: 
             return super().__call__(model)
 
     runner = trainer(
-        **{**CCP, "chance": replace(CHANCE, patience=2, solution=solution)},
+        **{**CCP, "ccp": replace(CHANCE, patience=2, solution=solution)},
         validate=Watch([0.1, 0.3, 0.2, 0.1]),
         stop=stop(validate_every=1, max_steps=5),
     )
@@ -123,7 +122,7 @@ def test_the_pull_touches_every_weight_but_the_proxies() -> None:
     gradients: list[dict[str, Tensor]] = []
     for pull in (0.0, 0.5):
         runner = trainer(
-            **{**CCP, "chance": replace(CHANCE, pull=pull), "zero_shot": ZeroShotConfig(weight=0.1)}
+            **{**CCP, "ccp": replace(CHANCE, pull=pull), "zero_shot": ZeroShotConfig(weight=0.1)}
         )
         runner.model.train()
         runner._prepare()
@@ -155,7 +154,7 @@ def test_the_pull_touches_every_weight_but_the_proxies() -> None:
 def test_nothing_pulls_in_the_first_problem() -> None:
     histories = []
     for pull in (0.0, 10.0):
-        changed = {**CCP, "chance": replace(CHANCE, pull=pull)}
+        changed = {**CCP, "ccp": replace(CHANCE, pull=pull)}
         runner = trainer(**changed, validate=Scripted([0.1, 0.2, 0.3]))
         runner.fit()
         histories.append(weights(runner.model))
@@ -182,8 +181,8 @@ def test_proxies_are_drawn_among_embeddings_of_their_class() -> None:
         {"loss": "ms"},
         {"loss": "triplet"},
         {"zero_shot": ZeroShotConfig(weight=0.1)},
-        {"chance": replace(CHANCE, batch_weight=0.1)},
-        {"chance": replace(CHANCE, solution="last")},
+        {"ccp": replace(CHANCE, batch_weight=0.1)},
+        {"ccp": replace(CHANCE, solution="last")},
     ],
     ids=["c1", "ms", "triplet", "zero-shot", "pairs in the batch", "last weights"],
 )
@@ -258,27 +257,33 @@ def test_measured_problems_are_within_their_bounds() -> None:
 
 
 def test_ccp_has_the_published_settings() -> None:
-    cub = resolve(TrainConfig(data="x", ccp=True), "cub")
-    assert (cub.chance.proxies, cub.chance.pool, cub.chance.pull) == (8, 12, 2e-4)
-    assert (cub.stop.patience, cub.chance.patience, cub.normalize) == (60, 3, "ball")
+    cub = resolve(TrainConfig(data="x", ccp=CcpConfig(True)), "cub")
+    assert (cub.ccp.proxies, cub.ccp.candidates, cub.ccp.pull) == (8, 12, 2e-4)
+    assert (cub.stop.patience, cub.ccp.patience, cub.normalize) == (60, 3, "ball")
     assert (cub.optimizer.proxy_lr_multiplier, cub.optimizer.warmup_epochs) == (1.0, 0)
-    assert cub.chance.beta == pytest.approx(0.3841 / 2)
-    assert cub.chance.alpha == pytest.approx(0.3841 / 2)
-    sop = resolve(TrainConfig(data="x", ccp=True, loss="ms"), "sop")
-    assert (sop.chance.proxies, sop.chance.pool) == (4, 7)
+    assert cub.ccp.beta == pytest.approx(0.3841 / 2)
+    assert cub.ccp.alpha == pytest.approx(0.3841 / 2)
+    sop = resolve(TrainConfig(data="x", ccp=CcpConfig(True), loss="ms"), "sop")
+    assert (sop.ccp.proxies, sop.ccp.candidates) == (4, 7)
     assert resolve(TrainConfig(data="x"), "cub").normalize == "l2"
 
 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"ccp": True, "loss": "pnca"}, "ccp needs a loss out of c1, c2, ms, triplet, got pnca"),
-        ({"chance": CHANCE}, "have no effect without --ccp"),
-        ({"ccp": True, "chance": ChanceConfig(pool=4)}, "chance.pool must be at least"),
-        ({"ccp": True, "chance": ChanceConfig(patience=0)}, "chance.patience must be positive"),
-        ({"ccp": True, "chance": ChanceConfig(pull=-1.0)}, "chance.pull must be at least 0"),
+        (
+            {"ccp": CcpConfig(True), "loss": "pnca"},
+            "ccp needs a loss out of c1, c2, ms, triplet, got pnca",
+        ),
+        ({"ccp": replace(CHANCE, enabled=False)}, "have no effect without --ccp"),
+        ({"ccp": CcpConfig(True, candidates=4)}, "ccp.candidates must be at least"),
+        ({"ccp": CcpConfig(True, patience=0)}, "ccp.patience must be positive"),
+        ({"ccp": CcpConfig(True, pull=-1.0)}, "ccp.pull must be at least 0"),
         ({"normalize": "ball", "loss": "pnca"}, "normalize must be l2 with loss pnca"),
-        ({"ccp": True, "zero_shot": ZeroShotConfig(balance=1.0)}, "leave one of it and ccp out"),
+        (
+            {"ccp": CcpConfig(True), "zero_shot": ZeroShotConfig(balance=1.0)},
+            "leave one of it and ccp out",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:

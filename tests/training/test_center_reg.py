@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 import torch
-from training.test_chance import CCP
 
 from sumpool.centers import REGULARIZERS, build_regularizer, center_uniformity
 from sumpool.training import CenterConfig, ConfigError, TrainConfig, resolve
+from training.test_ccp import CCP
 from training.test_loop import assert_equal, weights
 from training.tiny import CONFIG, Scripted, trainer
 

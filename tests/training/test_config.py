@@ -68,7 +68,7 @@ def test_options_free_to_change_exist() -> None:
 
 
 def test_switches_are_the_options_that_are_true_or_false() -> None:
-    assert flat_switches() >= {"skip_broken", "hardware.compile", "exhibits"}
+    assert flat_switches() >= {"skip_broken", "hardware.compile", "gallery"}
     assert "seed" not in flat_switches()
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
-from sumpool.training.gradient_balance import measure_pulls
+from sumpool.training.gradient_balance import measure_gradient_norms
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -146,7 +146,9 @@ def test_a_balanced_zero_shot_loss_pulls_in_proportion() -> None:
         with torch.no_grad():
             features = model.feature_map(batch.images)
         labels = runner._class_of[batch.labels]
-        pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
+        pulls = measure_gradient_norms(
+            model.pooling, criterion, features, labels, embed=model.embedding
+        )
         found.append(pulls.ratio(criterion.weight))
         return step(batch)
 
@@ -171,7 +173,9 @@ def test_pulls_are_gradients_at_the_features() -> None:
         torch.autograd.grad(parts[name], features, retain_graph=True)[0].norm().item()
         for name in ("base_loss", "zero_shot_loss")
     ]
-    pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
+    pulls = measure_gradient_norms(
+        model.pooling, criterion, features, labels, embed=model.embedding
+    )
     assert [pulls.base, pulls.zero_shot] == pytest.approx(wanted, rel=1e-5)
     assert pulls.base_loss == pytest.approx(parts["base_loss"].item())
 
@@ -183,7 +187,7 @@ def test_pulls_are_those_of_the_vectors_that_the_model_gives() -> None:
     features = model.feature_map(batch.images)
     model.pooling.initialize_prototypes(features)
     losses = [
-        measure_pulls(
+        measure_gradient_norms(
             model.pooling,
             runner.criterion,  # type: ignore[arg-type]
             features,
@@ -205,7 +209,7 @@ def test_measuring_pulls_leaves_a_memory_as_it_was() -> None:
     model.pooling.initialize_prototypes(features)
     before = {name: it.clone() for name, it in criterion.state_dict().items()}
     labels = runner._class_of[batch.labels]
-    measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
+    measure_gradient_norms(model.pooling, criterion, features, labels, embed=model.embedding)
     assert_equal(before, criterion.state_dict())
 
 

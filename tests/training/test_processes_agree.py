@@ -13,7 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from sumpool.evaluation import embed_images, retrieval_metrics
-from sumpool.training import ChanceConfig, TrainConfig, ZeroShotConfig
+from sumpool.training import CcpConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import judge
 from training.tiny import CONFIG, Memory, MemoryFeed, trainer
 
@@ -36,9 +36,8 @@ CASES: dict[str, dict[str, Any]] = {
     "zero-shot": {**BATCH, "zero_shot": ZeroShotConfig(weight=0.5)},
     "ccp": {
         **BATCH,
-        "ccp": True,
         "normalize": "ball",
-        "chance": ChanceConfig(proxies=2, pool=4, beta=0.3, alpha=0.3),
+        "ccp": CcpConfig(enabled=True, proxies=2, candidates=4, beta=0.3, alpha=0.3),
         "zero_shot": ZeroShotConfig(weight=0.1),
     },
 }

@@ -44,7 +44,7 @@ CONFIG = TrainConfig(
     resize=24,
     crop=24,
     checkpoint_seconds=0.0,
-    exhibits=False,
+    gallery=False,
 )
 
 
@@ -92,7 +92,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def deciding(folder: Path) -> dict[int, float]:
+def identity_options(folder: Path) -> dict[int, float]:
     """The metric that decided, by step."""
     with (folder / "validation.csv").open() as file:
         return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
@@ -109,7 +109,7 @@ def test_the_test_set_decides(data: str, request: pytest.FixtureRequest) -> None
     assert list(found.metrics) == ["test"]
     assert [it.name for it in Path("run/evaluation").iterdir()] == ["test"]
     # What was stored for the test set is what decided, at the best step and with the gallery.
-    values = deciding(Path("run"))
+    values = identity_options(Path("run"))
     assert list(values) == [2, 4, 6]
     assert found.metrics["test"]["precision_at_1"] == values[found.outcome.best_step]
     assert max(values.values()) == values[found.outcome.best_step]
@@ -137,7 +137,7 @@ def test_a_run_goes_on_with_its_selection(photos: Path) -> None:
     longer = TrainConfig(stop=StopConfig(max_steps=6, monitor="precision_at_1"), selection="test")
     resumed = run_training(longer, resume=Path("parts"), progress=False)
     assert resumed.metrics == whole.metrics
-    assert deciding(Path("parts")) == deciding(Path("whole"))
+    assert identity_options(Path("parts")) == identity_options(Path("whole"))
     assert SAID in Path("parts/report.html").read_text()
     run_training(with_changes(data=str(photos), out="other"), progress=False)
     with pytest.raises(ConfigError, match="selection is 'test', but the run was begun with"):
@@ -147,7 +147,7 @@ def test_a_run_goes_on_with_its_selection(photos: Path) -> None:
 def test_the_command_says_it(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
     options = ["--backbone=small_cnn", "--embedding-size=8", "--pool=gap", "--batch-size=4"]
     options += ["--images-per-class=2", "--stop.validate-every=1", "--stop.max-steps=1"]
-    options += ["--hardware.accelerator=cpu", "--hardware.workers=0", "--exhibits=false"]
+    options += ["--hardware.accelerator=cpu", "--hardware.workers=0", "--gallery=false"]
     command = ["train", "--data", str(photos), "--selection", "test", "--out", "run", *options]
     assert main(command) == 0
     printed = capsys.readouterr().out

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sumpool.training import (
+    CcpConfig,
     ConfigError,
     GspConfig,
     HardwareConfig,
@@ -75,7 +76,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "center_reg",
         "center.lam",
         "center.subset",
-        *(f"chance.{name}" for name in ("proxies", "pool", "problems", "beta", "alpha")),
+        *(f"ccp.{name}" for name in ("proxies", "candidates", "problems", "beta", "alpha")),
     }
 
 
@@ -162,7 +163,7 @@ def test_options_without_effect_are_refused(changes: dict[str, Any], what: str) 
         {"pool": "gap"},
         {"pool": "gap", "zero_shot": ZeroShotConfig(0.0)},
         {"gsp": GspConfig(mu=0.5), "zero_shot": ZeroShotConfig(0.2, scale=3.0)},
-        {"ccp": True, "optimizer": OptimizerConfig(proxy_lr_multiplier=10.0)},
+        {"ccp": CcpConfig(enabled=True), "optimizer": OptimizerConfig(proxy_lr_multiplier=10.0)},
     ],
 )
 def test_options_with_an_effect_are_accepted(changes: dict[str, Any]) -> None:

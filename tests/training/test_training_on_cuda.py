@@ -10,9 +10,9 @@ import pytest
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
-from training.test_chance import CCP
 
 from sumpool.training import HardwareConfig, StopConfig
+from training.test_ccp import CCP
 from training.tiny import CONFIG, Scripted, trainer
 
 pytestmark = [

@@ -13,7 +13,7 @@ from sumpool.training.fabric_logging import quiet_fabric
 
 
 @contextlib.contextmanager
-def written_to(path: Path) -> Iterator[None]:
+def redirect_output(path: Path) -> Iterator[None]:
     """Append standard output, standard error and log messages to ``path`` inside the ``with``.
 
     The descriptors themselves are turned round, so that what C libraries and child processes write

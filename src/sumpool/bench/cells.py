@@ -10,16 +10,17 @@ from functools import cached_property
 from typing import Any
 
 from sumpool.protocols import Member
+from sumpool.report.run.option_names import first_name
 from sumpool.training.config import TrainConfig, flat
 
 #: Options that say where and how a cell is computed, not what: with others it is the same cell.
 #: Those of the group ``hardware`` belong to them too, all but the precision.
 NOT_IDENTITY = frozenset(
-    {"data", "out", "cache", "cache_dir", "exhibits", "checkpoint_seconds", "skip_broken"}
+    {"data", "out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "skip_broken"}
 )
 
 #: What tells the members of a group apart: the trainings that a protocol makes one number of.
-OF_THE_MEMBER = frozenset({"fold", "seed"})
+FOLD_AND_SEED = frozenset({"fold", "seed"})
 
 #: Losses with cross-batch memory, by the loss that batches are remembered for.
 MEMORY_LOSSES: Mapping[str, str] = {"c1": "xbm", "c2": "xbm-c2"}
@@ -47,7 +48,7 @@ class BenchCell:
     @cached_property
     def id(self) -> str:
         """Its identity: 16 hexadecimal digits of what decides its result."""
-        return _digest(self.protocol, self.data_set, deciding(flat(self.config)))
+        return _digest(self.protocol, self.data_set, identity_options(flat(self.config)))
 
     @cached_property
     def group(self) -> str:
@@ -76,14 +77,14 @@ class BenchCell:
         return " ".join([*words, f"seed {self.member.seed}"])
 
 
-def deciding(options: Mapping[str, Any]) -> dict[str, Any]:
+def identity_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Those of ``options``, by dotted name, that decide what is computed.
 
     Example:
-        >>> deciding({"data": "/data/cub", "seed": 1, "hardware.workers": 3})
+        >>> identity_options({"data": "/data/cub", "seed": 1, "hardware.workers": 3})
         {'seed': 1}
     """
-    return {name: _number(value) for name, value in options.items() if decides(name)}
+    return {first_name(name): _number(value) for name, value in options.items() if decides(name)}
 
 
 def decides(name: str) -> bool:
@@ -101,7 +102,11 @@ def group_of(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
         data_set: Name of the data set.
         options: Every option of one of its members by dotted name.
     """
-    shared = {name: value for name, value in deciding(options).items() if name not in OF_THE_MEMBER}
+    shared = {
+        name: value
+        for name, value in identity_options(options).items()
+        if name not in FOLD_AND_SEED
+    }
     return _digest(protocol, data_set, shared)
 
 
@@ -113,9 +118,9 @@ def method_label(config: TrainConfig) -> str:
     memory (``xbm+``) stand before it.
 
     Example:
-        >>> method_label(TrainConfig(pool="gap")), method_label(TrainConfig(pool="gap", ccp=True))
-        ('gap', 'ccp+gap')
-        >>> from sumpool.training import ZeroShotConfig
+        >>> from sumpool.training import CcpConfig, ZeroShotConfig
+        >>> method_label(TrainConfig(pool="gap", ccp=CcpConfig(enabled=True)))
+        'ccp+gap'
         >>> method_label(TrainConfig(pool="gsp", loss="xbm", zero_shot=ZeroShotConfig(weight=0.1)))
         'xbm+gsp+zs'
     """
@@ -126,7 +131,7 @@ def method_label(config: TrainConfig) -> str:
         label += f"+reg:{config.center_reg}"
     if config.loss in _REMEMBERED:
         label = f"xbm+{label}"
-    return f"ccp+{label}" if config.ccp else label
+    return f"ccp+{label}" if config.ccp.enabled else label
 
 
 def _digest(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:

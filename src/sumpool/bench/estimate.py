@@ -43,11 +43,16 @@ def total_seconds(
     return total, unknown
 
 
-def in_words(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as people say it.
 
     Example:
-        >>> in_words(42), in_words(600), in_words(7300), in_words(200_000)
+        >>> (
+        ...     format_duration(42),
+        ...     format_duration(600),
+        ...     format_duration(7300),
+        ...     format_duration(200_000),
+        ... )
         ('42 s', '10 min', '2 h 02 min', '2 d 8 h')
     """
     whole = round(seconds)

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-from sumpool.bench.cell_log import written_to
+from sumpool.bench.cell_log import redirect_output
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.store.store import LOG, RUN, STARTS, BenchRow, BenchStore
 from sumpool.training.config import TrainConfig, flat, write_config
@@ -99,7 +99,7 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
         folder = store.cell_folder(cell.id)
         folder.mkdir(parents=True, exist_ok=True)
         starts = _note_start(store, cell)
-        with written_to(folder / LOG):
+        with redirect_output(folder / LOG):
             try:
                 return _run(store, cell, folder, starts, train or train_cell)
             except BaseException:

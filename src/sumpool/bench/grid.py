@@ -11,8 +11,7 @@ from sumpool.bench.cells import MEMORY_LOSSES, BenchCell, method_label
 from sumpool.bench.datasets import DataSource
 from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
-from sumpool.protocols.configuring import with_options
-from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.config import ConfigError, TrainConfig, with_options
 
 
 class GridError(ConfigError):
@@ -112,7 +111,7 @@ def _combinations(grid: Grid) -> Iterator[tuple[DataSource, TrainConfig, bool | 
             "backbone": backbone,
             "loss": _loss(loss, xbm),
             "pool": pool,
-            "ccp": ccp,
+            "ccp.enabled": ccp,
             "center_reg": center_reg,
         }
         if taken := sorted({*chosen, "fold", "folds", "seed", "out"} & grid.options.keys()):
@@ -120,7 +119,7 @@ def _combinations(grid: Grid) -> Iterator[tuple[DataSource, TrainConfig, bool | 
         # Pictures of every run would be most of what a grid takes on disk.
         yield (
             source,
-            with_options(TrainConfig(), {"exhibits": False, **grid.options, **chosen}),
+            with_options(TrainConfig(), {"gallery": False, **grid.options, **chosen}),
             zero_shot,
         )
 

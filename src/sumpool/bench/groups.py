@@ -10,16 +10,21 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sumpool.bench.cells import MEMORY_LOSSES, OF_THE_MEMBER, deciding, group_of, method_label
+from sumpool.bench.cells import (
+    FOLD_AND_SEED,
+    MEMORY_LOSSES,
+    group_of,
+    identity_options,
+    method_label,
+)
 from sumpool.bench.planned_cells import PlannedCell
 from sumpool.bench.store.rows import BenchRow
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
-from sumpool.protocols.configuring import with_options
-from sumpool.training.config import TrainConfig, flat
+from sumpool.training.config import CcpConfig, TrainConfig, flat, with_options
 
 #: Options that name a method and not a setting of it.
-_NAMING = ("format", "backbone", "loss", "pool", "ccp", "center_reg")
+_NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
 
 
 @dataclass(frozen=True)
@@ -70,17 +75,17 @@ class Group:
     @cached_property
     def config(self) -> TrainConfig:
         """The configuration of its first row."""
-        return with_options(TrainConfig(), json.loads(self.rows[0].config))
+        return with_options(TrainConfig(), self.rows[0].options)
 
     @cached_property
     def settings(self) -> str:
-        """The options that are not those of protocol and catalogue, in words; mostly empty."""
-        own = deciding(flat(self.config))
-        usual = deciding(flat(_usual(self.protocol, self.config)))
+        """The options that are not those of protocol and catalog, in words; mostly empty."""
+        own = identity_options(flat(self.config))
+        usual = identity_options(flat(_usual(self.protocol, self.config)))
         return ", ".join(
             f"{name}={_short(value)}"
             for name, value in own.items()
-            if value != usual[name] and name not in OF_THE_MEMBER
+            if value != usual[name] and name not in FOLD_AND_SEED
         )
 
     @cached_property
@@ -95,14 +100,14 @@ class Group:
         without = replace(config.zero_shot, weight=0.0, balance=None)
         remembered = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
         simpler = [
-            replace(config, ccp=False),
+            replace(config, ccp=CcpConfig()),
             replace(config, loss=remembered.get(config.loss, config.loss)),
             replace(config, center_reg=None),
             replace(config, zero_shot=without),
             replace(config, pool="gap", zero_shot=without),
             replace(config, pool="gap+gmp", zero_shot=without),
         ]
-        plain = replace(config, ccp=False, loss=simpler[1].loss, center_reg=None, zero_shot=without)
+        plain = replace(simpler[1], ccp=CcpConfig(), center_reg=None, zero_shot=without)
         simpler += [replace(plain, pool="gap"), replace(plain, pool="gap+gmp")]
         own = method_label(config)
         return [label for label in dict.fromkeys(map(method_label, simpler)) if label != own]
@@ -118,7 +123,7 @@ def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> lis
     """
     found: dict[str, list[BenchRow]] = {}
     for row in rows:
-        group = group_of(row.protocol, row.data_set, json.loads(row.config))
+        group = group_of(row.protocol, row.data_set, row.options)
         found.setdefault(group, []).append(row)
     asked: dict[str, int] = {}
     for cell in planned:

@@ -12,7 +12,7 @@ import torch
 
 from sumpool.bench.executors.mps import CONTROL
 from sumpool.system.cores import usable_cores
-from sumpool.system.processes import work_side_by_side
+from sumpool.system.processes import run_in_processes
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
 
@@ -52,7 +52,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Filling:
+class Parallelism:
     """How to fill a machine with trainings.
 
     Attributes:
@@ -96,7 +96,7 @@ class Filling:
             told: Options of the group hardware that stay as they are, at their defaults too.
 
         Example:
-            >>> filling = Filling(15, True, {"workers": 1}, "an example", gpus=1)
+            >>> filling = Parallelism(15, True, {"workers": 1}, "an example", gpus=1)
             >>> config = filling.configure(TrainConfig(loss="ms"), data_set="cub")
             >>> config.hardware.cuda_graph, config.hardware.workers, config.cache
             (True, 1, 'gpu')
@@ -122,7 +122,7 @@ class Filling:
         return replace(config, cache="gpu" if data_set in ON_THE_GPU else "ram", cache_dir=folder)
 
 
-def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Filling:
+def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Parallelism:
     """The best way known to fill ``machine`` with trainings of small networks.
 
     Without a GPU it is one process a core, with one thread each: batches of 32 images are too small
@@ -146,7 +146,7 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
     machine = look_at_machine() if machine is None else machine
     if not machine.free_bytes:
         why = f"no GPU: one process a core, {machine.cores}, with one thread each"
-        return Filling(machine.cores, False, {"workers": 0}, why)
+        return Parallelism(machine.cores, False, {"workers": 0}, why)
     most = MOST_WITH_MPS if machine.mps else MOST_WITHOUT_MPS
     by_memory = sum(min(most, int(MEMORY_SHARE * free) // job_bytes) for free in machine.free_bytes)
     by_cores = max(1, machine.cores - 1)  # one is for the rest
@@ -160,12 +160,12 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
     )
     workers = max(1, machine.cores // jobs)
     gpus = min(jobs, len(machine.free_bytes))
-    return Filling(
+    return Parallelism(
         jobs, machine.mps, {"workers": workers}, why, gpus=gpus, compiled=machine.compiler
     )
 
 
-def part_of_a_node(gpus: float, cpus: float) -> Filling:
+def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
     """One training on a part of a node of a cluster, which the cluster itself fills.
 
     Args:
@@ -180,7 +180,7 @@ def part_of_a_node(gpus: float, cpus: float) -> Filling:
     workers = max(1, int(cpus))
     hardware = {"workers": workers} if gpus else {}
     why = f"{gpus:g} of a GPU and {cpus:g} cores each"
-    return Filling(1, False, hardware, why, threads=workers, gpus=1 if gpus else 0)
+    return Parallelism(1, False, hardware, why, threads=workers, gpus=1 if gpus else 0)
 
 
 def look_at_machine() -> Machine:
@@ -193,7 +193,7 @@ def look_at_machine() -> Machine:
     if not torch.cuda.is_available():
         return Machine(cores)
     # In a process that ends: asking takes memory on every GPU for as long as it lives.
-    (looked,) = work_side_by_side(_look_at_gpus, [torch.cuda.device_count()], 1)
+    (looked,) = run_in_processes(_look_at_gpus, [torch.cuda.device_count()], 1)
     if looked.found is None:
         assert looked.failure is not None
         raise looked.failure

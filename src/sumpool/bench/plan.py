@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.estimate import expected_seconds, in_words, total_seconds
+from sumpool.bench.estimate import expected_seconds, format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
 from sumpool.report.tables import Table
 
@@ -32,7 +32,7 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
                 _listed([cell.member.seed for cell in there]),
                 str(len(there)),
                 str(done),
-                "?" if each is None else in_words(each),
+                "?" if each is None else format_duration(each),
             ]
         )
     header = ("protocol", "data", "backbone", "loss", "method", "folds", "seeds")
@@ -47,7 +47,7 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
 def _estimate(store: BenchStore, left: Sequence[BenchCell]) -> str:
     seconds, unknown = total_seconds(store.rows(), left)
     if not unknown:
-        return f"the other {len(left)} take about {in_words(seconds)}, one after the other"
+        return f"the other {len(left)} take about {format_duration(seconds)}, one after the other"
     without = sorted(
         {cell.data_set for cell in left if expected_seconds(store.rows(), cell) is None}
     )
@@ -55,8 +55,8 @@ def _estimate(store: BenchStore, left: Sequence[BenchCell]) -> str:
     if unknown == len(left):
         return f"there is no estimate of the time: {there}"
     return (
-        f"{len(left) - unknown} of the other {len(left)} take about {in_words(seconds)}, one after "
-        f"the other; {there}, so there is no estimate for {unknown}"
+        f"{len(left) - unknown} of the other {len(left)} take about {format_duration(seconds)}, "
+        f"one after the other; {there}, so there is no estimate for {unknown}"
     )
 
 

@@ -53,7 +53,7 @@ def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:
     try:
         # Whether images can be decoded is found out by those that decode them.
         splits = open_splits(replace(cell.config, skip_broken=False), progress=False)
-        if PROTOCOLS[cell.protocol].judged_on == "test" and splits.test is None:
+        if PROTOCOLS[cell.protocol].evaluated_on == "test" and splits.test is None:
             raise ConfigError(
                 f"the data has no test part, which the {cell.protocol} protocol judges models on: "
                 "make one, such as a folder test/ beside train/, or a column split"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self
 from tqdm import tqdm
 
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.estimate import in_words, total_seconds
+from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
 
 if TYPE_CHECKING:
@@ -94,6 +94,6 @@ class GridBar:
                 words.append(f"{number} {what}")
         seconds, unknown = total_seconds(self._store.rows(), left)
         if left and not unknown:
-            words.append(f"about {in_words(seconds / max(1, running))} left")
+            words.append(f"about {format_duration(seconds / max(1, running))} left")
         self._bar.n = len(finished)
         self._bar.set_postfix_str(", ".join(words))

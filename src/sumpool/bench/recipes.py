@@ -1,7 +1,7 @@
 """Recipes: the configuration of every published setting, as a file for `sumpool train`.
 
 Nothing is written down here but how a method's label is read: settings come from the published
-tables, constants from the catalogues, and what a protocol sets from the protocol, through the same
+tables, constants from the catalogs, and what a protocol sets from the protocol, through the same
 functions that `sumpool bench` goes through.
 """
 

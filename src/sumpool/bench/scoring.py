@@ -18,7 +18,7 @@ from sumpool.bench.groups import Group, find_groups
 from sumpool.bench.planned_cells import read_grid
 from sumpool.bench.report.scores import SCORES, Gain, Incomplete, Score, read_scores, write_scores
 from sumpool.bench.store.store import BenchStore
-from sumpool.protocols import Combined, JudgedMember, ProtocolError, combine, gains_between
+from sumpool.protocols import Combined, MemberResult, ProtocolError, combine, gains_between
 from sumpool.protocols.combining import score_note
 from sumpool.protocols.run_results import ImageList, read_image_lists, sorted_members
 from sumpool.system.files import StoreError, write_atomic
@@ -38,14 +38,14 @@ class Scored:
         scores: Scores of the complete groups.
         gains: What methods have over simpler ones.
         incomplete: Groups that lack trainings; they have no score.
-        troubles: What keeps groups from a score or a gain, in words: missing folds and seeds by
+        warnings: What keeps groups from a score or a gain, in words: missing folds and seeds by
             name, files that are gone.
     """
 
     scores: list[Score]
     gains: list[Gain]
     incomplete: list[Incomplete]
-    troubles: list[str]
+    warnings: list[str]
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             done = len(group.wanted) - len(group.missing)
             found.incomplete.append(Incomplete(*group.key, done, len(group.wanted)))
             listed = "; ".join(map(str, group.missing))
-            found.troubles.append(f"{group.name}: no score without {listed}")
+            found.warnings.append(f"{group.name}: no score without {listed}")
             continue
         path = store.folder / COMBINED / f"{group.digest}.npz"
         before = path.is_file()
@@ -97,7 +97,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             old = [it for it in old_scores if before and _is_of(it, group)]
             scores = [it for it in old if it not in found.scores]
             what = "its scores are those of before" if scores else "no score"
-            found.troubles.append(f"{group.name}: {what}: {error}")
+            found.warnings.append(f"{group.name}: {what}: {error}")
         if scores:
             found.scores.extend(scores)
             summed[*group.key, group.settings] = _Summed(group, combined, before)
@@ -153,7 +153,7 @@ def _add_gains(
     try:
         gains = gains_between(ours.combined, theirs.combined)
     except ProtocolError as error:
-        found.troubles.append(f"{group.name}: no gain over {against}: {error}")
+        found.warnings.append(f"{group.name}: no gain over {against}: {error}")
         return
     found.gains.extend(
         Gain(
@@ -172,10 +172,10 @@ def _add_gains(
     )
 
 
-def _judged(store: BenchStore, group: Group) -> list[JudgedMember]:
-    start = f"{group.protocol.judged_on}."
+def _judged(store: BenchStore, group: Group) -> list[MemberResult]:
+    start = f"{group.protocol.evaluated_on}."
     return [
-        JudgedMember(
+        MemberResult(
             member,
             store.folder / group.members[member].folder,
             {
@@ -189,7 +189,7 @@ def _judged(store: BenchStore, group: Group) -> list[JudgedMember]:
 
 
 def _combined(
-    path: Path, group: Group, judged: Sequence[JudgedMember], device: str, progress: bool
+    path: Path, group: Group, judged: Sequence[MemberResult], device: str, progress: bool
 ) -> Combined:
     """What scores and gains are computed from: as it was kept in ``path``, or anew."""
     try:
@@ -221,7 +221,7 @@ def _keep(path: Path, combined: Combined) -> None:
 
 
 def _restored(
-    group: Group, judged: Sequence[JudgedMember], kept: Mapping[str, NDArray[Any]]
+    group: Group, judged: Sequence[MemberResult], kept: Mapping[str, NDArray[Any]]
 ) -> Combined:
     def named(start: str) -> dict[str, NDArray[Any]]:
         return {
@@ -235,7 +235,7 @@ def _restored(
         group.protocol,
         members,
         # Files of earlier versions do not say which images they are about.
-        _lists_in(kept) or read_image_lists(members[0], group.protocol.judged_on),
+        _lists_in(kept) or read_image_lists(members[0], group.protocol.evaluated_on),
         int(kept["dimension"]),
         named("single."),
         named("joined.") or None,

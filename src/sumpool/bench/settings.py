@@ -9,6 +9,7 @@ from typing import Any
 
 from jsonargparse import ArgumentParser
 
+from sumpool.report.run.option_names import RENAMED
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 
 #: Options that hold a value a name, such as ``pool_options.p``.
@@ -35,6 +36,8 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
         key = key.replace("-", "_")
         if not equals:
             raise ConfigError(f"set must be KEY=VALUE, got {text!r}")
+        if key in RENAMED:
+            raise ConfigError(f"set: the option {key} is called {RENAMED[key]}")
         if key in given:
             raise ConfigError(f"set gives {key} twice")
         if key not in known and key.partition(".")[0] not in _TABLES:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sumpool.bench.cells import group_of
-from sumpool.bench.estimate import in_words, total_seconds
+from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.planned_cells import PlannedCell, read_grid
 from sumpool.bench.store.rows import BenchRow
 from sumpool.bench.store.store import RUN, BenchFailure, BenchStore
@@ -102,7 +101,7 @@ class BenchStatus:
     def _left(self) -> str:
         if self.seconds_left is None:
             return "no estimate of the time left: no cell on the same data is finished yet"
-        return f"about {in_words(self.seconds_left)} left"
+        return f"about {format_duration(self.seconds_left)} left"
 
 
 def bench_status(store: BenchStore) -> BenchStatus:
@@ -193,7 +192,7 @@ def _pace(log: Path) -> str | None:
 def _of_row(row: BenchRow) -> PlannedCell:
     fold = "" if row.fold is None else f" fold {row.fold}"
     name = f"{row.protocol} {row.data_set} {row.backbone} {row.loss} {row.method}{fold}"
-    group = group_of(row.protocol, row.data_set, json.loads(row.config))
+    group = group_of(row.protocol, row.data_set, row.options)
     where = (row.protocol, row.data_set, row.backbone, row.loss, row.method)
     return PlannedCell(row.id, f"{name} seed {row.seed}", *where, group, row.fold, row.seed)
 
@@ -206,7 +205,7 @@ def _groups_table(groups: Sequence[GroupStatus]) -> Table:
             [
                 *group.title,
                 *(str(it) for it in (group.done, group.running, group.failed, group.waiting)),
-                "" if group.seconds is None else in_words(group.seconds),
+                "" if group.seconds is None else format_duration(group.seconds),
             ]
             for group in groups
         ],
@@ -219,7 +218,7 @@ def _running_table(running: Sequence[RunningCell]) -> Table:
         [
             [
                 it.cell.name,
-                "" if it.elapsed is None else in_words(it.elapsed),
+                "" if it.elapsed is None else format_duration(it.elapsed),
                 it.says,
                 f"{it.host} {it.pid or '?'}",
             ]

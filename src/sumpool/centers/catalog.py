@@ -18,7 +18,7 @@ Maker = Callable[[float, int | None, int], CenterRegularizer]
 
 @dataclass(frozen=True)
 class RegularizerRecipe:
-    """One entry of the catalogue.
+    """One entry of the catalog.
 
     Attributes:
         name: Its key in ``REGULARIZERS``.
@@ -174,7 +174,7 @@ def build_regularizer(
 
     Args:
         name: A key of ``REGULARIZERS``.
-        lam: Its one constant (γ, λ, K or s) instead of the catalogue's.
+        lam: Its one constant (γ, λ, K or s) instead of the catalog's.
         subset: Classes to draw in a call, see :class:`CenterRegularizer`.
         seed: Where the draws start.
 

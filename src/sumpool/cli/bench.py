@@ -21,7 +21,7 @@ from sumpool.cli.options import HelpFormatter
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
-    from sumpool.bench.parallelism import Filling
+    from sumpool.bench.parallelism import Parallelism
     from sumpool.training import TrainConfig
 
 SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
@@ -107,7 +107,7 @@ def run(options: Namespace) -> int:
     return run_table(chosen)
 
 
-def kept(options: Namespace) -> str:
+def interrupt_message(options: Namespace) -> str:
     """What an interrupt left, in words."""
     from sumpool.bench import BenchStore
 
@@ -196,7 +196,7 @@ def _executor(
 
 
 def _fitted(
-    store: BenchStore, cells: list[BenchCell], filling: Filling, told: list[str]
+    store: BenchStore, cells: list[BenchCell], filling: Parallelism, told: list[str]
 ) -> list[BenchCell]:
     """The cells with recorded steps and shared images, where there is a GPU."""
 
@@ -244,5 +244,5 @@ def _score(out: Path) -> None:
     store = BenchStore(out)
     if not store.rows():
         return  # scores that were copied without their rows are shown as they are
-    for trouble in score_store(store, progress=sys.stderr.isatty()).troubles:
+    for trouble in score_store(store, progress=sys.stderr.isatty()).warnings:
         print(f"sumpool: {trouble}", file=sys.stderr)

@@ -77,6 +77,6 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def kept(options: Namespace) -> str:
+def interrupt_message(options: Namespace) -> str:
     """What an interrupt left, in words."""
     return finished_cells(folder(options))

@@ -11,8 +11,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
 from sumpool.cli.errors import expected_errors
-from sumpool.cli.options import HelpFormatter, spelled
-from sumpool.training.config import flat_switches
+from sumpool.cli.options import HelpFormatter, normalize_arguments
+from sumpool.training.config import ConfigError, flat_switches
 
 DESCRIPTION = """\
 Deep metric learning with generalized sum pooling.
@@ -66,7 +66,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         interrupt. Arguments that cannot be parsed end the process with status 2.
     """
     typed = sys.argv[1:] if argv is None else argv
-    arguments = build_parser().parse_args(spelled(typed, flat_switches()))
+    parser = build_parser()
+    try:
+        arguments = parser.parse_args(normalize_arguments(typed, flat_switches()))
+    except ConfigError as error:
+        parser.error(str(error))
     logging.basicConfig(level=logging.WARNING, format="sumpool: %(message)s")
     logging.getLogger("sumpool").setLevel(logging.INFO)
     options: Namespace = arguments[arguments.verb]
@@ -75,7 +79,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = verb.run(options)
         return status
     except KeyboardInterrupt:
-        kept = verb.kept(options) if hasattr(verb, "kept") else "what was not yet written is lost"
+        kept = (
+            verb.interrupt_message(options)
+            if hasattr(verb, "interrupt_message")
+            else "what was not yet written is lost"
+        )
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return 130
     except Exception as error:

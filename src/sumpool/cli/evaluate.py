@@ -54,14 +54,14 @@ def run(options: Namespace) -> int:
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.cli.metrics_table import metrics_table
-    from sumpool.evaluation import judge_images, write_judged
+    from sumpool.evaluation import evaluate_retrieval, write_evaluation
 
     model, device = open_model(options)
     queries = open_images(options, model, device, options.split)
     gallery = None
     if options.gallery is not None:
         gallery = open_images(options, model, device, options.gallery)
-    judged = judge_images(
+    judged = evaluate_retrieval(
         model,
         queries,
         gallery,
@@ -72,7 +72,7 @@ def run(options: Namespace) -> int:
     )
     print(metrics_table({options.split: judged.metrics}).text())
     if options.out is not None:
-        write_judged(
+        write_evaluation(
             options.out, judged, queries.dataset, None if gallery is None else gallery.dataset
         )
         print(f"\nresults: {options.out}")

@@ -8,6 +8,9 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from sumpool.report.run.option_names import RENAMED
+from sumpool.training.config import ConfigError
+
 
 class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
     """Keeps the line breaks of descriptions, and shows help texts as they are written.
@@ -44,17 +47,22 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         return f"{names} {value if ' ' in value else value.rpartition('.')[2]}"
 
 
-def spelled(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
+def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
     """Command-line arguments in the one spelling that the parser knows.
 
-    ``--skip-broken`` stands for ``--skip_broken``, and a switch without a value for one with
-    ``true``.
+    ``--skip-broken`` stands for ``--skip_broken``, a switch without a value for one with ``true``,
+    and ``train --ccp`` for ``train --ccp.enabled``.
 
     Args:
         arguments: As typed.
         switches: Names of the options that are true or false.
 
-    >>> spelled(["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"})
+    Raises:
+        ConfigError: If an option has another name now.
+
+    >>> normalize_arguments(
+    ...     ["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"}
+    ... )
     ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
     """
     known = {f"--{name}" for name in switches}
@@ -65,6 +73,10 @@ def spelled(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
             continue
         name, equals, value = argument.partition("=")
         name = name.replace("-", "_").replace("__", "--", 1)
+        if name == "--ccp" and arguments[0] == "train":
+            name = "--ccp.enabled"
+        elif name != "--ccp" and name[2:] in RENAMED:
+            raise ConfigError(f"{argument.partition('=')[0]} is now --{RENAMED[name[2:]]}")
         out.append(f"{name}{equals}{value}")
         following = arguments[place + 1] if place + 1 < len(arguments) else "--"
         if name in known and not equals and following.lower() not in ("true", "false"):

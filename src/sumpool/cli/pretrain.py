@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def kept(options: Namespace) -> str:
+def interrupt_message(options: Namespace) -> str:
     """What an interrupt left, in words."""
     return (
         "the same command goes on after the last whole epoch, if any, that is kept in "

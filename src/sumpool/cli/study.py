@@ -102,7 +102,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def kept(options: Namespace) -> str:
+def interrupt_message(options: Namespace) -> str:
     """What an interrupt left, in words."""
     return finished_cells(folder(options))
 

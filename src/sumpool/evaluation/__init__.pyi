@@ -1,18 +1,18 @@
 from .embed import Embeddings as Embeddings
 from .embed import embed_images as embed_images
 from .evaluate import (
-    Judged as Judged,
+    RetrievalEvaluation as RetrievalEvaluation,
 )
 from .evaluate import (
-    judge_images as judge_images,
+    evaluate_retrieval as evaluate_retrieval,
 )
 from .evaluate import (
-    write_judged as write_judged,
+    write_evaluation as write_evaluation,
 )
 from .evaluate import (
     write_vectors as write_vectors,
 )
-from .gallery import collect_exhibits as collect_exhibits
+from .gallery import collect_gallery as collect_gallery
 from .metrics import (
     QueryScores as QueryScores,
 )

@@ -27,7 +27,7 @@ VECTOR_FILES = (".parquet", ".npy")
 
 
 @dataclass(frozen=True)
-class Judged:
+class RetrievalEvaluation:
     """Embeddings and what retrieval among them is worth.
 
     Attributes:
@@ -41,7 +41,7 @@ class Judged:
     gallery: Embeddings | None
 
 
-def judge_images(
+def evaluate_retrieval(
     model: nn.Module,
     query_feed: ImageFeed,
     gallery_feed: ImageFeed | None = None,
@@ -50,7 +50,7 @@ def judge_images(
     batch_size: int = 64,
     device: torch.device | str = "cpu",
     progress: bool = False,
-) -> Judged:
+) -> RetrievalEvaluation:
     """Embed the images of one or two feeds and measure retrieval.
 
     Args:
@@ -79,7 +79,7 @@ def judge_images(
         (None, None) if gallery is None else (gallery.vectors.to(device), gallery.labels.to(device))
     )
     metrics = retrieval_metrics(query.vectors.to(device), query.labels.to(device), *searched, ks=ks)
-    return Judged(metrics, query, gallery)
+    return RetrievalEvaluation(metrics, query, gallery)
 
 
 def measurable_ks(
@@ -115,8 +115,11 @@ def measurable_ks(
     return tuple(ks)
 
 
-def write_judged(
-    folder: Path, judged: Judged, queries: ImageDataset, gallery: ImageDataset | None = None
+def write_evaluation(
+    folder: Path,
+    judged: RetrievalEvaluation,
+    queries: ImageDataset,
+    gallery: ImageDataset | None = None,
 ) -> None:
     """Write metrics, embeddings, labels and names to ``folder``.
 

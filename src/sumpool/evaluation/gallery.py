@@ -18,11 +18,11 @@ from sumpool.evaluation.gallery_regions import feeding, grid_shape
 from sumpool.evaluation.metrics import QueryScores
 from sumpool.report.run.gallery import (
     EmbeddingMap,
-    Exhibits,
+    Gallery,
     Prototype,
     Region,
 )
-from sumpool.report.run.gallery_files import write_exhibits
+from sumpool.report.run.gallery_files import write_gallery
 
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed
@@ -37,7 +37,7 @@ REGIONS = 6
 COLORED = 10
 
 
-def collect_exhibits(
+def collect_gallery(
     model: nn.Module,
     feed: ImageFeed,
     embeddings: Embeddings,
@@ -51,7 +51,7 @@ def collect_exhibits(
     prototypes: int = 12,
     seed: int = 0,
     device: torch.device | str = "cpu",
-) -> Exhibits:
+) -> Gallery:
     """Collect the pictures of an evaluation and write them to ``folder``.
 
     Shown are the worst queries and a random sample of them with their nearest images, the pooling
@@ -64,7 +64,7 @@ def collect_exhibits(
             where it has one. It is left as it was.
         feed: The query images.
         embeddings: Their embeddings, with the index of each in the data set of the feed.
-        folder: Where the exhibits go, in place of those it may hold.
+        folder: Where the gallery go, in place of those it may hold.
         gallery_embeddings: Embeddings of what is searched; None searches the queries, each without
             itself.
         gallery_feed: The images of the gallery; None if they are in ``feed`` too.
@@ -99,7 +99,7 @@ def collect_exhibits(
     with torch.no_grad(), evaluating(model):
         weights = _weights(model, query, rows, notes)
         usage, fed = _prototypes(model, query, prototypes, seed, notes)
-    exhibits = Exhibits(
+    gallery = Gallery(
         source=source,
         queries=int((scores.matches > 0).sum()),
         worst=tuple(shown[row] for row in worst),
@@ -111,8 +111,8 @@ def collect_exhibits(
         notes=tuple(notes),
         images={**query.thumbnails.files, **searched.thumbnails.files},
     )
-    write_exhibits(exhibits, folder)
-    return exhibits
+    write_gallery(gallery, folder)
+    return gallery
 
 
 def _draw(count: int, most: int, seed: int) -> Tensor:

@@ -206,7 +206,7 @@ def _score(
     average = r_precision.clone()
 
     def judge(rows: Tensor, hits: Tensor) -> None:
-        first[rows], r_precision[rows], average[rows] = judge_hits(hits, matches[rows])
+        first[rows], r_precision[rows], average[rows] = score_hits(hits, matches[rows])
 
     few = ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]
     many = ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]
@@ -236,7 +236,7 @@ def count_matches(labels: Tensor, others: Tensor) -> Tensor:
     return upper - torch.searchsorted(ordered, labels)
 
 
-def judge_hits(hits: Tensor, matches: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def score_hits(hits: Tensor, matches: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Rank of the first match (0: none), R-precision and average precision at R of each query.
 
     Args:

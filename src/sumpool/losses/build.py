@@ -1,4 +1,4 @@
-"""From a name in the catalogue to a loss that can be called."""
+"""From a name in the catalog to a loss that can be called."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def build_loss(
         normalize: Bring embeddings to length 1 first. Without it c1 and ms compare by inner product
             instead of cosine, and c2, triplet and lifted by the distance of vectors as they are,
             which embeddings inside the unit ball ask for.
-        **overrides: Constants to use instead of the catalogue's.
+        **overrides: Constants to use instead of the catalog's.
 
     Returns:
         A module called as ``loss(embeddings, labels)``. Its ``settings`` say what it was built

@@ -139,7 +139,7 @@ def _with_memory(build: _Builder) -> _Builder:
     return build_with_memory
 
 
-#: How to build each loss of the catalogue from its constants and sizes.
+#: How to build each loss of the catalog from its constants and sizes.
 BUILDERS: Mapping[str, _Builder] = {
     "c1": _c1,
     "c2": _c2,

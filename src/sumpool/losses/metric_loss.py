@@ -13,7 +13,7 @@ from sumpool.losses.batch_checks import check_label_range, check_labels, check_r
 
 
 class MetricLoss(nn.Module):
-    """A base loss of the catalogue, called as those of pytorch-metric-learning are.
+    """A base loss of the catalog, called as those of pytorch-metric-learning are.
 
     Computed in float32 whatever the embeddings and autocast (float64 where the embeddings of a pair
     loss, or the proxies, are float64). :func:`build_loss` makes one.

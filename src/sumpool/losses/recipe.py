@@ -13,7 +13,7 @@ COLUMNS = ("cub", "cars196", "inshop", "sop")
 #: The column that holds for data sets without one of their own.
 DEFAULT_COLUMN = "cub"
 
-#: The column of the catalogue that holds for a data set. "default" stands for all those that are
+#: The column of the catalog that holds for a data set. "default" stands for all those that are
 #: not listed; a name that is not here raises, so that a misspelt one takes nobody else's constants.
 DATASET_COLUMNS: Mapping[str, str] = {
     **{column: column for column in COLUMNS},
@@ -32,7 +32,7 @@ DATASET_COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LossRecipe:
-    """One entry of the catalogue.
+    """One entry of the catalog.
 
     Attributes:
         name: Its key in ``LOSSES``.

@@ -25,5 +25,5 @@ from .gains import (
 )
 from .protocol import Member as Member
 from .protocol import Protocol as Protocol
-from .run_results import JudgedMember as JudgedMember
+from .run_results import MemberResult as MemberResult
 from .run_results import read_member as read_member

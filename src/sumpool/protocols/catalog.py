@@ -44,7 +44,7 @@ def _conventional(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 def _tuning(config: TrainConfig, data_set: str) -> dict[str, Any]:
     settings = _fair(config, data_set)
-    if not config.ccp:
+    if not config.ccp.enabled:
         settings["stop.patience"] = 7 if data_set in LARGE else 10
     return settings
 
@@ -66,7 +66,7 @@ _ALL = (
         models_folds=(1, 2, 3, 4),
         seeds=3,
         selection="validation",
-        judged_on="test",
+        evaluated_on="test",
         summary="combinations",
         prescribe=_fair,
     ),
@@ -78,7 +78,7 @@ _ALL = (
         models_folds=(),
         seeds=3,
         selection="test",
-        judged_on="test",
+        evaluated_on="test",
         summary="best",
         prescribe=_conventional,
         monitor="precision_at_1",
@@ -92,7 +92,7 @@ _ALL = (
         models_folds=(1,),
         seeds=3,
         selection="validation",
-        judged_on="validation",
+        evaluated_on="validation",
         summary="mean",
         prescribe=_tuning,
     ),
@@ -104,7 +104,7 @@ _ALL = (
         models_folds=(1,),
         seeds=3,
         selection="validation",
-        judged_on="validation",
+        evaluated_on="validation",
         summary="mean",
         prescribe=_tuning_ccp,
     ),

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from sumpool.evaluation.concatenated.metrics import joined_metrics
+from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 from sumpool.evaluation.inputs import MAX_MEMORY
 from sumpool.protocols.errors import ProtocolError
 from sumpool.protocols.protocol import Protocol
 from sumpool.protocols.run_results import (
     ImageList,
     Images,
-    JudgedMember,
+    MemberResult,
     check_same_images,
     read_images,
     sorted_members,
@@ -70,7 +70,7 @@ class Combined:
     """
 
     protocol: Protocol
-    judged: Sequence[JudgedMember]
+    judged: Sequence[MemberResult]
     images: tuple[ImageList, ImageList | None]
     dimension: int
     single: dict[str, Values]
@@ -125,7 +125,7 @@ def score_note(protocol: Protocol, trainings: int) -> str:
 
 def combine(
     protocol: Protocol,
-    judged: Sequence[JudgedMember],
+    judged: Sequence[MemberResult],
     *,
     seeds: int | None = None,
     progress: bool = False,
@@ -153,11 +153,11 @@ def combine(
     single = {
         name: np.array([it.metrics[name] for it in judged]).reshape(folds, -1) for name in metrics
     }
-    images = read_images(judged[0], protocol.judged_on)
+    images = read_images(judged[0], protocol.evaluated_on)
     dimension = images[0].vectors.shape[1]
     parts = [images]
     for it in judged[1:]:
-        parts.append(read_images(it, protocol.judged_on))
+        parts.append(read_images(it, protocol.evaluated_on))
         check_same_images(judged[0], images, it, parts[-1])
         found = parts[-1][0].vectors.shape[1]
         if found != dimension:
@@ -176,7 +176,7 @@ def combine(
 
 def aggregate(
     protocol: Protocol,
-    judged: Sequence[JudgedMember],
+    judged: Sequence[MemberResult],
     *,
     seeds: int | None = None,
     progress: bool = False,
@@ -202,7 +202,7 @@ def aggregate(
     ).scores()
 
 
-def _metric_names(judged: Sequence[JudgedMember]) -> list[str]:
+def _metric_names(judged: Sequence[MemberResult]) -> list[str]:
     names = [name for name in judged[0].metrics if _METRIC.fullmatch(name)]
     for it in judged:
         own = [name for name in it.metrics if _METRIC.fullmatch(name)]
@@ -231,7 +231,7 @@ def _join(
     seeds = len(parts) // folds
     query, gallery = parts[0]
     ks = [int(name.removeprefix("recall_at_")) for name in metrics if name.startswith("recall_at_")]
-    found = joined_metrics(
+    found = concatenated_metrics(
         tensors(0),
         torch.from_numpy(query.labels),
         None if gallery is None else tensors(1),

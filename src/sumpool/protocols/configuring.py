@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
 from sumpool.losses import LOSSES
 from sumpool.losses.recipe import DATASET_COLUMNS
 from sumpool.protocols.protocol import Member, Protocol
-from sumpool.training.config import ConfigError, TrainConfig, differences, flat
+from sumpool.training.config import ConfigError, TrainConfig, differences, flat, with_options
 from sumpool.training.settings import resolve
 
 #: Options that are settings of a protocol, besides the groups ``optimizer`` and ``stop``.
@@ -61,20 +61,6 @@ def departed(protocol: Protocol, config: TrainConfig, data_set: str) -> dict[str
     bare = with_options(config, {name: defaults[name] for name in settings})
     own, published = flat(config), flat(configured(protocol, bare, member, data_set, ()))
     return {name: (own[name], published[name]) for name in settings if own[name] != published[name]}
-
-
-def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """``config`` with options set by their dotted names.
-
-    Example:
-        >>> with_options(TrainConfig(), {"stop.patience": 3, "seed": 1}).stop.patience
-        3
-    """
-    for name, value in values.items():
-        group, _, key = name.partition(".")
-        changed = replace(getattr(config, group), **{key: value}) if key else value
-        config = replace(config, **{group: changed})
-    return config
 
 
 def _fixed(protocol: Protocol, member: Member) -> dict[str, Any]:

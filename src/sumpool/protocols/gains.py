@@ -12,7 +12,7 @@ from scipy import stats
 from sumpool.protocols.combining import Combined, Values, combine
 from sumpool.protocols.errors import ProtocolError
 from sumpool.protocols.protocol import Protocol
-from sumpool.protocols.run_results import JudgedMember, check_same_images
+from sumpool.protocols.run_results import MemberResult, check_same_images
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class PairedGain:
 
 def paired_gain(
     protocol: Protocol,
-    ours: Sequence[JudgedMember],
-    theirs: Sequence[JudgedMember],
+    ours: Sequence[MemberResult],
+    theirs: Sequence[MemberResult],
     *,
     seeds: int | None = None,
     confidence: float = 0.95,

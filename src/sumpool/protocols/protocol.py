@@ -46,7 +46,7 @@ class Protocol:
             there are none.
         seeds: Trainings of each, with seeds 0, 1, …
         selection: What decides which model of a training is kept: "validation" or "test".
-        judged_on: The evaluation that scores come from: "test" or "validation".
+        evaluated_on: The evaluation that scores come from: "test" or "validation".
         summary: How trainings become a score: "combinations" of one seed a fold, the "mean" over
             seeds, or the "best" seed by ``monitor``.
         monitor: The metric that decides.
@@ -60,7 +60,7 @@ class Protocol:
     models_folds: tuple[int, ...]
     seeds: int
     selection: Literal["validation", "test"]
-    judged_on: Literal["validation", "test"]
+    evaluated_on: Literal["validation", "test"]
     summary: Literal["combinations", "mean", "best"]
     prescribe: Prescribe = field(repr=False)
     monitor: str = "mean_average_precision_at_r"
@@ -72,7 +72,7 @@ class Protocol:
         said = []
         if self.selection == "test":
             said.append("selected on the test set")
-        if self.judged_on == "validation":
+        if self.evaluated_on == "validation":
             said.append("on validation classes")
         return ", ".join(said)
 

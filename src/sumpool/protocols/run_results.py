@@ -21,7 +21,7 @@ LISTS, EMBEDDINGS = ("labels.npy", "items.json"), "embeddings.npy"
 
 
 @dataclass(frozen=True)
-class JudgedMember:
+class MemberResult:
     """A finished training of a protocol.
 
     Attributes:
@@ -59,23 +59,23 @@ class Images(ImageList):
     vectors: NDArray[np.floating[Any]]
 
 
-def read_member(protocol: Protocol, member: Member, folder: Path) -> JudgedMember:
+def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResult:
     """A training of ``protocol`` from its run folder.
 
     Raises:
         ProtocolError: If the folder lacks the evaluation that the protocol judges on.
     """
-    path = Path(folder) / "evaluation" / protocol.judged_on / "metrics.json"
+    path = Path(folder) / "evaluation" / protocol.evaluated_on / "metrics.json"
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ProtocolError(f"{member}: {path} cannot be read: {error}") from error
-    return JudgedMember(member, Path(folder), metrics)
+    return MemberResult(member, Path(folder), metrics)
 
 
 def sorted_members(
-    protocol: Protocol, judged: Sequence[JudgedMember], seeds: int | None
-) -> list[JudgedMember]:
+    protocol: Protocol, judged: Sequence[MemberResult], seeds: int | None
+) -> list[MemberResult]:
     """``judged`` in the order of the protocol's members, each there once and none else.
 
     Raises:
@@ -83,7 +83,7 @@ def sorted_members(
         ProtocolError: If one is there twice, or is none of the protocol's.
     """
     wanted = protocol.members(seeds)
-    found: dict[Member, JudgedMember] = {}
+    found: dict[Member, MemberResult] = {}
     for it in judged:
         if it.member not in wanted:
             listed = "; ".join(map(str, wanted))
@@ -105,7 +105,7 @@ def sorted_members(
     return [found[member] for member in wanted]
 
 
-def read_images(member: JudgedMember, evaluation: str) -> tuple[Images, Images | None]:
+def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images | None]:
     """Queries and gallery of an evaluation; None where the queries are searched themselves.
 
     Raises:
@@ -116,7 +116,7 @@ def read_images(member: JudgedMember, evaluation: str) -> tuple[Images, Images |
     return query, _read(folder, PARTS[1]) if _has_gallery(folder) else None
 
 
-def read_image_lists(member: JudgedMember, evaluation: str) -> tuple[ImageList, ImageList | None]:
+def read_image_lists(member: MemberResult, evaluation: str) -> tuple[ImageList, ImageList | None]:
     """What :func:`read_images` gives, without the embeddings, which need not be there.
 
     Raises:
@@ -128,9 +128,9 @@ def read_image_lists(member: JudgedMember, evaluation: str) -> tuple[ImageList, 
 
 
 def check_same_images(
-    first: JudgedMember,
+    first: MemberResult,
     images: tuple[ImageList, ImageList | None],
-    other: JudgedMember,
+    other: MemberResult,
     others: tuple[ImageList, ImageList | None],
 ) -> None:
     """Raise unless two trainings were judged on the same images.

@@ -79,7 +79,7 @@ def on_collages(settings: Mapping[str, Any]) -> bool:
     return settings.get("data") != "CUB"
 
 
-def images_in_words(settings: Mapping[str, Any]) -> str:
+def dataset_label(settings: Mapping[str, Any]) -> str:
     """What the models are trained and judged on."""
     if not on_collages(settings):
         return "CUB-200-2011"

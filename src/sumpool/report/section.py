@@ -41,7 +41,7 @@ class Section:
     provenance: str
 
 
-def drawn(draw: Callable[[BinaryIO], None], alt: str) -> Picture:
+def render_png(draw: Callable[[BinaryIO], None], alt: str) -> Picture:
     """The figure that ``draw`` writes to a file, with what it shows in words."""
     buffer = io.BytesIO()
     draw(buffer)

@@ -31,18 +31,20 @@ def mean_and_deviation(values: Sequence[float], scale: float = 100.0) -> tuple[f
     return statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else 0.0
 
 
-def dress(axes: Axes, title: str, *, across: str = "", up: str = "", grid: str = "y") -> None:
+def style_axes(
+    axes: Axes, title: str, *, xlabel: str = "", ylabel: str = "", grid: str = "y"
+) -> None:
     """Titles, labels, a pale grid on one axis, and no frame above and to the right."""
     axes.set_title(title, fontsize=10.5)
-    axes.set_xlabel(across, fontsize=9)
-    axes.set_ylabel(up, fontsize=9)
+    axes.set_xlabel(xlabel, fontsize=9)
+    axes.set_ylabel(ylabel, fontsize=9)
     axes.tick_params(labelsize=9)
     axes.grid(True, axis="x" if grid == "x" else "y", color="0.9", lw=0.8)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def lying_bar(
+def hbar_with_error(
     axes: Axes, place: float, values: Sequence[float], *, height: float, color: str
 ) -> float:
     """Draw the mean of ``values`` in per cent as a bar, with a whisker and the number behind it.

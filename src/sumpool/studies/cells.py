@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from sumpool.evaluation import judge_images
+from sumpool.evaluation import evaluate_retrieval
 from sumpool.models import Embedder
 from sumpool.system.cores import usable_cores
 from sumpool.system.files import StoreError
-from sumpool.system.processes import Done, work_side_by_side
+from sumpool.system.processes import Done, run_in_processes
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training import TrainConfig
 from sumpool.training.assemble import (
@@ -96,14 +96,14 @@ def run_cells(
             finished = _one_by_one(work, missing)
         else:
             threads = max(1, cores // jobs)
-            finished = work_side_by_side(partial(_timed, work), missing, jobs, threads=threads)
+            finished = run_in_processes(partial(_timed, work), missing, jobs, threads=threads)
         _store_all(store, finished, bar)
     rows = [store.find(cell) for cell in cells]
     return [row for row in rows if row is not None]
 
 
 def _one_by_one(work: Work, cells: Sequence[dict[str, Any]]) -> Generator[DoneCell, None, None]:
-    """In this process what :func:`work_side_by_side` does in others."""
+    """In this process what :func:`run_in_processes` does in others."""
     for cell in cells:
         try:
             done: DoneCell = Done(cell, _timed(work, cell), None)
@@ -221,7 +221,7 @@ def train_cell(
     outcome = trainer.fit()
     if outcome.stopped == "interrupted":
         raise KeyboardInterrupt
-    metrics = {"validation": judge_images(model, kept, device=fabric.device).metrics}
+    metrics = {"validation": evaluate_retrieval(model, kept, device=fabric.device).metrics}
     if splits.test is not None:
         query, gallery = (
             None
@@ -230,7 +230,7 @@ def train_cell(
             for part in (splits.test.query, splits.test.gallery)
         )
         assert query is not None
-        metrics["test"] = judge_images(model, query, gallery, device=fabric.device).metrics
+        metrics["test"] = evaluate_retrieval(model, query, gallery, device=fabric.device).metrics
     solved = trainer.alternating
     return Trained(
         model,

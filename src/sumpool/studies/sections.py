@@ -34,7 +34,7 @@ from sumpool.system.files import StoreError
 from sumpool.system.rows import Row, read_rows
 
 
-class Chapter(NamedTuple):
+class StudyReport(NamedTuple):
     """How a study is told.
 
     Attributes:
@@ -47,8 +47,8 @@ class Chapter(NamedTuple):
 
 
 #: The chapters by the name of their study.
-CHAPTERS: Mapping[str, Chapter] = {
-    name: Chapter(module.tables, module.section)
+CHAPTERS: Mapping[str, StudyReport] = {
+    name: StudyReport(module.tables, module.section)
     for name, module in {
         "glyphs": glyph_section,
         "toy": toy_section,

@@ -47,7 +47,7 @@ class Done(NamedTuple, Generic[T, R]):
     failure: Exception | None
 
 
-def work_side_by_side(
+def run_in_processes(
     work: Callable[[T], R], items: Sequence[T], jobs: int, *, threads: int = 1
 ) -> Generator[Done[T, R], None, None]:
     """Apply ``work`` to ``items`` in ``jobs`` processes, and give what is finished as it is.
@@ -55,7 +55,7 @@ def work_side_by_side(
     A piece that fails is given with its failure, and the others go on. A process that dies takes
     one piece with it, and another takes its place. When the iterator is closed, or interrupted, the
     processes are ended and what they were at is lost. They end with this process too, however it
-    ends: see :func:`die_with`.
+    ends: see :func:`terminate_with_parent`.
 
     Args:
         work: A function of a module, or a partial of one: it is sent to the processes.
@@ -121,7 +121,7 @@ def work_side_by_side(
                 process.kill()
 
 
-def die_with(parent: int) -> None:
+def terminate_with_parent(parent: int) -> None:
     """Have the kernel send this process TERM when the process ``parent``, its own, has died.
 
     There is such a thing on Linux alone; elsewhere nothing is done.
@@ -137,7 +137,7 @@ def die_with(parent: int) -> None:
 
 
 def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, parent: int) -> None:
-    die_with(parent)
+    terminate_with_parent(parent)
     torch.set_num_threads(threads)
     # Otherwise each of the processes would start one for every core.
     os.environ.setdefault(COMPILERS, str(max(2, threads)))

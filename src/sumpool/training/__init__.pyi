@@ -1,9 +1,9 @@
 from .checkpoint import Checkpoints as Checkpoints
 from .config import (
-    CenterConfig as CenterConfig,
+    CcpConfig as CcpConfig,
 )
 from .config import (
-    ChanceConfig as ChanceConfig,
+    CenterConfig as CenterConfig,
 )
 from .config import (
     ConfigError as ConfigError,

@@ -50,7 +50,7 @@ class Alternating:
         *,
         trace: bool,
     ) -> None:
-        chance, criterion = config.chance, task.criterion
+        chance, criterion = config.ccp, task.criterion
         pairs = criterion.base if isinstance(criterion, Mixture) else criterion
         assert isinstance(pairs, ProxyPairs)
         self._fabric, self._task, self._config, self._pairs = fabric, task, config, pairs
@@ -137,7 +137,7 @@ class Alternating:
 
     @torch.no_grad()
     def _measure(self, vectors: Tensor, mask: Tensor) -> dict[str, float]:
-        chance = self._config.chance
+        chance = self._config.ccp
         assert chance.beta is not None
         assert chance.alpha is not None
         centers = self._pairs.centers()
@@ -164,7 +164,7 @@ class Alternating:
         return draw_pool(
             self._classes,
             len(self._pairs.proxies),
-            size or self._config.chance.pool or count,
+            size or self._config.ccp.candidates or count,
             count,
             seed=(self._config.seed, _POOLS, number),
         )

@@ -180,14 +180,14 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"loss {config.loss} cannot be built: {error}") from error
-    if config.ccp:
-        assert config.chance.proxies is not None
+    if config.ccp.enabled:
+        assert config.ccp.proxies is not None
         base = ProxyPairs(
             base,
             num_classes,
             config.embedding_size,
-            config.chance.proxies,
-            batch_weight=config.chance.batch_weight,
+            config.ccp.proxies,
+            batch_weight=config.ccp.batch_weight,
         )
     weight = config.zero_shot.weight
     if not weight:
@@ -222,7 +222,7 @@ def build_task(
         feed: The training images.
         validate: Judges a model.
         fabric: Says which process this is.
-        data_set: The column of the loss catalogue.
+        data_set: The column of the loss catalog.
 
     Raises:
         DataError: If a class has a single image and the loss compares images of a class.

@@ -1,6 +1,6 @@
 """What a training run is told: one value, flat where users type it, grouped where they rarely do.
 
-This module imports neither torch nor the catalogues, so that ``sumpool train --help`` is quick.
+This module imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
+
+from sumpool.report.run.option_names import RENAMED, current_name
 
 
 class ConfigError(Exception):
@@ -71,13 +73,16 @@ class ZeroShotConfig:
 
 
 @dataclass(frozen=True)
-class ChanceConfig:
-    """Chance-constrained proxies, which --ccp turns on.
+class CcpConfig:
+    """Chance-constrained proxies.
 
     Args:
-        proxies: proxies of a class (8; SOP and In-shop 4)
-        pool: images of a class that new proxies are picked among; as many as proxies is random
-            drawing (12; SOP and In-shop 7)
+        enabled: train with chance-constrained proxies (--ccp for short): the loss (c1, c2, ms or
+            triplet) compares images with proxies, which are drawn again among images whenever
+            validation stops improving
+        proxies: proxies per class (8; SOP and In-shop 4)
+        candidates: images per class that new proxies are picked among; as many as proxies is
+            random drawing (12; SOP and In-shop 7)
         pull: λ of the pull to the weights of the last problem
         patience: validations without gain after which a problem ends
         problems: most problems; 1 is plain training with proxies, null is no limit
@@ -88,8 +93,9 @@ class ChanceConfig:
         alpha: α of the bound on their share (half of what is between the margins of c2, or 0.5)
     """
 
+    enabled: bool = False
     proxies: int | None = None
-    pool: int | None = None
+    candidates: int | None = None
     pull: float = 2e-4
     patience: int = 3
     problems: int | None = None
@@ -106,7 +112,7 @@ class CenterConfig:
     Args:
         weight: factor on it, beside the loss
         lam: its γ, λ, K or s: how much the nearest, or the farthest, pairs count (that of the
-            catalogue, see docs/centers.md)
+            catalog, see docs/centers.md)
         subset: classes drawn at random in every step that stand for all; null is all classes up to
             2048 centres, and so many centres where there are more
     """
@@ -234,11 +240,9 @@ class TrainConfig:
         freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
-        loss_options: constants of the loss that replace those of the catalogue
+        loss_options: constants of the loss that replace those of the catalog
         zero_shot: the zero-shot loss beside it
-        ccp: train with chance-constrained proxies: the loss (c1, c2, ms or triplet) compares images
-            with proxies, which are drawn again among images when validation stands still
-        chance: options of --ccp
+        ccp: chance-constrained proxies
         center_reg: regulariser that spreads the centres of classes, for losses with proxies: r1,
             r1-distance, r1-far, r2, r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
         center: options of --center-reg
@@ -250,7 +254,7 @@ class TrainConfig:
         seed: seed of weights, batches and views
         checkpoint_seconds: shortest time between two checkpoints, which are written after
             validations
-        exhibits: at the end, store pictures for the report
+        gallery: at the end, store pictures for the report
     """
 
     data: str | None = None
@@ -278,8 +282,7 @@ class TrainConfig:
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)
-    ccp: bool = False
-    chance: ChanceConfig = field(default_factory=ChanceConfig)
+    ccp: CcpConfig = field(default_factory=CcpConfig)
     center_reg: str | None = None
     center: CenterConfig = field(default_factory=CenterConfig)
     batch_size: int = 32
@@ -289,13 +292,13 @@ class TrainConfig:
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     seed: int = 0
     checkpoint_seconds: float = 30.0
-    exhibits: bool = True
+    gallery: bool = True
 
 
 _GROUPS = {
     "gsp": GspConfig,
     "zero_shot": ZeroShotConfig,
-    "chance": ChanceConfig,
+    "ccp": CcpConfig,
     "center": CenterConfig,
     "optimizer": OptimizerConfig,
     "stop": StopConfig,
@@ -310,7 +313,7 @@ FREE_TO_CHANGE = frozenset(
         "cache",
         "cache_dir",
         "checkpoint_seconds",
-        "exhibits",
+        "gallery",
         "hardware.workers",
         "stop.max_steps",
     }
@@ -321,8 +324,9 @@ def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
     """The configuration that :func:`dataclasses.asdict` turned into ``values``.
 
     Raises:
-        ConfigError: If a key is not an option.
+        ConfigError: If a key is not an option; of one that was renamed it says the new name.
     """
+    _refuse_old_names(values)
     groups = {
         name: _build(_GROUPS[name], value, f"{name}.")
         for name, value in values.items()
@@ -332,6 +336,14 @@ def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
     return config
 
 
+def _refuse_old_names(values: Mapping[str, Any]) -> None:
+    for old, new in RENAMED.items():
+        group, _, key = old.partition(".")
+        given = values.get(group)
+        if group in values and (key in given if isinstance(given, Mapping) else not key):
+            raise ConfigError(f"the option {old} is called {new}")
+
+
 def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
     known = {entry.name for entry in dataclasses.fields(kind)}
     unknown = sorted(set(values) - known)
@@ -339,6 +351,25 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
         names = ", ".join(f"{prefix}{name}" for name in unknown)
         raise ConfigError(f"unknown option: {names}")
     return kind(**values)
+
+
+def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    # Options that a file of an earlier version holds, as they are called and grouped today.
+    flat = {name: value for name, value in values.items() if not isinstance(value, Mapping)}
+    named: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in _GROUPS or name == "chance":
+            if isinstance(value, Mapping):
+                flat.update({f"{name}.{key}": inner for key, inner in value.items()})
+        elif isinstance(value, Mapping):
+            named[name] = value
+    for name, value in flat.items():
+        group, _, key = current_name(name).partition(".")
+        if key:
+            named.setdefault(group, {})[key] = value
+        else:
+            named[group] = value
+    return named
 
 
 def write_config(config: TrainConfig, path: Path) -> None:
@@ -367,7 +398,7 @@ def read_config(path: Path) -> TrainConfig:
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no configuration")
     try:
-        return config_from_dict(values)
+        return config_from_dict(_with_current_names(values))
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from error
 
@@ -392,3 +423,17 @@ def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, An
 def flat_switches() -> set[str]:
     """The dotted names of the options that are true or false."""
     return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}
+
+
+def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """``config`` with options set by their dotted names.
+
+    Example:
+        >>> with_options(TrainConfig(), {"stop.patience": 3, "seed": 1}).stop.patience
+        3
+    """
+    for name, value in values.items():
+        group, _, key = name.partition(".")
+        changed = dataclasses.replace(getattr(config, group), **{key: value}) if key else value
+        config = dataclasses.replace(config, **{group: changed})
+    return config

@@ -17,7 +17,7 @@ Step = Callable[[Batch], dict[str, Tensor]]
 EAGER_STEPS = 3
 
 
-class RecordedStep:
+class CudaGraphStep:
     """Forward pass, loss, backward pass and optimiser, launched at once.
 
     The first steps run as they are, on a stream of their own; then one is recorded, which does not

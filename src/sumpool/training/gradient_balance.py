@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from sumpool.losses import Mixture
 
 
-class Pulls(NamedTuple):
+class GradientNorms(NamedTuple):
     """Both losses of a mixture on a batch, and their gradients' lengths at the local features.
 
     Attributes:
@@ -35,21 +35,21 @@ class Pulls(NamedTuple):
         """The λ at which the two have that ratio.
 
         Example:
-            >>> pulls = Pulls(1.0, 70.0, 0.5, 20.0)
+            >>> pulls = GradientNorms(1.0, 70.0, 0.5, 20.0)
             >>> round(pulls.ratio(pulls.weight(0.7)), 6)
             0.7
         """
         return ratio * self.base / max(self.zero_shot + ratio * self.base, 1e-12)
 
 
-def measure_pulls(
+def measure_gradient_norms(
     pooling: nn.Module,
     criterion: Mixture,
     features: Tensor,
     labels: Tensor,
     *,
     embed: Callable[[Tensor], Tensor],
-) -> Pulls:
+) -> GradientNorms:
     """Both losses and how they pull at ``features``, what the pooling receives, with their labels.
 
     Args:
@@ -67,4 +67,4 @@ def measure_pulls(
         other = measured.zero_shot(pooled.attributes, labels)
         (pull,) = torch.autograd.grad(base, features, retain_graph=True)
         (other_pull,) = torch.autograd.grad(other, features)
-    return Pulls(base.item(), other.item(), pull.norm().item(), other_pull.norm().item())
+    return GradientNorms(base.item(), other.item(), pull.norm().item(), other_pull.norm().item())

@@ -91,7 +91,7 @@ class Journal:
             log_columns = ("step", "seconds", *LOSS_COLUMNS, "learning_rate", "images_per_second")
             self._log = CsvLog(path / LOG, log_columns, keep_until)
             self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until)
-            if self._config.ccp:
+            if self._config.ccp.enabled:
                 problems = path / PROBLEMS
                 self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
             self._board = SummaryWriter(str(path / "tensorboard"), purge_step=keep_until)

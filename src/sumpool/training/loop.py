@@ -17,7 +17,7 @@ from sumpool.ccp import state_copy
 from sumpool.data import Batch
 from sumpool.training.alternating import Alternating
 from sumpool.training.config import TrainConfig
-from sumpool.training.cuda_graph_step import RecordedStep
+from sumpool.training.cuda_graph_step import CudaGraphStep
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
 from sumpool.training.journal import Journal
@@ -98,7 +98,7 @@ class Trainer:
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
-        self._recorded = RecordedStep(self._step) if config.hardware.cuda_step else None
+        self._recorded = CudaGraphStep(self._step) if config.hardware.cuda_step else None
         self._phases = Phases(fabric, task, config, self._class_of)
         self._best: dict[str, dict[str, Any]] | None = None
         self._sums: dict[str, Tensor] = {}
@@ -109,7 +109,7 @@ class Trainer:
         #: The problems of chance-constrained proxies; None without them.
         self.alternating = (
             Alternating(fabric, task, config, optimizer, self._journal, trace=folder is None)
-            if config.ccp
+            if config.ccp.enabled
             else None
         )
 

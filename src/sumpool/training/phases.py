@@ -15,7 +15,7 @@ from sumpool.data import Batch
 from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
-from sumpool.training.gradient_balance import measure_pulls
+from sumpool.training.gradient_balance import measure_gradient_norms
 from sumpool.training.step import gather
 from sumpool.training.task import Task
 
@@ -87,7 +87,7 @@ class Phases:
     def _balance(self, batch: Batch, ratio: float) -> None:
         criterion = self._task.criterion
         assert isinstance(criterion, Mixture)
-        found = measure_pulls(
+        found = measure_gradient_norms(
             self._pooling,
             criterion,
             self._feature_map(batch.images),

@@ -27,7 +27,7 @@ from sumpool.data import (
 from sumpool.models import Backbone, build_backbone
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
-from sumpool.training.cuda_graph_step import RecordedStep, Step
+from sumpool.training.cuda_graph_step import CudaGraphStep, Step
 from sumpool.training.errors import RunError
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.run_folder import machine, versions, write_json
@@ -200,7 +200,7 @@ class _Descent:
             weight_decay=config.weight_decay,
             fused=on_cuda,
         )
-        self.do: Step = RecordedStep(self._step) if on_cuda else self._step
+        self.do: Step = CudaGraphStep(self._step) if on_cuda else self._step
 
     def epoch(self, epoch: int) -> float:
         """One pass over the images; the mean loss."""

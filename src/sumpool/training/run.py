@@ -11,8 +11,8 @@ import torch
 from lightning.fabric import Fabric
 
 from sumpool.data import ImageDataset, ImageFeed
-from sumpool.evaluation import judge_images, write_judged
-from sumpool.evaluation.gallery import collect_exhibits
+from sumpool.evaluation import evaluate_retrieval, write_evaluation
+from sumpool.evaluation.gallery import collect_gallery
 from sumpool.models import Embedder, save_embedder
 from sumpool.report.run.page import write_run_page
 from sumpool.training.assemble import (
@@ -195,17 +195,19 @@ def _judge_all(
     metrics = {}
     for name, (query_feed, gallery_feed) in feeds.items():
         # All processes take part in embedding; what follows is done by the first.
-        judged = judge_images(model, query_feed, gallery_feed, device=fabric.device, progress=shown)
+        judged = evaluate_retrieval(
+            model, query_feed, gallery_feed, device=fabric.device, progress=shown
+        )
         metrics[name] = judged.metrics
         if fabric.is_global_zero:
-            write_judged(
+            write_evaluation(
                 folder.path / EVALUATION / name,
                 judged,
                 query_feed.dataset,
                 None if gallery_feed is None else gallery_feed.dataset,
             )
-    if config.exhibits and fabric.is_global_zero:
-        collect_exhibits(
+    if config.gallery and fabric.is_global_zero:
+        collect_gallery(
             model,
             query_feed,
             judged.query,

@@ -9,7 +9,7 @@ from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
-from sumpool.training.config import ChanceConfig, ConfigError, TrainConfig
+from sumpool.training.config import CcpConfig, ConfigError, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class DataSettings:
         validate_every: Steps between validations.
         patience: Validations without gain that end a run.
         proxies: Proxies of a class with chance-constrained proxies.
-        pool: Images of a class that those are picked among.
+        candidates: Images of a class that those are picked among.
     """
 
     prototypes: int = 64
@@ -36,10 +36,10 @@ class DataSettings:
     validate_every: int = 100
     patience: int = 15
     proxies: int = 8
-    pool: int = 12
+    candidates: int = 12
 
 
-_LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10, proxies=4, pool=7)
+_LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10, proxies=4, candidates=7)
 _COLLAGE = DataSettings(
     prototypes=128, mu=0.2, eps_pair=10.0, eps_proxy=10.0, zero_shot=0.5, validate_every=250
 )
@@ -75,7 +75,7 @@ def check_effects(config: TrainConfig) -> None:
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
-    proxies = LOSSES[config.loss].proxy or config.ccp
+    proxies = LOSSES[config.loss].proxy or config.ccp.enabled
     optimizer = config.optimizer
     for ignored, what in (
         (config.gsp != defaults.gsp and not pool.has_attributes, f"gsp.… with pool {config.pool}"),
@@ -117,8 +117,8 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
             zero_shot, weight=_or(zero_shot.weight, found.zero_shot if has_attributes else 0.0)
         ),
         weights=_or(config.weights, _weights(config.backbone)),
-        normalize=_or(config.normalize, "ball" if config.ccp else "l2"),
-        chance=_resolve_chance(config, found, data_set),
+        normalize=_or(config.normalize, "ball" if config.ccp.enabled else "l2"),
+        ccp=_resolve_ccp(config, found, data_set),
         images_per_class=_or(config.images_per_class, recipe.images_per_class),
         optimizer=replace(
             optimizer,
@@ -129,7 +129,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         stop=replace(
             stop,
             validate_every=_or(stop.validate_every, _validate_every(config, found)),
-            patience=_or(stop.patience, CCP_PATIENCE if config.ccp else found.patience),
+            patience=_or(stop.patience, CCP_PATIENCE if config.ccp.enabled else found.patience),
         ),
     )
     _check_numbers(resolved, recipe)
@@ -137,26 +137,26 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
 
 
 def _validate_every(config: TrainConfig, found: DataSettings) -> int:
-    return found.validate_every // CCP_VALIDATIONS if config.ccp else found.validate_every
+    return found.validate_every // CCP_VALIDATIONS if config.ccp.enabled else found.validate_every
 
 
-def _resolve_chance(config: TrainConfig, found: DataSettings, data_set: str) -> ChanceConfig:
-    chance = config.chance
-    if not config.ccp:
-        return chance
+def _resolve_ccp(config: TrainConfig, found: DataSettings, data_set: str) -> CcpConfig:
+    ccp = config.ccp
+    if not config.ccp.enabled:
+        return ccp
     beta = alpha = 0.5
     if config.loss == "c2":
         # The generalised contrastive loss has margins β − α and β + α.
         constants = {**LOSSES["c2"].constants(data_set), **config.loss_options}
         low, high = float(constants["pos_margin"]), float(constants["neg_margin"])
         beta, alpha = (low + high) / 2, (high - low) / 2
-    proxies = _or(chance.proxies, found.proxies)
+    proxies = _or(ccp.proxies, found.proxies)
     return replace(
-        chance,
+        ccp,
         proxies=proxies,
-        pool=_or(chance.pool, max(found.pool, proxies)),
-        beta=_or(chance.beta, beta),
-        alpha=_or(chance.alpha, alpha),
+        candidates=_or(ccp.candidates, max(found.candidates, proxies)),
+        beta=_or(ccp.beta, beta),
+        alpha=_or(ccp.alpha, alpha),
     )
 
 
@@ -202,7 +202,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
                 "zero_shot.balance needs prototypes in the first step, and one process: leave "
                 "gsp.average_steps at 0 and hardware.devices at 1"
             )
-        if config.ccp:
+        if config.ccp.enabled:
             raise ConfigError(
                 "zero_shot.balance compares losses on the first batch, before there are proxies: "
                 "leave one of it and ccp out"
@@ -247,10 +247,10 @@ def _check_selection(config: TrainConfig) -> None:
 
 def _check_centers(config: TrainConfig) -> None:
     recipe, defaults = LOSSES[config.loss], TrainConfig()
-    if config.ccp and config.loss not in CCP_LOSSES:
+    if config.ccp.enabled and config.loss not in CCP_LOSSES:
         raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {config.loss}")
-    if not config.ccp and config.chance != defaults.chance:
-        raise ConfigError("options chance.… have no effect without --ccp")
+    if not config.ccp.enabled and config.ccp != defaults.ccp:
+        raise ConfigError("options ccp.… have no effect without --ccp")
     if config.normalize == "ball" and config.loss not in WITHOUT_NORMALIZATION:
         raise ConfigError(
             f"normalize must be l2 with loss {config.loss}, whose formula has unit vectors"
@@ -263,7 +263,7 @@ def _check_centers(config: TrainConfig) -> None:
         raise ConfigError(
             f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
         )
-    if not (recipe.proxy or config.ccp):
+    if not (recipe.proxy or config.ccp.enabled):
         raise ConfigError(
             f"center_reg needs a loss with proxies or --ccp; loss {config.loss} has none"
         )
@@ -281,10 +281,10 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         "stop.validate_every": config.stop.validate_every,
         "stop.patience": config.stop.patience,
         "stop.max_steps": config.stop.max_steps,
-        "chance.proxies": config.chance.proxies,
-        "chance.patience": config.chance.patience,
-        "chance.problems": config.chance.problems,
-        "chance.alpha": config.chance.alpha,
+        "ccp.proxies": config.ccp.proxies,
+        "ccp.patience": config.ccp.patience,
+        "ccp.problems": config.ccp.problems,
+        "ccp.alpha": config.ccp.alpha,
         "center.subset": config.center.subset,
         "gsp.prototypes": config.gsp.prototypes,
         "gsp.eps": config.gsp.eps,
@@ -307,23 +307,23 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         )
     for name, amount in (
         ("optimizer.warmup_epochs", config.optimizer.warmup_epochs or 0.0),
-        ("chance.pull", config.chance.pull),
-        ("chance.batch_weight", config.chance.batch_weight),
+        ("ccp.pull", config.ccp.pull),
+        ("ccp.batch_weight", config.ccp.batch_weight),
         ("center.weight", config.center.weight),
     ):
         if amount < 0:
             raise ConfigError(f"{name} must be at least 0, got {amount}")
-    proxies, pool = config.chance.proxies, config.chance.pool
-    if proxies is not None and pool is not None and pool < proxies:
+    proxies, candidates = config.ccp.proxies, config.ccp.candidates
+    if proxies is not None and candidates is not None and candidates < proxies:
         raise ConfigError(
-            f"chance.pool must be at least chance.proxies = {proxies}, which are picked among its "
-            f"images, got {pool}"
+            f"ccp.candidates must be at least ccp.proxies = {proxies}, which are picked among "
+            f"them, got {candidates}"
         )
     if config.batch_size % per_class:
         raise ConfigError(
             f"batch_size {config.batch_size} must be a multiple of images_per_class {per_class}"
         )
-    if not recipe.proxy and not config.ccp and per_class < 2:
+    if not recipe.proxy and not config.ccp.enabled and per_class < 2:
         raise ConfigError(
             f"images_per_class must be at least 2 with loss {config.loss}, which compares images "
             f"of a class with each other, got {per_class}"

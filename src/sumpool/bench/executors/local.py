@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from sumpool.bench.executors.devices import take_gpu
 from sumpool.system.cores import usable_cores
-from sumpool.system.processes import Done, work_side_by_side
+from sumpool.system.processes import Done, run_in_processes
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -64,7 +64,7 @@ class LocalProcesses:
         jobs = min(self.jobs, max(1, len(cells)))
         threads = self.threads or max(1, usable_cores() // jobs)
         bound = functools.partial(_bound_to, self.gpus, work)
-        return work_side_by_side(bound, cells, jobs, threads=threads)
+        return run_in_processes(bound, cells, jobs, threads=threads)
 
 
 def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:

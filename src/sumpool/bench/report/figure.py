@@ -17,12 +17,12 @@ from matplotlib.patches import Patch
 from sumpool.bench.report.labels import (
     backbone_name,
     baseline,
+    caption_prefix,
     data_set_name,
     loss_name,
     method_name,
     method_settings,
     metric_name,
-    opening,
     sorted_data_sets,
     sorted_losses,
     sorted_methods,
@@ -30,7 +30,7 @@ from sumpool.bench.report.labels import (
 from sumpool.bench.report.published import PublishedGain, published_gain
 from sumpool.bench.report.scores import Gain, Score
 from sumpool.report.run.curves import plain_text
-from sumpool.report.style import BLUE, ORANGE, dress, shade
+from sumpool.report.style import BLUE, ORANGE, shade, style_axes
 
 METRIC = "mean_average_precision_at_r"
 
@@ -146,11 +146,13 @@ def draw(
     for axes, panel in zip(grid, panels, strict=True):
         own = {_name(it): it for it in found if it.data_set == panel}
         across = f"gain in {metric_name(metric)} [% of the baseline]"
-        dress(axes, plain_text(data_set_name(panel)), across=across, grid="x")
+        style_axes(axes, plain_text(data_set_name(panel)), xlabel=across, grid="x")
         _bars(axes, [own.get(name) for name in names])
     grid[0].set_yticks(range(len(names)), [plain_text(name) for name in names])
     grid[0].set_ylim(len(names) - 0.45, -0.55)
-    figure.suptitle(plain_text(f"{opening(protocol, backbone)}; {dimension} dimensions"), size=10.5)
+    figure.suptitle(
+        plain_text(f"{caption_prefix(protocol, backbone)}; {dimension} dimensions"), size=10.5
+    )
     figure.legend(
         handles=_legend(found, backbone),
         loc="outside lower center",

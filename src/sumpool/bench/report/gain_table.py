@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from sumpool.bench.report.labels import (
     METRICS,
     backbone_name,
+    caption_prefix,
     common_words,
     data_set_name,
     loss_name,
@@ -15,7 +16,6 @@ from sumpool.bench.report.labels import (
     metric_name,
     metric_place,
     note_words,
-    opening,
     protocol_name,
     signed,
     sorted_data_sets,
@@ -49,8 +49,8 @@ def _table(gains: Sequence[Gain]) -> Table:
     published = [_published(gain) for gain in gains]
     levels = " and ".join(f"{100 * level:g} %" for level in sorted({it.confidence for it in gains}))
     caption = (
-        f"{opening(gains[0].protocol, gains[0].backbone)}: gains in points of per cent, paired by "
-        f"fold and seed, with {levels} confidence intervals"
+        f"{caption_prefix(gains[0].protocol, gains[0].backbone)}: gains in points of per cent, "
+        f"paired by fold and seed, with {levels} confidence intervals"
     )
     tables = dict.fromkeys(
         f"{it.ours.table} with {backbone_name(it.ours.backbone)}" for it in published if it

@@ -45,7 +45,7 @@ _SET = "set "
 _CONSTANTS = (
     ("gsp", "gsp."),
     ("zs", "zero_shot."),
-    ("ccp", "chance."),
+    ("ccp", "ccp."),
     ("reg", "center."),
     ("", "loss_options"),
     ("", "pool_options"),
@@ -173,7 +173,7 @@ def method_settings(note: str, method: str) -> str:
     so are constants of what the method does without.
 
     Example:
-        >>> method_settings("set weights=w.pth, gsp.mu=1, chance.pool=9", "gsp+zs")
+        >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp+zs")
         'gsp.mu=1'
     """
     told = [word.removeprefix(_SET) for word in note_words(note) if word.startswith(_SET)]
@@ -188,11 +188,11 @@ def metric_place(key: str) -> int:
     return list(METRICS).index(key) if key in METRICS else len(METRICS)
 
 
-def opening(protocol: str, backbone: str) -> str:
+def caption_prefix(protocol: str, backbone: str) -> str:
     """How a caption begins.
 
     Example:
-        >>> opening("conventional", "resnet50")
+        >>> caption_prefix("conventional", "resnet50")
         'Conventional protocol, selected on the test set; ResNet-50'
     """
     words = protocol_name(protocol)

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 
 from sumpool.bench.report.figure import METRIC, draw, improvements
-from sumpool.bench.report.labels import data_set_name, opening
+from sumpool.bench.report.labels import caption_prefix, data_set_name
 from sumpool.bench.report.scores import Gain, Score
 from sumpool.report.html_page import Picture, document, pictures_html
-from sumpool.report.section import drawn
+from sumpool.report.section import render_png
 from sumpool.report.tables import Table
 
 TITLE = "sumpool: benchmark"
@@ -37,11 +37,11 @@ def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, 
         if found:
             sets = ", ".join(dict.fromkeys(data_set_name(it.data_set) for it in found))
             alt = (
-                f"{opening(protocol, backbone)}, {dimension} dimensions: gains in MAP@R on {sets} "
-                "in per cent of the baselines, ours and the published ones"
+                f"{caption_prefix(protocol, backbone)}, {dimension} dimensions: gains in MAP@R on "
+                f"{sets} in per cent of the baselines, ours and the published ones"
             )
             write = partial(draw, found, protocol=protocol, backbone=backbone, dimension=dimension)
-            pictures[f"{protocol}-{_plain(backbone)}-{dimension}"] = drawn(write, alt)
+            pictures[f"{protocol}-{_plain(backbone)}-{dimension}"] = render_png(write, alt)
     return pictures
 
 

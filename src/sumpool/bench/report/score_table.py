@@ -12,6 +12,7 @@ from typing import NamedTuple
 from sumpool.bench.report.labels import (
     METRICS,
     backbone_name,
+    caption_prefix,
     common_words,
     data_set_name,
     loss_name,
@@ -20,7 +21,6 @@ from sumpool.bench.report.labels import (
     metric_name,
     metric_place,
     note_words,
-    opening,
     percent,
     signed,
     sorted_data_sets,
@@ -227,7 +227,7 @@ def _score_caption(
     protocol: str,
     backbone: str,
 ) -> str:
-    parts = [f"{opening(protocol, backbone)}: per cent"]
+    parts = [f"{caption_prefix(protocol, backbone)}: per cent"]
     counts = sorted({score.count for score in scores})
     if counts and counts[-1] > 1:
         noun = "combinations of models" if protocol == "fair" else "trainings"

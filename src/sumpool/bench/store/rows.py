@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from sumpool.report.run.option_names import current_name
 
 #: The columns of a row.
 SCHEMA = pa.schema(
@@ -88,6 +91,11 @@ class BenchRow:
         fold = -1 if self.fold is None else self.fold
         group = (self.protocol, self.data_set, self.backbone, self.loss, self.method)
         return *group, fold, self.seed, self.id
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Every option by the dotted name it has today."""
+        return {current_name(name): value for name, value in json.loads(self.config).items()}
 
 
 class NotARowError(ValueError):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sumpool.evaluation.concatenated.pairs import JoinedPairs, unit_parts
+from sumpool.evaluation.concatenated.pairs import ConcatenatedPairs, unit_parts
 from sumpool.evaluation.concatenated.search import Search, Sums
 from sumpool.evaluation.inputs import MAX_MEMORY, as_labels, check_ks, check_search
 from sumpool.evaluation.metrics import count_matches
@@ -31,7 +31,7 @@ _SEARCHED = 128
 
 
 @torch.no_grad()
-def joined_metrics(
+def concatenated_metrics(
     query: Sequence[Tensor],
     query_labels: Tensor,
     gallery: Sequence[Tensor] | None = None,
@@ -69,12 +69,12 @@ def joined_metrics(
         >>> good = torch.stack([east, east, north, north])
         >>> bad = torch.stack([east, north, east, north])
         >>> labels = torch.tensor([0, 0, 1, 1])
-        >>> found = joined_metrics([good, bad, good], labels, groups=[[0, 1], [2]], ks=(1,))
+        >>> found = concatenated_metrics([good, bad, good], labels, groups=[[0, 1], [2]], ks=(1,))
         >>> found["precision_at_1"]
         tensor([1., 1.], dtype=torch.float64)
     """
     check_search("auto", max_memory)
-    pairs = JoinedPairs(
+    pairs = ConcatenatedPairs(
         unit_parts("query", query),
         None if gallery is None else unit_parts("gallery", gallery),
         torch.tensor(list(product(*groups))),

@@ -45,7 +45,7 @@ def unit_parts(name: str, parts: Sequence[Tensor]) -> Tensor:
     return out
 
 
-class JoinedPairs:
+class ConcatenatedPairs:
     """Queries and gallery under several models, and the combinations that are concatenated.
 
     Args:

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from sumpool.evaluation.comparison import Comparison
-from sumpool.evaluation.concatenated.pairs import JoinedPairs
-from sumpool.evaluation.metrics import judge_hits
+from sumpool.evaluation.concatenated.pairs import ConcatenatedPairs
+from sumpool.evaluation.metrics import score_hits
 from sumpool.evaluation.neighbors import settle
 from sumpool.evaluation.search import batches
 
@@ -34,7 +34,7 @@ class Sums:
     def add(self, which: slice, hits: Tensor, matches: Tensor) -> None:
         """Add queries: hits by rank (c, b, depth) of combinations ``which``, matches (b,)."""
         c, b, depth = hits.shape
-        judged = judge_hits(hits.reshape(c * b, depth), matches.repeat(c))
+        judged = score_hits(hits.reshape(c * b, depth), matches.repeat(c))
         first, r_precision, average = (it.view(c, b) for it in judged)
         for k, total in self.hits.items():
             total[which] += ((first > 0) & (first <= k)).sum(1).cpu()
@@ -82,7 +82,7 @@ class Search:
 
     def __init__(
         self,
-        pairs: JoinedPairs,
+        pairs: ConcatenatedPairs,
         groups: Sequence[Sequence[int]],
         dtype: torch.dtype,
         labels: Tensor,

@@ -13,7 +13,7 @@ from sumpool.report.html_page import Picture
 from sumpool.report.run.curves import COLORS, MARKERS, SIZE, STYLES, to_png
 from sumpool.report.run.files import Columns
 from sumpool.report.section import NOTHING
-from sumpool.report.style import dress
+from sumpool.report.style import style_axes
 from sumpool.report.tables import Table
 
 #: What is drawn together: title, unit, factor, and the columns with what they are called.
@@ -55,7 +55,7 @@ def problem_pictures(problems: Columns) -> list[Picture]:
         if found:
             figure = Figure(figsize=SIZE, layout="constrained")
             axes = figure.subplots()
-            dress(axes, title, across="problem", up=unit)
+            style_axes(axes, title, xlabel="problem", ylabel=unit)
             draw_problems(axes, problems, found, scale)
             alt = f"{' and '.join(found.values())} from problem to problem."
             pictures.append(Picture(to_png(figure), alt))

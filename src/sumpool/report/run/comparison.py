@@ -155,7 +155,7 @@ def _curves(read: Mapping[str, Sequence[Run]]) -> str:
 def _weights(read: Mapping[str, Sequence[Run]]) -> str:
     """The same images under each group's first run that has weights."""
     chosen = {
-        group: next((run for run in runs if run.exhibits and run.exhibits.weights), None)
+        group: next((run for run in runs if run.gallery and run.gallery.weights), None)
         for group, runs in read.items()
     }
     shown = {group: run for group, run in chosen.items() if run is not None}
@@ -163,12 +163,12 @@ def _weights(read: Mapping[str, Sequence[Run]]) -> str:
     words = missing(f"No weights were collected for {lacking}.") if lacking else ""
     maps = {}
     for group, run in shown.items():
-        assert run.exhibits is not None
-        queries = {query.item: query for query in run.exhibits.sample}
+        assert run.gallery is not None
+        queries = {query.item: query for query in run.gallery.sample}
         maps[group] = {
-            item: (run.exhibits.images[query.image], run.exhibits.weights[query.image], query)
+            item: (run.gallery.images[query.image], run.gallery.weights[query.image], query)
             for item, query in queries.items()
-            if query.image in run.exhibits.weights
+            if query.image in run.gallery.weights
         }
     if not maps:
         return words or missing("No weights were collected.")

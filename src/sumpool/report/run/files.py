@@ -13,8 +13,8 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from sumpool.report.run.gallery import Exhibits
-from sumpool.report.run.gallery_files import read_exhibits
+from sumpool.report.run.gallery import Gallery
+from sumpool.report.run.gallery_files import read_gallery
 from sumpool.system.files import StoreError
 
 #: Columns of a CSV file by name, one value a line, NaN where a line leaves it out.
@@ -40,7 +40,7 @@ class Run:
         problems: What is known of each solved proxy problem of a run with chance-constrained
             proxies; empty for other runs, and before the first one is solved.
         evaluations: Metrics of the best model by the name of the evaluation.
-        exhibits: What is shown in pictures; None if it was not collected.
+        gallery: What is shown in pictures; None if it was not collected.
         notes: What was found damaged and left out.
     """
 
@@ -52,7 +52,7 @@ class Run:
     validation: Columns
     problems: Columns
     evaluations: Mapping[str, Mapping[str, float]]
-    exhibits: Exhibits | None
+    gallery: Gallery | None
     notes: tuple[str, ...]
 
     def option(self, name: str) -> Any:
@@ -131,7 +131,7 @@ def read_run(folder: Path) -> Run:
         validation=_read_csv(folder / "validation.csv", ("step",), notes),
         problems=_read_csv(folder / "problems.csv", PROBLEM, notes),
         evaluations=evaluations,
-        exhibits=read_exhibits(folder / "exhibits"),
+        gallery=read_gallery(folder / "exhibits"),
         notes=tuple(notes),
     )
 

@@ -108,7 +108,7 @@ class EmbeddingMap:
 
 
 @dataclass(frozen=True)
-class Exhibits:
+class Gallery:
     """All that is shown of one evaluation.
 
     Attributes:

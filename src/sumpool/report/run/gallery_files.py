@@ -1,4 +1,4 @@
-"""The exhibits of a run on disk.
+"""The gallery of a run on disk.
 
 ``exhibits.json`` says what there is, ``images/`` holds thumbnails as JPEG, ``arrays.npz`` the
 pooling weights, the use of the prototypes and the map of the embedding.
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sumpool.report.run.gallery import (
     EmbeddingMap,
-    Exhibits,
+    Gallery,
     Neighbor,
     Prototype,
     Query,
@@ -34,8 +34,8 @@ FORMAT = 1
 INDEX, ARRAYS, IMAGES = "exhibits.json", "arrays.npz", "images"
 
 
-def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
-    """Put the exhibits into ``folder``, in place of those it may hold.
+def write_gallery(gallery: Gallery, folder: Path) -> Path:
+    """Put the gallery into ``folder``, in place of those it may hold.
 
     They are written beside it first, and the old ones are kept until they have its name: an
     interrupt leaves the old ones or the new ones. What it leaves besides goes with the next write.
@@ -46,12 +46,12 @@ def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
     partial = folder.with_name(folder.name + ".partial")
     shutil.rmtree(partial, ignore_errors=True)
     (partial / IMAGES).mkdir(parents=True)
-    for name, data in exhibits.images.items():
+    for name, data in gallery.images.items():
         (partial / IMAGES / _plain(name, partial)).write_bytes(data)
-    arrays: dict[str, NDArray[Any]] = {f"w:{k}": v for k, v in exhibits.weights.items()}
-    if exhibits.usage is not None:
-        arrays["usage"] = exhibits.usage
-    chart = exhibits.embedding_map
+    arrays: dict[str, NDArray[Any]] = {f"w:{k}": v for k, v in gallery.weights.items()}
+    if gallery.usage is not None:
+        arrays["usage"] = gallery.usage
+    chart = gallery.embedding_map
     if chart is not None:
         arrays["map_points"], arrays["map_labels"] = chart.points, chart.labels
     buffer = io.BytesIO()
@@ -59,18 +59,18 @@ def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
     (partial / ARRAYS).write_bytes(buffer.getvalue())
     index = {
         "format": FORMAT,
-        "source": exhibits.source,
-        "queries": exhibits.queries,
-        "worst": [asdict(query) for query in exhibits.worst],
-        "sample": [asdict(query) for query in exhibits.sample],
-        "prototypes": [asdict(prototype) for prototype in exhibits.prototypes],
+        "source": gallery.source,
+        "queries": gallery.queries,
+        "worst": [asdict(query) for query in gallery.worst],
+        "sample": [asdict(query) for query in gallery.sample],
+        "prototypes": [asdict(prototype) for prototype in gallery.prototypes],
         "map": chart
         and {
             "class_names": chart.class_names,
             "colored": chart.colored,
             "method": chart.method,
         },
-        "notes": exhibits.notes,
+        "notes": gallery.notes,
     }
     text = json.dumps(index, ensure_ascii=False, allow_nan=False, indent=1)
     (partial / INDEX).write_text(text, encoding="utf-8")
@@ -83,8 +83,8 @@ def write_exhibits(exhibits: Exhibits, folder: Path) -> Path:
     return folder
 
 
-def read_exhibits(folder: Path) -> Exhibits | None:
-    """The exhibits in ``folder``; None if there are none.
+def read_gallery(folder: Path) -> Gallery | None:
+    """The gallery in ``folder``; None if there are none.
 
     Raises:
         StoreError: If a file is missing or damaged; the message names it.
@@ -107,7 +107,7 @@ def read_exhibits(folder: Path) -> Exhibits | None:
             + [neighbor.image for query in (*worst, *sample) for neighbor in query.neighbors]
             + [region.image for prototype in prototypes for region in prototype.regions]
         )
-        return Exhibits(
+        return Gallery(
             source=str(index["source"]),
             queries=int(index["queries"]),
             worst=worst,
@@ -125,7 +125,7 @@ def read_exhibits(folder: Path) -> Exhibits | None:
 
 
 def _before(folder: Path) -> Path:
-    """Where the exhibits in ``folder`` are while new ones take their place."""
+    """Where the gallery in ``folder`` are while new ones take their place."""
     return folder.with_name(folder.name + ".before")
 
 

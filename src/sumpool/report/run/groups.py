@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.option_names import flatten
 
 #: Options that do not make another experiment: where it runs, and the seed.
-NOT_TOLD_APART = frozenset(
-    {"out", "seed", "cache", "cache_dir", "checkpoint_seconds", "exhibits", "hardware.workers"}
+IGNORED_OPTIONS = frozenset(
+    {"out", "seed", "cache", "cache_dir", "checkpoint_seconds", "gallery", "hardware.workers"}
 )
 #: Named before others, and by their value alone.
 FIRST = ("pool", "loss", "backbone")
@@ -23,12 +24,12 @@ def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
     group is called by the fewest options that tell it from the others.
     """
     runs = [read_run(folder) for folder in folders]
-    options = [_flat(run.config) for run in runs]
+    options = [flatten(run.config) for run in runs]
     names = list(dict.fromkeys(name for known in options for name in known))
     apart = [
         name
         for name in [*FIRST, *(name for name in names if name not in FIRST)]
-        if name not in NOT_TOLD_APART and len({repr(known.get(name)) for known in options}) > 1
+        if name not in IGNORED_OPTIONS and len({repr(known.get(name)) for known in options}) > 1
     ]
     kept: list[str] = []
     for name in apart:  # only what splits groups further is needed to name them
@@ -51,16 +52,6 @@ def seed_of(run: Run) -> str:
 
 def _parts(options: Sequence[Mapping[str, Any]], names: Sequence[str]) -> set[str]:
     return {repr([known.get(name) for name in names]) for known in options}
-
-
-def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in config.items():
-        if isinstance(value, Mapping) and value:
-            flat.update(_flat(value, f"{prefix}{name}."))
-        else:
-            flat[prefix + name] = value
-    return flat
 
 
 def _word(name: str, value: Any) -> str:

@@ -13,16 +13,16 @@ import numpy as np
 
 from sumpool.report.html_page import paragraphs, pictures_html, write_document
 from sumpool.report.overlays import scale_html, scale_top
-from sumpool.report.run import thumbnails as gallery
+from sumpool.report.run import thumbnails
 from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
 from sumpool.report.run.curves import run_pictures
 from sumpool.report.run.files import Run, read_run
-from sumpool.report.run.gallery import Exhibits
+from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.labels import headline, metric_table, summary
 from sumpool.report.run.map_figure import legend_html, map_picture
 
 STYLE = (
-    gallery.STYLE
+    thumbnails.STYLE
     + """
 .lead { font-size: 1.2rem; line-height: 1.35; margin: .8rem 0 .4rem; font-weight: 600; }
 nav { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .9rem; margin: 1rem 0 0; }
@@ -64,7 +64,7 @@ def write_run_page(run: Path, out: Path | None = None) -> Path:
         "Metrics": _metrics(read),
         "Training": _training(read),
         **_problems(read),
-        **_shown(read.exhibits),
+        **_shown(read.gallery),
         "Configuration": _configuration(read),
     }
     names = {title: title.split()[0].lower() for title in sections}
@@ -127,41 +127,41 @@ def _problems(run: Run) -> Mapping[str, str]:
     return {"Problems": text}
 
 
-def _shown(exhibits: Exhibits | None) -> Mapping[str, str]:
-    if exhibits is None:
+def _shown(gallery: Gallery | None) -> Mapping[str, str]:
+    if gallery is None:
         why = "No pictures were collected for this run (they are when training ends)."
         return {"Retrieved images": missing(why)}
     return {
-        "Retrieved images": _retrieved(exhibits),
-        "Weights of the pooling": _weights(exhibits),
-        "Prototypes": _prototypes(exhibits),
-        "Map of the embedding": _map(exhibits),
+        "Retrieved images": _retrieved(gallery),
+        "Weights of the pooling": _weights(gallery),
+        "Prototypes": _prototypes(gallery),
+        "Map of the embedding": _map(gallery),
     }
 
 
-def _retrieved(exhibits: Exhibits) -> str:
+def _retrieved(gallery: Gallery) -> str:
     intro = (
-        f"Images of the {exhibits.source} set. A query is followed by the images nearest to it, "
+        f"Images of the {gallery.source} set. A query is followed by the images nearest to it, "
         "nearest first, with 1 − ½ distance², which is the cosine of unit vectors. ✓ and a plain "
         "frame: the same class. ✗ and a dashed frame: another class."
     )
     parts = [f"<p>{html.escape(intro)}</p>"]
     for title, queries in (
-        (f"Worst of {exhibits.queries:,} queries, by average precision", exhibits.worst),
-        ("Queries drawn at random", exhibits.sample),
+        (f"Worst of {gallery.queries:,} queries, by average precision", gallery.worst),
+        ("Queries drawn at random", gallery.sample),
     ):
-        shown = gallery.queries_html(queries, exhibits.images) if queries else missing("None.")
+        shown = thumbnails.queries_html(queries, gallery.images) if queries else missing("None.")
         parts.append(f"<h3>{html.escape(title)}</h3>\n{shown}")
     return "\n".join(parts)
 
 
-def _weights(exhibits: Exhibits) -> str:
-    if not exhibits.weights:
-        return _because(exhibits, "weights", "This pooling has no weights to show.")
-    if gallery.is_flat(exhibits.weights):
+def _weights(gallery: Gallery) -> str:
+    if not gallery.weights:
+        return _because(gallery, "weights", "This pooling has no weights to show.")
+    if thumbnails.is_flat(gallery.weights):
         return missing("Every position of an image has the same weight, as in average pooling.")
-    top = scale_top(exhibits.weights.values())
-    grid = "×".join(map(str, next(iter(exhibits.weights.values())).shape))
+    top = scale_top(gallery.weights.values())
+    grid = "×".join(map(str, next(iter(gallery.weights.values())).shape))
     intro = (
         f"Weight p of each of the n positions ({grid}) relative to an equal one, n·p: 1 is what "
         "average pooling would give, 0 leaves the position out. All images are on one scale and "
@@ -173,33 +173,33 @@ def _weights(exhibits: Exhibits) -> str:
             f"<p>{html.escape(intro)}</p>",
             scale_html(top),
             "<h3>Images drawn at random</h3>",
-            gallery.weights_html(exhibits, exhibits.sample, top),
+            thumbnails.weights_html(gallery, gallery.sample, top),
             "<h3>The worst queries</h3>",
-            gallery.weights_html(exhibits, exhibits.worst, top),
+            thumbnails.weights_html(gallery, gallery.worst, top),
         ]
     )
 
 
-def _prototypes(exhibits: Exhibits) -> str:
-    if exhibits.usage is None or not exhibits.prototypes:
-        return _because(exhibits, "prototypes", "This pooling has no prototypes.")
-    count = len(exhibits.usage)
-    idle = int((exhibits.usage < 0.1 / count).sum())
+def _prototypes(gallery: Gallery) -> str:
+    if gallery.usage is None or not gallery.prototypes:
+        return _because(gallery, "prototypes", "This pooling has no prototypes.")
+    count = len(gallery.usage)
+    idle = int((gallery.usage < 0.1 / count).sum())
     intro = (
-        f"The {len(exhibits.prototypes)} most used of {count} prototypes (an equal share would be "
+        f"The {len(gallery.prototypes)} most used of {count} prototypes (an equal share would be "
         f"{1 / count:.1%}; {idle} receive less than a tenth of that). Each is shown by the "
         "positions that send it most, at most one an image: the box marks the position, the number "
         "is the weight that goes from it to the prototype, relative to an equal one (n·π/μ)."
     )
-    notes = paragraphs([note for note in exhibits.notes if "prototypes" in note])
-    shown = gallery.prototypes_html(exhibits.prototypes, exhibits.images)
+    notes = paragraphs([note for note in gallery.notes if "prototypes" in note])
+    shown = thumbnails.prototypes_html(gallery.prototypes, gallery.images)
     return f"<p>{html.escape(intro)}</p>\n{notes}\n{shown}"
 
 
-def _map(exhibits: Exhibits) -> str:
-    chart = exhibits.embedding_map
+def _map(gallery: Gallery) -> str:
+    chart = gallery.embedding_map
     if chart is None:
-        return _because(exhibits, "map", "There is no map of the embedding.")
+        return _because(gallery, "map", "There is no map of the embedding.")
     classes = len(np.unique(chart.labels))
     colored = len(chart.colored)
     chosen = (
@@ -212,12 +212,12 @@ def _map(exhibits: Exhibits) -> str:
         f"{chart.method} in two dimensions, one mark an image, {chosen}. It keeps {keeps}: it is "
         "a picture to look at, and the metrics above are the measure."
     )
-    picture = pictures_html([map_picture(chart, exhibits.source)], "chart")
+    picture = pictures_html([map_picture(chart, gallery.source)], "chart")
     return f"<p>{html.escape(note)}</p>\n{picture}\n{legend_html(chart)}"
 
 
-def _because(exhibits: Exhibits, subject: str, otherwise: str) -> str:
-    reasons = [note for note in exhibits.notes if subject in note]
+def _because(gallery: Gallery, subject: str, otherwise: str) -> str:
+    reasons = [note for note in gallery.notes if subject in note]
     return missing(" ".join(reasons) or otherwise)
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sumpool.report.html_page import image_html
 from sumpool.report.overlays import effective_share, overlay
-from sumpool.report.run.gallery import Exhibits, Neighbor, Prototype, Query, Region
+from sumpool.report.run.gallery import Gallery, Neighbor, Prototype, Query, Region
 
 T = TypeVar("T")
 
@@ -63,12 +63,12 @@ def queries_html(queries: Sequence[Query], images: Mapping[str, bytes]) -> str:
     return _folded(queries, "queries", lambda query: _query_html(query, images))
 
 
-def weights_html(exhibits: Exhibits, queries: Sequence[Query], top: float) -> str:
+def weights_html(gallery: Gallery, queries: Sequence[Query], top: float) -> str:
     """Image and weights of each of the queries that have some."""
 
     def pair(query: Query) -> str:
-        weights = exhibits.weights[query.image]
-        jpeg = exhibits.images[query.image]
+        weights = gallery.weights[query.image]
+        jpeg = gallery.images[query.image]
         heat = overlay(jpeg, weights, top)
         alt = f"{query.class_name}: pooling weights, largest {weights.max():.1f} times an equal one"
         return (
@@ -78,7 +78,7 @@ def weights_html(exhibits: Exhibits, queries: Sequence[Query], top: float) -> st
             f"{effective_share(weights):.0%}</span></div></div>"
         )
 
-    shown = [query for query in queries if query.image in exhibits.weights]
+    shown = [query for query in queries if query.image in gallery.weights]
     return _folded(shown, "images", pair, "pairs")
 
 

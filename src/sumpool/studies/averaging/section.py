@@ -9,11 +9,11 @@ from pathlib import Path
 from sumpool.report.labels import conditions, in_given_order, loss_name
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
 )
 from sumpool.report.tables import Table
@@ -102,17 +102,17 @@ def section(folder: Path, rows: list[Row]) -> Section:
     pictures = []
     if shown:
         pictures = [
-            drawn(
+            render_png(
                 partial(draw_cover, folder, shown),
                 "Local features in the plane by class and by nearest prototype, with the "
                 "prototypes and discs of the covering radius around them.",
             ),
-            drawn(
+            render_png(
                 partial(draw_images, folder, shown[0]),
                 "Images, and below each its local features, the prototypes these use, and the two "
                 "embeddings, which are nearer to each other than the covering radius.",
             ),
-            drawn(
+            render_png(
                 partial(draw_hulls, folder, shown),
                 "Hulls of the classes, spanned by the prototypes they use and by embeddings.",
             ),

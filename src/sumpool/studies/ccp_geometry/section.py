@@ -10,15 +10,15 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, images_in_words
+from sumpool.report.labels import conditions, dataset_label
 from sumpool.report.run.curves import MARKERS
 from sumpool.report.run.map_figure import COLORS
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
 )
 from sumpool.report.tables import Table
@@ -47,7 +47,7 @@ def tables(rows: list[Row]) -> list[Table]:
         for method in methods_in(rows)
     ]
     header = ["training", *(heading for heading, _, _ in _COLUMNS.values())]
-    words = f"{images_in_words(rows[0].settings)}, {seeds_in_words(rows)}"
+    words = f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
     return [
         Table(header, lines, f"Validation images of {words}"),
         Table(
@@ -64,7 +64,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
     pictures = []
     if shown:
         pictures = [
-            drawn(
+            render_png(
                 partial(draw, folder, shown),
                 "Validation images on a plane by t-SNE after one problem and after alternating "
                 "problems, classes by colour and mark.",
@@ -74,7 +74,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         title="Chance-constrained proxies: the geometry of unseen classes",
         question=(
             "Proxies that are drawn again are meant to cover the training images better. Does it "
-            f"show on classes that were not trained on, on {images_in_words(rows[0].settings)}?"
+            f"show on classes that were not trained on, on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=pictures,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sumpool.report.run.curves import COLORS, MARKERS, plain_text
 from sumpool.report.run.map_figure import COLORS as CLASS_COLORS
 from sumpool.report.section import grouped
-from sumpool.report.style import dress
+from sumpool.report.style import style_axes
 from sumpool.studies.shared.ccp_labels import METHODS, methods_in
 from sumpool.system.rows import Row, read_arrays
 
@@ -141,7 +141,7 @@ def draw_problems(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     }
     figure = Figure(figsize=(12.6, 3.5), layout="constrained")
     for axes, (name, label) in zip(figure.subplots(1, 3), panels.items(), strict=True):
-        dress(axes, "", across="problem", up=label)
+        style_axes(axes, "", xlabel="problem", ylabel=label)
         for place, row in enumerate(cells.get("alternating", [])):
             found = problem_values(row, name)
             axes.plot(

@@ -8,10 +8,10 @@ from pathlib import Path
 from sumpool.report.labels import conditions
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
 )
 from sumpool.report.tables import Table, mean_and_spread
@@ -85,7 +85,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
     pictures = []
     if shown:
         pictures.append(
-            drawn(
+            render_png(
                 partial(draw_planes, folder, shown),
                 "Training images in the plane of their embedding, by class, with the converged "
                 "proxies as boxes and the next ones as circles: after one problem alone, and after "
@@ -93,7 +93,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             )
         )
     pictures.append(
-        drawn(
+        render_png(
             partial(draw_problems, rows),
             "Covering radius, alone and over the distance of classes, and spread of the proxies "
             "from problem to problem, one line a seed, with those of the single problem.",

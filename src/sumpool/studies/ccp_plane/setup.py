@@ -33,10 +33,10 @@ class PlaneSettings:
         side: Side of the images that the network sees.
         loss: The pair loss between images and proxies.
         pos_margin: Distance up to which images and proxies of a class cost nothing. At 0 a class is
-            drawn together as far as it goes; at the margin of the catalogue, 0.27, nothing would
+            drawn together as far as it goes; at the margin of the catalog, 0.27, nothing would
             ask for a smaller covering radius.
         neg_margin: Distance from which others cost nothing: that of neighbours among ten classes
-            on the unit circle. At the margin of the catalogue, 0.38, the room is not used.
+            on the unit circle. At the margin of the catalog, 0.38, the room is not used.
         lr: Learning rate of Adam, of the proxies too.
         steps: Training steps.
         validate_every: Steps between validations, three of which without gain end a problem. Rate

@@ -14,7 +14,7 @@ from sumpool.models import Embedder
 from sumpool.studies.ccp_plane.setup import PlaneSettings
 from sumpool.studies.cells import Trained, train_cell
 from sumpool.training import (
-    ChanceConfig,
+    CcpConfig,
     HardwareConfig,
     OptimizerConfig,
     StopConfig,
@@ -37,10 +37,10 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
         pool="gap",
         loss=settings.loss,
         loss_options={"pos_margin": settings.pos_margin, "neg_margin": settings.neg_margin},
-        ccp=True,
-        chance=ChanceConfig(
+        ccp=CcpConfig(
+            enabled=True,
             proxies=settings.proxies,
-            pool=settings.pool,
+            candidates=settings.pool,
             problems=1 if method == "one problem" else None,
         ),
         batch_size=settings.batch_size,

@@ -112,7 +112,9 @@ def run(
 
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     """Set pull and proxies."""
-    return with_method(config, "alternating", pull=cell["pull"], proxies=cell["proxies"], pool=POOL)
+    return with_method(
+        config, "alternating", pull=cell["pull"], proxies=cell["proxies"], candidates=POOL
+    )
 
 
 def ask(told: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:

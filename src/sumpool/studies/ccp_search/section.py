@@ -11,8 +11,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from sumpool.report.labels import conditions, images_in_words
-from sumpool.report.section import Section, drawn, grouped, provenance, values
+from sumpool.report.labels import conditions, dataset_label
+from sumpool.report.section import Section, grouped, provenance, render_png, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.system.rows import Row
@@ -58,7 +58,7 @@ def tables(rows: list[Row]) -> list[Table]:
     header = ["trial", "λ", "proxies", "validation MAP@R [%]", "test MAP@R [%]", "problems"]
     caption = (
         f"The best {len(best)} of {len(trials)} trials by validation, "
-        f"{images_in_words(rows[0].settings)}, {each}"
+        f"{dataset_label(rows[0].settings)}, {each}"
     )
     return [Table(header, lines, caption)]
 
@@ -70,11 +70,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "λ pulls the weights of a problem to the solution of the last; proxies stand for a "
             "class. Which λ and how many proxies does a Bayesian search find on "
-            f"{images_in_words(rows[0].settings)}?"
+            f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "Trials over pull and number of proxies, numbered in the order they were made, on "
                 "the surface of a Gaussian process through their validation MAP@R.",

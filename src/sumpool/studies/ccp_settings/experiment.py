@@ -30,19 +30,19 @@ LOSSES = ("c2", "ms")
 MANY_VALIDATIONS = "base, many validations"
 
 
-def thesis(config: TrainConfig, **chance: Any) -> TrainConfig:
-    """Alternating problems with the settings of the thesis, but for ``chance``."""
-    return with_method(config, "alternating", **chance)
+def thesis(config: TrainConfig, **options: Any) -> TrainConfig:
+    """Alternating problems with the settings of the thesis, but for ``options``."""
+    return with_method(config, "alternating", **options)
 
 
-def unit_vectors(config: TrainConfig, **chance: Any) -> TrainConfig:
+def unit_vectors(config: TrainConfig, **options: Any) -> TrainConfig:
     """The same with embeddings of unit length."""
-    return replace(thesis(config, **chance), normalize="l2")
+    return replace(thesis(config, **options), normalize="l2")
 
 
 def random_proxies(config: TrainConfig) -> TrainConfig:
     """A pool as large as the number of proxies, so that nothing is picked."""
-    return thesis(config, pool=resolve(thesis(config), config.format).chance.proxies)
+    return thesis(config, candidates=resolve(thesis(config), config.format).ccp.proxies)
 
 
 def faster_proxies(config: TrainConfig, factor: float) -> TrainConfig:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from sumpool.report.labels import loss_name, losses
 from sumpool.report.run.curves import MARKERS
-from sumpool.report.style import BLUE, GREEN, GREY, ORANGE, dress
+from sumpool.report.style import BLUE, GREEN, GREY, ORANGE, style_axes
 from sumpool.system.rows import Row, read_arrays
 
 #: A row, and step and MAP@R of each validation of its training, (n, 2).
@@ -49,7 +49,7 @@ def draw_curves(
     figure = Figure(figsize=(4.4 * len(panels) + 0.4, 3.6), layout="constrained")
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, f"loss {loss}", across="step")
+        style_axes(axes, f"loss {loss}", xlabel="step")
         for row, found in curves:
             if loss_name(row) == loss:
                 _curve(axes, variants.index(str(row.cell["variant"])), found)

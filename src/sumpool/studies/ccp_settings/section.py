@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import (
     conditions,
-    images_in_words,
+    dataset_label,
     in_given_order,
     loss_name,
     losses,
@@ -20,15 +20,15 @@ from sumpool.report.labels import (
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     grouped,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import BLUE, GREY, dress, lying_bar
+from sumpool.report.style import BLUE, GREY, hbar_with_error, style_axes
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_settings.figures import draw_curves, validations
 from sumpool.studies.shared.ccp_labels import note, problem_columns
@@ -83,7 +83,7 @@ def tables(rows: list[Row]) -> list[Table]:
         if (own := cells.get((loss, variant), []))
     ]
     header = ["training", "MAP@R [%]", "gain [points]", *(it[0] for it in columns.values())]
-    caption = f"Test images of {images_in_words(rows[0].settings)}, {seeds_in_words(rows)}"
+    caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
     return [Table([*header, *headings], lines, caption)]
 
 
@@ -95,18 +95,18 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "Proxies with the settings of the thesis, and with some of them changed: "
             "which setting decides whether they gain over the loss inside batches on "
-            f"{images_in_words(rows[0].settings)}?"
+            f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "Test MAP@R of each variant as a bar, one panel a loss, whiskers for the standard "
                 "deviation over seeds; a dashed line for the base loss.",
             ),
             *(
                 [
-                    drawn(
+                    render_png(
                         partial(draw_curves, curves, VARIANTS),
                         "MAP@R on the validation classes by step, one line a training and one "
                         "panel a loss; a dot at the best.",
@@ -151,7 +151,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     )
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, f"loss {loss}", across="test MAP@R [%]", grid="x")
+        style_axes(axes, f"loss {loss}", xlabel="test MAP@R [%]", grid="x")
         _bars(axes, [row for row in rows if loss_name(row) == loss], variants)
     grid[0].set_yticks(range(len(variants)), [VARIANTS.get(name, name) for name in variants])
     grid[0].set_ylim(len(variants) - 0.4, -0.6)
@@ -166,7 +166,7 @@ def _bars(axes: Axes, rows: Sequence[Row], variants: Sequence[str]) -> None:
         if not found:
             continue
         color = GREY if variant.startswith(BASE) else BLUE
-        mean = lying_bar(axes, line, found, height=0.72, color=color)
+        mean = hbar_with_error(axes, line, found, height=0.72, color=color)
         if variant == BASE:
             axes.axvline(mean, color="0.15", ls="--", lw=1.2)
 

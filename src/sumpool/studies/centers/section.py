@@ -13,19 +13,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from sumpool.report.labels import conditions, images_in_words, in_given_order, loss_name, losses
+from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name, losses
 from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import dress, mean_and_deviation
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.system.rows import Row
 
@@ -79,7 +79,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 ]
                 for level, own in _levels(rows, loss).items()
             ],
-            f"Loss {loss}, test images of {images_in_words(rows[0].settings)}; retrieval in %, "
+            f"Loss {loss}, test images of {dataset_label(rows[0].settings)}; retrieval in %, "
             f"centres of the training classes at the best step; {seeds_in_words(rows)}",
         )
         for loss in losses(rows)
@@ -92,12 +92,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
         title="Where class centres lie",
         question=(
             "Proxy losses learn a centre for each class. Does it help unseen classes of "
-            f"{images_in_words(rows[0].settings)} to spread these centres, and is it the near or "
+            f"{dataset_label(rows[0].settings)} to spread these centres, and is it the near or "
             "the far pairs that should be pushed?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "MAP@R against the uniformity of centres, a panel for each loss. Colour and marker "
                 "name the regulariser, size its weight; an empty marker is the smaller constant. "
@@ -142,7 +142,9 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     figure = Figure(figsize=(4.2 * len(panels) + 1.5, 3.5), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, loss, across="uniformity of centres (left is more even)", up="MAP@R [%]")
+        style_axes(
+            axes, loss, xlabel="uniformity of centres (left is more even)", ylabel="MAP@R [%]"
+        )
         axes.xaxis.set_major_locator(MaxNLocator(5))
         _points(axes, _levels(rows, loss), names)
     handles = [

@@ -17,10 +17,10 @@ from sumpool.report.style import (
     BLUE,
     ORANGE,
     PURPLE,
-    dress,
-    lying_bar,
+    hbar_with_error,
     mean_and_deviation,
     shade,
+    style_axes,
 )
 from sumpool.system.rows import Row
 
@@ -53,7 +53,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
         own = [row for row in rows if loss_name(row) == loss]
-        dress(axes, f"loss {loss}", across="MAP@R [%]", grid="x")
+        style_axes(axes, f"loss {loss}", xlabel="MAP@R [%]", grid="x")
         _bars(axes, own, methods, rates)
         _bounds(axes, own, rates)
     # The panels share their scale: all are drawn before it is set, the bounds among them.
@@ -114,7 +114,7 @@ def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequen
                 continue
             place = line + thick * (position - (len(rates) - 1) / 2)
             color = shade(_FAMILIES[_family(method)], position, len(rates))
-            lying_bar(axes, place, found, height=0.92 * thick, color=color)
+            hbar_with_error(axes, place, found, height=0.92 * thick, color=color)
 
 
 def _bounds(axes: Axes, rows: Sequence[Row], rates: Sequence[float]) -> None:

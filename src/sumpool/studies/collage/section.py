@@ -8,7 +8,7 @@ from pathlib import Path
 
 from sumpool.report.labels import (
     conditions,
-    images_in_words,
+    dataset_label,
     losses_and_rates,
     rate_name,
     trained_with,
@@ -16,10 +16,10 @@ from sumpool.report.labels import (
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seed_count,
     seeds_in_words,
     values,
@@ -53,7 +53,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 strong |= {(line, len(columns)) for line in _best(own, name)}
     lines = [[method, *(column[line] for column in columns)] for line, method in enumerate(methods)]
     caption = (
-        f"Test {images_in_words(rows[0].settings)}, of sub-classes never seen. Columns: loss, "
+        f"Test {dataset_label(rows[0].settings)}, of sub-classes never seen. Columns: loss, "
         "learning rate and what is measured; weight: the share of the pooling weight on the "
         f"foreground tile; all in %, {seeds_in_words(rows)}; the best of {_size(rows)} dimensions "
         "stand out"
@@ -94,7 +94,7 @@ def gap_closed(rows: Sequence[Row]) -> list[str]:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The study on a page."""
     pictures = [
-        drawn(
+        render_png(
             partial(method_figure.draw, rows),
             "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
             "rate, beside that of the foreground alone.",
@@ -104,7 +104,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
     if shown:
         names = ", ".join(str(row.cell["method"]) for row in shown)
         pictures.append(
-            drawn(
+            render_png(
                 partial(attention_figure.draw, folder, shown),
                 f"Training and test collages under the pooling weights of {names}; the foreground "
                 "tile is outlined.",

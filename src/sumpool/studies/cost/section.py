@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import BinaryIO
 
-from sumpool.report.section import NOTHING, Section, drawn, grouped, over_seeds, provenance
+from sumpool.report.section import NOTHING, Section, grouped, over_seeds, provenance, render_png
 from sumpool.report.tables import Table
 from sumpool.studies.cost.figures import LOOKS, Measured, draw_against_k
 from sumpool.system.rows import Row
@@ -71,7 +71,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, own),
                 f"Time of a step, its memory and the error of its weights against the number k of "
                 f"iterations on maps of {size}: differentiated through, with the closed-form "

@@ -178,7 +178,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
         seed=cell["seed"],
         out=str(folder),
         # The pages compare what the first seeds look at.
-        exhibits=cell["seed"] == 0,
+        gallery=cell["seed"] == 0,
     )
     # A run that is there was left by an interrupted study; it refuses other settings.
     resume = folder if (folder / RUN).is_file() else None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.labels import conditions, images_in_words
-from sumpool.report.section import Section, drawn, provenance
+from sumpool.report.labels import conditions, dataset_label
+from sumpool.report.section import Section, provenance, render_png
 from sumpool.report.tables import Table
 from sumpool.studies.grids.lines import draw_lines
 from sumpool.studies.shared.ccp_labels import METHODS, grid_table, methods_in
@@ -15,7 +15,7 @@ from sumpool.system.rows import Row
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by batch size (lines) and method (columns)."""
-    caption = f"Test MAP@R [%] on {images_in_words(rows[0].settings)}"
+    caption = f"Test MAP@R [%] on {dataset_label(rows[0].settings)}"
     down = ("batch size", lambda row: float(row.cell["batch_size"]))
     columns = [METHODS[method] for method in methods_in(rows)]
     return [grid_table(rows, down, lambda row: METHODS[row.cell["method"]], columns, caption)]
@@ -30,11 +30,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "A loss inside batches sees the pairs of a batch alone. Proxies stand for images "
             "outside of it. Do small batches do with them on "
-            f"{images_in_words(rows[0].settings)}?"
+            f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 lambda out: draw_lines(
                     rows, "batch_size", "batch size", groups, out, doubling=True
                 ),

@@ -26,7 +26,7 @@ LEVELS = tuple(
 
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     """Set proxies and pool."""
-    return with_method(config, "alternating", proxies=cell["proxies"], pool=cell["pool"])
+    return with_method(config, "alternating", proxies=cell["proxies"], candidates=cell["pool"])
 
 
 #: Runs the study; see :class:`sumpool.studies.RunStudy`.

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.labels import conditions, images_in_words
-from sumpool.report.section import Section, drawn, provenance
+from sumpool.report.labels import conditions, dataset_label
+from sumpool.report.section import Section, provenance, render_png
 from sumpool.report.tables import Table
 from sumpool.studies.grids.lines import draw_lines
 from sumpool.studies.shared.ccp_labels import grid_table
@@ -15,7 +15,7 @@ from sumpool.system.rows import Row
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by pool (lines) and proxies (columns)."""
-    caption = f"Test MAP@R [%] on {images_in_words(rows[0].settings)}"
+    caption = f"Test MAP@R [%] on {dataset_label(rows[0].settings)}"
     down = ("pool b", lambda row: float(row.cell["pool"]))
     return [grid_table(rows, down, _name, [_words(it) for it in _counts(rows)], caption)]
 
@@ -31,11 +31,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "New proxies of a class are picked among b images, each as far as can be from those "
             "there are. A pool as large as the number of proxies is random drawing. How much "
-            f"depends on both on {images_in_words(rows[0].settings)}?"
+            f"depends on both on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 lambda out: draw_lines(rows, "pool", "pool b", groups, out),
                 "Test MAP@R against the size of the pool, one line a number of proxies, a band for "
                 "the standard deviation over seeds.",

@@ -11,18 +11,18 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, images_in_words, in_given_order, loss_name
+from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name
 from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import dress, mean_and_deviation
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
 from sumpool.system.rows import Row, read_arrays
@@ -47,7 +47,7 @@ def tables(rows: list[Row]) -> list[Table]:
         for method in methods_in(rows)
         if (own := cells.get((loss, method), []))
     ]
-    caption = f"Test images of {images_in_words(rows[0].settings)}, {seeds_in_words(rows)}"
+    caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
     header = ["training", "MAP@R [%]", "P@1 [%]", "best step", *headings]
     return [Table(header, lines, caption)]
 
@@ -55,7 +55,7 @@ def tables(rows: list[Row]) -> list[Table]:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The study on a page."""
     pictures = [
-        drawn(
+        render_png(
             partial(draw_scores, rows),
             "Test MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
             "alternating problems; whiskers for the standard deviation over seeds.",
@@ -63,7 +63,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
     ]
     if _solved(rows):
         pictures.append(
-            drawn(
+            render_png(
                 partial(draw_steps, folder, rows),
                 "Steps of each problem of the alternating trainings, one dot a problem, a bar for "
                 "the median, by loss.",
@@ -75,7 +75,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "Is it the proxies that help, or that they are drawn again? The loss inside batches, "
             "between batches and proxies that are drawn once, and between batches and proxies that "
             f"are drawn again whenever validation stands still, on "
-            f"{images_in_words(rows[0].settings)}."
+            f"{dataset_label(rows[0].settings)}."
         ),
         tables=tables(rows),
         pictures=pictures,
@@ -94,7 +94,7 @@ def draw_scores(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     losses, methods = _losses(rows), methods_in(rows)
     figure = Figure(figsize=(max(6.0, 1.6 + 1.5 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
-    dress(axes, "", up="test MAP@R [%]")
+    style_axes(axes, "", ylabel="test MAP@R [%]")
     cells = grouped(rows, lambda row: (loss_name(row), str(row.cell["method"])))
     width = 0.8 / len(methods)
     for place, method in enumerate(methods):
@@ -131,7 +131,7 @@ def draw_steps(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) ->
     losses = _losses(solved)
     figure = Figure(figsize=(max(4.0, 1.6 + 1.2 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
-    dress(axes, "Steps of a problem", up="steps")
+    style_axes(axes, "Steps of a problem", ylabel="steps")
     for place, loss in enumerate(losses):
         own = [row for row in solved if loss_name(row) == loss]
         _dots(axes, place, np.concatenate([read_arrays(folder, it)["problem_steps"] for it in own]))

@@ -11,22 +11,22 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import (
     conditions,
-    images_in_words,
+    dataset_label,
     loss_name,
     losses,
     on_collages,
 )
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import BLUE, GREY, ORANGE, SKY, dress, mean_and_deviation
+from sumpool.report.style import BLUE, GREY, ORANGE, SKY, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.system.rows import Row
 
@@ -62,7 +62,7 @@ def tables(rows: list[Row]) -> list[Table]:
             ]
             for gsp, name in _POOLINGS.items()
         ]
-        words = images_in_words(rows[0].settings)
+        words = dataset_label(rows[0].settings)
         found.append(Table(header, lines, f"Loss {loss}, {words}, in %, {seeds_in_words(rows)}"))
     return found
 
@@ -74,11 +74,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "Generalized sum pooling (GSP) selects positions; the zero-shot loss L_ZS asks that "
             "the selected attributes tell unseen classes apart. What does each add alone, and both "
-            f"together, on {images_in_words(rows[0].settings)}?"
+            f"together, on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "MAP@R with neither, either and both of sum pooling and the zero-shot loss, for "
                 "each loss.",
@@ -109,7 +109,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     figure = Figure(figsize=(3.9 * len(panels) + 0.4, 3.4), layout="constrained")
     grid = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, f"loss {loss}", up="MAP@R [%]" if axes is grid[0] else "")
+        style_axes(axes, f"loss {loss}", ylabel="MAP@R [%]" if axes is grid[0] else "")
         for place, ((gsp, zero_shot), (_, color)) in enumerate(COMBINATIONS.items()):
             found = values(cells.get((loss, gsp, zero_shot), []), "map_at_r")
             if not found:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.run.curves import COLORS, MARKERS, STYLES
 from sumpool.report.section import grouped, values
-from sumpool.report.style import dress, mean_and_deviation
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.system.rows import Row
 
 
@@ -36,7 +36,7 @@ def draw_lines(
     """
     figure = Figure(figsize=(5.4, 3.4), layout="constrained")
     axes = figure.subplots()
-    dress(axes, "", across=label, up="test MAP@R [%]")
+    style_axes(axes, "", xlabel=label, ylabel="test MAP@R [%]")
     for place, (name, belongs) in enumerate(groups.items()):
         levels = grouped([row for row in rows if belongs(row)], lambda row: float(row.cell[option]))
         points = [

@@ -10,14 +10,14 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, images_in_words, loss_name, losses
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
@@ -39,7 +39,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 ]
                 for m in counts
             ],
-            f"MAP@R [%], loss {loss}, {images_in_words(rows[0].settings)}, {seeds_in_words(rows)}",
+            f"MAP@R [%], loss {loss}, {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
         )
         for loss in losses(rows)
     ]
@@ -52,11 +52,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "m prototypes say what is worth pooling, and the inverse smoothing ε how sharply it is "
             "selected. How much depends on them on "
-            f"{images_in_words(rows[0].settings)}?"
+            f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "MAP@R for every number of prototypes and every ε as a heat map, for each loss.",
             )

@@ -9,18 +9,18 @@ from typing import BinaryIO
 
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, images_in_words, loss_name, losses
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     grouped,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
 )
-from sumpool.report.style import BLUE, ORANGE, dress
+from sumpool.report.style import BLUE, ORANGE, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.main_effects import FACTORS, Effect, combination, main_effects
 from sumpool.system.rows import Row
@@ -30,7 +30,7 @@ def tables(rows: list[Row]) -> list[Table]:
     """The main effects, and the runs they come from."""
     names = losses(rows)
     effects = _effects(rows)
-    words = images_in_words(rows[0].settings)
+    words = dataset_label(rows[0].settings)
     lines = []
     for factor, label in FACTORS.items():
         known = next((own[factor] for own in effects.values() if factor in own), None)
@@ -73,11 +73,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             f"{len(FACTORS)} hyper-parameters at two levels each make {2 ** len(FACTORS)} "
             f"combinations; {count} of them, balanced, are run on "
-            f"{images_in_words(rows[0].settings)}. Which one changes MAP@R the most?"
+            f"{dataset_label(rows[0].settings)}. Which one changes MAP@R the most?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "The main effect of each hyper-parameter on MAP@R as a bar with its standard "
                 "error, for each loss.",
@@ -107,7 +107,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     grid = figure.subplots(1, len(effects), sharex=True, sharey=True, squeeze=False)[0]
     ends = [0.0]
     for axes, (loss, own) in zip(grid, effects.items(), strict=True):
-        dress(axes, f"loss {loss}", across="change of MAP@R [points]", grid="x")
+        style_axes(axes, f"loss {loss}", xlabel="change of MAP@R [points]", grid="x")
         axes.axvline(0, color="0.3", lw=1)
         for line, factor in enumerate(FACTORS):
             if factor not in own:

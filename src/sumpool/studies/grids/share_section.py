@@ -11,19 +11,19 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, images_in_words, loss_name, losses
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses
 from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import dress, mean_and_deviation
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.system.rows import Row
 
@@ -47,7 +47,7 @@ def tables(rows: list[Row]) -> list[Table]:
         for mu in sorted({mu for _, mu in cells})
     ]
     caption = (
-        f"Test images of {images_in_words(rows[0].settings)}, "
+        f"Test images of {dataset_label(rows[0].settings)}, "
         + ("weight: the share on the foreground tile, " if "foreground_weight" in scores else "")
         + f"all in %, {seeds_in_words(rows)}"
     )
@@ -61,11 +61,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
         question=(
             "The share μ says how much of the image is pooled. Too little leaves out what tells "
             "classes apart; μ = 1 is average pooling. How much depends on it on "
-            f"{images_in_words(rows[0].settings)}?"
+            f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "MAP@R, and the pooling weight on the foreground, against the share μ; one line a "
                 "loss, a band for the standard deviation over seeds.",
@@ -89,7 +89,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     figure = Figure(figsize=(4.2 * len(panels), 3.2), layout="constrained")
     grid = figure.subplots(1, len(panels), squeeze=False)[0]
     for axes, (score, label) in zip(grid, panels.items(), strict=True):
-        dress(axes, "", across="share μ", up=label)
+        style_axes(axes, "", xlabel="share μ", ylabel=label)
         for place, loss in enumerate(losses(rows)):
             _line(axes, [row for row in rows if loss_name(row) == loss], score, place)
         if score == "foreground_weight":

@@ -9,10 +9,10 @@ from pathlib import Path
 from sumpool.report.labels import conditions
 from sumpool.report.section import (
     Section,
-    drawn,
     grouped,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
     values,
 )
@@ -96,12 +96,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
     pictures = []
     if shown:
         pictures = [
-            drawn(
+            render_png(
                 partial(draw_histograms, folder, shown),
                 "Share of each prototype in the attributes of each class, without and with the "
                 "zero-shot loss.",
             ),
-            drawn(
+            render_png(
                 partial(draw_maps, folder, shown),
                 "Test images, and below them each position in the colour of the prototype that "
                 "takes most of it, without and with the zero-shot loss.",

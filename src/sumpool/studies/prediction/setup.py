@@ -47,7 +47,7 @@ class PredictionSettings:
         loss: The loss beside it.
         lr: Learning rate of Adam.
         proxy_lr_multiplier: Learning rate of the proxies over that of the network. The 100 of the
-            catalogue belongs to fine-tuning at a rate that is as many times lower.
+            catalog belongs to fine-tuning at a rate that is as many times lower.
         steps: Training steps.
         validate_every: Steps between validations.
         batch_size: Images a step.

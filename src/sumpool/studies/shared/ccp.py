@@ -24,7 +24,7 @@ from sumpool.studies.shared.measuring import result
 from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
 from sumpool.studies.shared.warm_start import warm_start
-from sumpool.training import ChanceConfig, StopConfig, TrainConfig
+from sumpool.training import CcpConfig, StopConfig, TrainConfig
 
 #: Steps of a training on collages, and steps between two validations.
 STEPS, EVERY = 1000, 20
@@ -95,7 +95,7 @@ def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellR
     number of steps of each problem.
     """
     trained = train_on(testbed, change(cell_config(testbed, cell), cell))
-    more = problem_metrics(trained.problems, trained.config.chance.solution)
+    more = problem_metrics(trained.problems, trained.config.ccp.solution)
     found = result(trained, pictures=False, more=more)
     arrays: dict[str, Any] = {"validations": np.array(trained.validations, np.float64)}
     if trained.problems:
@@ -108,27 +108,27 @@ def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
     return with_loss(testbed.config, cell["loss"], cell["seed"])
 
 
-def with_method(config: TrainConfig, method: str, **chance: Any) -> TrainConfig:
+def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig:
     """``config`` with one of :data:`METHODS`.
 
     Args:
         config: Of the testbed.
         method: Which.
-        **chance: Options of :class:`ChanceConfig`, for the methods with proxies.
+        **options: Options of :class:`CcpConfig`, for the methods with proxies.
 
     Example:
-        >>> with_method(TrainConfig(), "one problem", proxies=4).chance.problems
+        >>> with_method(TrainConfig(), "one problem", proxies=4).ccp.problems
         1
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if method == "base":
-        return replace(config, ccp=False, chance=ChanceConfig())
+        return replace(config, ccp=CcpConfig())
     # A problem must be able to end in the few steps of the quick mode.
     if config.stop.max_steps == QUICK_STEPS:
-        chance = {"patience": 1, **chance}
+        options = {"patience": 1, **options}
     problems = 1 if method == "one problem" else None
-    return replace(config, ccp=True, chance=ChanceConfig(problems=problems, **chance))
+    return replace(config, ccp=CcpConfig(enabled=True, problems=problems, **options))
 
 
 def problem_metrics(

@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from sumpool.report.section import Section, drawn, grouped, over_seeds, provenance, seeds_in_words
+from sumpool.report.section import (
+    Section,
+    grouped,
+    over_seeds,
+    provenance,
+    render_png,
+    seeds_in_words,
+)
 from sumpool.report.tables import Table
 from sumpool.studies.tokens import figures as token_figure
 from sumpool.system.rows import Row
@@ -61,7 +68,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(token_figure.draw, folder, methods=(method,)),
                 f"Tokens, pooled samples and the convex hulls of each class under {method}.",
             )

@@ -7,7 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.section import Section, drawn, grouped, over_seeds, provenance, seeds_in_words
+from sumpool.report.section import (
+    Section,
+    grouped,
+    over_seeds,
+    provenance,
+    render_png,
+    seeds_in_words,
+)
 from sumpool.report.tables import Table
 from sumpool.studies.toy import figures as toy_figure
 from sumpool.system.rows import Row
@@ -52,7 +59,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(toy_figure.draw, folder),
                 "The map, and the pooling weights of the hard problem, the smooth problem and "
                 "average pooling as grey levels.",

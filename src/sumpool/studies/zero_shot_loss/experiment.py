@@ -30,7 +30,7 @@ from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_criterion, build_model
-from sumpool.training.gradient_balance import measure_pulls
+from sumpool.training.gradient_balance import measure_gradient_norms
 
 #: Training batches on which the losses are compared.
 BATCHES = 4
@@ -135,7 +135,9 @@ def _pulls(
     found = {"attribute_perplexity": perplexity.item()}
     if not isinstance(criterion, Mixture):
         return found | {"base_loss": criterion(model.embedding(pooled.embedding), labels).item()}
-    pulls = measure_pulls(model.pooling, criterion, features, labels, embed=model.embedding)
+    pulls = measure_gradient_norms(
+        model.pooling, criterion, features, labels, embed=model.embedding
+    )
     return found | {
         "base_loss": pulls.base_loss,
         "zero_shot_loss": pulls.zero_shot_loss,

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import (
     conditions,
-    images_in_words,
+    dataset_label,
     loss_name,
     losses,
     losses_and_rates,
@@ -24,13 +24,13 @@ from sumpool.report.run.curves import COLORS, MARKERS, plain_text
 from sumpool.report.section import (
     NOTHING,
     Section,
-    drawn,
     measured,
     over_seeds,
     provenance,
+    render_png,
     seeds_in_words,
 )
-from sumpool.report.style import dress, mean_and_deviation
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.rows import Row
 
@@ -58,12 +58,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
         title="When the zero-shot loss helps",
         question=(
             "The zero-shot loss L_ZS can be weighed, scaled, scheduled and solved in many ways. "
-            f"Which of them, added to sum pooling, gains on {images_in_words(rows[0].settings)} "
+            f"Which of them, added to sum pooling, gains on {dataset_label(rows[0].settings)} "
             "over none at all?"
         ),
         tables=tables(rows),
         pictures=[
-            drawn(
+            render_png(
                 partial(draw, rows),
                 "The change of MAP@R by each variant of the zero-shot loss: a dot a seed, a bar "
                 "for the mean, for each loss and learning rate.",
@@ -109,7 +109,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     )
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, loss in zip(grid, panels, strict=True):
-        dress(axes, f"loss {loss}", across="change of MAP@R [points]", grid="x")
+        style_axes(axes, f"loss {loss}", xlabel="change of MAP@R [points]", grid="x")
         axes.axvline(0, color="0.3", lw=1)
         for line in range(1, len(variants), 2):
             axes.axhspan(line - 0.5, line + 0.5, color="0.96", lw=0, zorder=0)
