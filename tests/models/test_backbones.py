@@ -89,8 +89,8 @@ def test_options_reach_the_network() -> None:
 
 @pytest.mark.parametrize("name", ["resnet20", "resnetv2_20", "test_resnet"])
 def test_unknown_options_are_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"'{name}'.*colour"):
-        build_backbone(name, options={"colour": "red"})
+    with pytest.raises(ValueError, match=rf"'{name}'.*color"):
+        build_backbone(name, options={"color": "red"})
 
 
 def test_what_makes_a_backbone_cannot_be_unmade() -> None:

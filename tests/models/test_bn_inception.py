@@ -1,4 +1,4 @@
-"""BN-Inception is the public network: names, sizes, colours, weights."""
+"""BN-Inception is the public network: names, sizes, colors, weights."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def public_file(path: Path, *, old: bool = False) -> dict[str, Tensor]:
             state[name] = torch.tensor(7)
     state["last_linear.weight"], state["last_linear.bias"] = torch.zeros(9, 1024), torch.zeros(9)
     if old:
-        # torch 0.2 counted no batches and kept the vectors of batch normalisation as (1, C).
+        # torch 0.2 counted no batches and kept the vectors of batch normalization as (1, C).
         state = {
             name: value[None] if "_bn." in name else value
             for name, value in state.items()
@@ -134,7 +134,7 @@ def test_public_weights_load(tmp_path: Path, name: str, old: bool) -> None:
             assert torch.equal(value, state[key].reshape(value.shape)), key
 
 
-def test_the_catalogue_takes_the_file_by_its_path(tmp_path: Path) -> None:
+def test_the_catalog_takes_the_file_by_its_path(tmp_path: Path) -> None:
     state = public_file(tmp_path / "weights.pth")
     network = build_backbone("bn_inception", weights=str(tmp_path / "weights.pth"), crop=64).network
     assert torch.equal(network.inception_5b_1x1.weight, state["inception_5b_1x1.weight"])

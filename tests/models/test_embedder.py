@@ -78,7 +78,7 @@ def test_details_are_those_of_the_pooling() -> None:
     assert embedder(pooling="gap").eval()(x, details=True).attributes is None
 
 
-def test_ball_normalisation_shortens_only_long_vectors() -> None:
+def test_ball_normalization_shortens_only_long_vectors() -> None:
     model = embedder(normalize="ball").eval()
     x = images(model)
     short = model.pooling(model.feature_map(x))
@@ -106,7 +106,7 @@ def test_unknown_poolings_and_options_are_refused() -> None:
         embedder(pooling_options={"nu": 1})
 
 
-# Batch normalisation
+# Batch normalization
 
 
 def pretrained(tmp_path: Any, **values: Any) -> nn.Module:
@@ -124,13 +124,13 @@ def test_frozen_statistics_stay_and_their_scales_learn(tmp_path: Any) -> None:
     assert model.frozen_batch_norms == 19
     norms = [it for it in model.modules() if isinstance(it, nn.BatchNorm2d)]
     before = [it.running_mean.clone() for it in norms]
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     x = images(model)
     expected = model.eval()(x)
     torch.testing.assert_close(model.train()(x), expected)
     model(x)[:, 0].sum().backward()
     scales = [it.weight.detach().clone() for it in norms]
-    optimiser.step()
+    optimizer.step()
     assert model.training
     assert model.backbone.training
     assert not any(it.training for it in norms)
@@ -183,7 +183,7 @@ def test_the_pooling_can_have_a_seed_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("pooling", sorted(POOLINGS))
-def test_under_autocast_pooling_and_normalisation_are_in_float32(pooling: str) -> None:
+def test_under_autocast_pooling_and_normalization_are_in_float32(pooling: str) -> None:
     model = embedder(pooling=pooling).eval()
     x = images(model)
     with torch.autocast("cpu", torch.bfloat16):
@@ -274,8 +274,8 @@ def test_pictures_are_embedded_as_the_test_view_shows_them() -> None:
 def test_pictures_of_any_mode_are_taken() -> None:
     model = embedder()
     (picture,) = pictures((40, 40))
-    grey = picture.convert("L")
-    found = model.embed([grey, grey.convert("RGB"), grey.convert("RGBA"), grey.convert("P")])
+    gray = picture.convert("L")
+    found = model.embed([gray, gray.convert("RGB"), gray.convert("RGBA"), gray.convert("P")])
     torch.testing.assert_close(found, found[:1].expand(4, -1))
 
 

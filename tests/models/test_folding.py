@@ -1,4 +1,4 @@
-"""Batch normalisation inside convolutions: the same network, its parameters and its gradients."""
+"""Batch normalization inside convolutions: the same network, its parameters and its gradients."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumpool.models.folding import fold_batch_norm
 
 
 def with_statistics(network: nn.Module) -> nn.Module:
-    """``network`` in evaluation mode, its batch normalisation as if it had learnt."""
+    """``network`` in evaluation mode, its batch normalization as if it had learnt."""
     torch.manual_seed(1)
     for layer in network.modules():
         if isinstance(layer, nn.BatchNorm2d) and layer.running_mean is not None:
@@ -51,7 +51,7 @@ def check_folded(network: nn.Module, images: Tensor, pairs: int) -> None:
         ("bn_inception", 69, 64),
         ("resnet18", 20, 40),
         ("resnet20", 19, 32),
-        ("resnetv2_20", 9, 32),  # normalisation comes first there: the others follow a sum
+        ("resnetv2_20", 9, 32),  # normalization comes first there: the others follow a sum
         ("densenet121", 59, 64),
     ],
 )
@@ -77,7 +77,7 @@ def test_every_kind_of_pair_is_folded(layers: Callable[[], tuple[nn.Module, ...]
 
 
 class Branches(nn.Module):
-    """A convolution whose output goes to more than its normalisation."""
+    """A convolution whose output goes to more than its normalization."""
 
     def __init__(self, how: str) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Branches(nn.Module):
             return out
         if self.how == "list":
             return torch.cat([self.norm(x), x])
-        if self.how == "two normalisations":
+        if self.how == "two normalizations":
             return torch.cat([self.norm(x), self.other(x)])
         if self.how == "two calls":
             return torch.cat([self.norm(x), self.norm(self.first(2 * images))])
@@ -100,7 +100,7 @@ class Branches(nn.Module):
 
 
 @pytest.mark.parametrize(
-    "how", ["sum", "list", "two normalisations", "two calls", "something between"]
+    "how", ["sum", "list", "two normalizations", "two calls", "something between"]
 )
 def test_what_is_used_elsewhere_is_left_alone(how: str) -> None:
     check_folded(with_statistics(Branches(how)), torch.randn(2, 3, 9, 7, dtype=torch.float64), 0)

@@ -42,7 +42,7 @@ def test_the_backbone_is_the_classifier_without_its_head(classifier: torch.nn.Mo
         torch.testing.assert_close(backbone.network.eval()(images), expected)
 
 
-def test_pixels_are_normalised_as_in_its_training() -> None:
+def test_pixels_are_normalized_as_in_its_training() -> None:
     view = build_backbone(LITE0, weights="packaged").preprocessing
     pixels = torch.randint(0, 256, (3, 4, 4), dtype=torch.uint8)
     torch.testing.assert_close(view.normalize(pixels), (pixels.float() - 127) / 128)

@@ -28,10 +28,10 @@ def test_steps_are_those_of_the_model_itself() -> None:
     wrapped = DistributedDataParallel(inner)
     for step in range(2):
         for model in (plain, wrapped):
-            optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
             out = model(images(plain) + step, details=True)
             (out.embedding[:, 0].sum() + out.attributes[:, 0].sum()).backward()
-            optimiser.step()
-            optimiser.zero_grad()
+            optimizer.step()
+            optimizer.zero_grad()
     for name, value in plain.state_dict().items():
         torch.testing.assert_close(inner.state_dict()[name], value, msg=name)

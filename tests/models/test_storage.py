@@ -239,7 +239,7 @@ def change(key: str, value: Any) -> Callable[[dict[str, Any]], None]:
         (lambda values: values.pop("config"), "config missing or of the wrong type"),
         (lambda values: values.pop("preprocessing"), "preprocessing missing"),
         (change("seed", "three"), "seed missing or of the wrong type"),
-        (lambda values: values["config"].update(colour="red"), r"got \['colour'\]"),
+        (lambda values: values["config"].update(color="red"), r"got \['color'\]"),
         (lambda values: values["config"].update(backbone="resnet2O"), "did you mean"),
         (lambda values: values["config"].update(embedding_size=-1), "embedding_size must be"),
         (lambda values: values["config"].update(pooling_options={"x": 1}), r"got \['x'\]"),

@@ -1,4 +1,4 @@
-"""Average pooling, and generalized sum pooling as its generalisation."""
+"""Average pooling, and generalized sum pooling as its generalization."""
 
 from __future__ import annotations
 

@@ -103,10 +103,10 @@ def test_a_layer_compiles_to_native_code() -> None:
         compare(short2d(), maps(), backend="inductor")
 
 
-def test_compiled_training_before_initialisation_says_what_to_do() -> None:
+def test_compiled_training_before_initialization_says_what_to_do() -> None:
     layer = short2d(init="k-center")
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
-    match = r"prototypes are not initialised: call initialize_prototypes"
+    match = r"prototypes are not initialized: call initialize_prototypes"
     with pytest.raises(RuntimeError, match=match):
         compiled(maps())
     torch._dynamo.reset()
@@ -114,7 +114,7 @@ def test_compiled_training_before_initialisation_says_what_to_do() -> None:
     torch.testing.assert_close(compiled(maps()), layer(maps()))
 
 
-def test_compiled_evaluation_needs_no_initialisation() -> None:
+def test_compiled_evaluation_needs_no_initialization() -> None:
     layer = short2d(init="k-center").eval()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(maps()), layer(maps()))

@@ -16,7 +16,7 @@ from transport.generators import random_mask, source
 
 CHANNELS, EMBEDDING = 4, 6
 NAMES = list(POOLINGS)
-#: Poolings that look at neighbours; all others pool a set of positions.
+#: Poolings that look at neighbors; all others pool a set of positions.
 MAPS_ONLY = {"cbam", "gsop", "t-smk"}
 SETS = [name for name in NAMES if name not in MAPS_ONLY]
 #: Small values of options, for the poolings that have them.
@@ -87,7 +87,7 @@ def check_gradients(layer: GlobalPool, *inputs: Any) -> None:
         out: Tensor = torch.func.functional_call(layer, parameters, (x, *rest))
         return out
 
-    # Away from where they start, such as prototypes of norm 1, beyond which they are normalised.
+    # Away from where they start, such as prototypes of norm 1, beyond which they are normalized.
     moved = [0.9 * it + 0.01 for it in layer.parameters()]
     free = [it.detach().clone().requires_grad_() for it in (x, *moved)]
     assert torch.autograd.gradcheck(run, free)

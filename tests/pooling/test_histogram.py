@@ -149,7 +149,7 @@ def test_with_every_feature_a_prototype_average_pooling_is_the_combination() -> 
     assert (found.histogram == 1 / 16).all()
 
 
-def test_more_centres_lower_the_radius_but_need_not_lower_the_error() -> None:
+def test_more_centers_lower_the_radius_but_need_not_lower_the_error() -> None:
     features = torch.tensor([[-1.0], [0.0], [1.0]])
     one = average_pooling_error(features, features[1:2])
     two = average_pooling_error(features, features[1:])

@@ -58,18 +58,18 @@ def test_evaluation_never_sets_the_prototypes() -> None:
     assert not torch.equal(layer.prototypes, before)
 
 
-def test_an_optimiser_built_before_keeps_updating_the_prototypes() -> None:
+def test_an_optimizer_built_before_keeps_updating_the_prototypes() -> None:
     layer = fresh()
-    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
     layer(maps()).square().sum().backward()
     initial = layer.prototypes.detach().clone()
-    optimiser.step()
+    optimizer.step()
     moved = layer.prototypes.detach() - initial
     torch.testing.assert_close(moved, -0.1 * layer.prototypes.grad)
     assert (moved != 0).any()
 
 
-def test_prototypes_are_a_subset_of_the_normalised_features() -> None:
+def test_prototypes_are_a_subset_of_the_normalized_features() -> None:
     x = 3 * maps()  # norms on both sides of 1
     layer = fresh()
     layer(x)
@@ -78,7 +78,7 @@ def test_prototypes_are_a_subset_of_the_normalised_features() -> None:
     assert len(layer.prototypes.detach().unique(dim=0)) == PROTOTYPES
 
 
-def test_float64_prototypes_are_a_subset_of_the_normalised_features() -> None:
+def test_float64_prototypes_are_a_subset_of_the_normalized_features() -> None:
     x = 3 * maps(dtype=torch.float64)
     layer = fresh(dtype=torch.float64)
     layer(x)
@@ -86,7 +86,7 @@ def test_float64_prototypes_are_a_subset_of_the_normalised_features() -> None:
     assert is_subset(layer.prototypes.detach(), local)
 
 
-def test_prototypes_are_greedy_centres_of_the_features() -> None:
+def test_prototypes_are_greedy_centers_of_the_features() -> None:
     # Whatever the first pick, which the seed decides, the rest follow from it.
     x = maps()
     layer = fresh()
@@ -146,7 +146,7 @@ def test_prefix_tokens_are_never_picked() -> None:
     assert is_subset(layer.prototypes.detach(), lipschitz_normalize(tokens().flatten(0, 1)))
 
 
-def test_explicit_initialisation_equals_that_of_the_first_pass() -> None:
+def test_explicit_initialization_equals_that_of_the_first_pass() -> None:
     implicit, explicit = fresh(), fresh()
     implicit(maps())
     explicit.initialize_prototypes(maps())

@@ -116,7 +116,7 @@ def test_integer_maps_are_refused() -> None:
 
 def test_too_few_features_to_start_from_are_refused() -> None:
     layer = GeneralizedSumPool2d(8, prototypes=64)
-    match = r"initialising 64 prototypes needs at least as many .*, got 30: call initialize_proto"
+    match = r"initializing 64 prototypes needs at least as many .*, got 30: call initialize_proto"
     with pytest.raises(ValueError, match=match):
         layer(maps(batch=1))
     with pytest.raises(ValueError, match=match):

@@ -58,7 +58,7 @@ def test_background_layers_show_what_leaves() -> None:
     torch.testing.assert_close(plan.sum(1), gsp2d().pool(x).weights)
 
 
-def test_looking_at_the_plan_initialises_nothing() -> None:
+def test_looking_at_the_plan_initializes_nothing() -> None:
     layer = gsp2d(init="k-center").train()
     layer.plan(maps())
     assert not layer.prototypes_ready

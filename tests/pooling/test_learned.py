@@ -53,12 +53,12 @@ def test_gradients_are_those_of_the_function(background: bool) -> None:
 @pytest.mark.parametrize("sign", [1.0, -1.0])
 def test_learned_settings_stay_in_range(sign: float) -> None:
     layer = gsp2d(learn_mu=True, learn_eps=True)
-    optimiser = torch.optim.SGD(layer.parameters(), lr=0.5)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.5)
     for _ in range(20):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (sign * 10 * (layer.mu + layer.eps)).backward()
         torch.nn.utils.clip_grad_value_(layer.parameters(), 1.0)
-        optimiser.step()
+        optimizer.step()
         assert 0 < float(layer.mu.detach()) < 1
         assert 0 < float(layer.eps.detach()) < float("inf")
         assert layer(maps()).isfinite().all()
@@ -68,13 +68,13 @@ def test_learned_settings_follow_the_loss() -> None:
     # The nearest features differ most from the mean; pushed towards the mean, μ must rise.
     torch.manual_seed(0)
     layer = gsp2d(mu=0.2, eps=5.0, learn_mu=True)
-    optimiser = torch.optim.Adam([layer.mu_logit], lr=0.1)
+    optimizer = torch.optim.Adam([layer.mu_logit], lr=0.1)
     x = maps()
     before = float(layer.mu.detach())
     for _ in range(10):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         (layer(x) - x.mean((2, 3))).square().sum().backward()
-        optimiser.step()
+        optimizer.step()
     assert float(layer.mu.detach()) > before
 
 

@@ -15,7 +15,7 @@ from transport.generators import random_mask, source
 
 
 def vlad1d(**options: Any) -> NetVladPool1d:
-    """A layer whose assignments have been learned apart from its centres."""
+    """A layer whose assignments have been learned apart from its centers."""
     options = {"init": "random", "dtype": torch.float64, **options}
     layer = NetVladPool1d(CHANNELS, 12, 4, **options)
     with torch.no_grad():
@@ -62,7 +62,7 @@ def test_the_two_largest_assignments_start_at_a_ratio_of_a_hundred() -> None:
     torch.testing.assert_close((first / second).log().mean().exp().item(), 100.0)
 
 
-def test_centres_are_means_of_the_features_nearest_to_them() -> None:
+def test_centers_are_means_of_the_features_nearest_to_them() -> None:
     x = maps(batch=2)
     layer = NetVladPool2d(CHANNELS, 12, 4)
     layer.lloyd_steps = 50  # until nothing moves
@@ -97,7 +97,7 @@ def test_features_that_are_all_alike_make_a_finite_start() -> None:
     assert all(it.isfinite().all() and it.grad.isfinite().all() for it in layer.parameters())
 
 
-def test_one_cluster_is_the_normalised_sum_of_residuals() -> None:
+def test_one_cluster_is_the_normalized_sum_of_residuals() -> None:
     layer, x = NetVladPool1d(CHANNELS, 3, 1, dtype=torch.float64), tokens(dtype=torch.float64)
     layer.initialize_prototypes(tokens(seed=1, dtype=torch.float64))
     local = layer.map(x)
@@ -143,7 +143,7 @@ def test_gradients_are_those_of_the_formula() -> None:
     torch.autograd.gradcheck(lambda x, *_: layer(x), (x, *layer.parameters()))
 
 
-def test_autocast_normalises_in_float32() -> None:
+def test_autocast_normalizes_in_float32() -> None:
     layer = NetVladPool2d(CHANNELS, 12, 4)
     layer(maps())
     with torch.autocast("cpu", torch.bfloat16):
@@ -169,5 +169,5 @@ def test_settings_out_of_range_are_refused(options: dict[str, Any], match: str) 
 
 
 def test_too_few_features_to_start_from_are_refused() -> None:
-    with pytest.raises(ValueError, match=r"initialising 8 prototypes needs .*, got 4"):
+    with pytest.raises(ValueError, match=r"initializing 8 prototypes needs .*, got 4"):
         NetVladPool2d(CHANNELS)(maps(1, 2, 2))

@@ -133,7 +133,7 @@ def test_gradients_of_the_default_layer_are_exact() -> None:
     layer = OptimalTransportPool1d(CHANNELS, 12, 4, init="random", dtype=torch.float64)
     x = tokens(1, 6, dtype=torch.float64).requires_grad_()
     with torch.no_grad():
-        layer.prototypes *= 0.9  # away from norm 1, where the normalisation has its kink
+        layer.prototypes *= 0.9  # away from norm 1, where the normalization has its kink
     torch.autograd.gradcheck(lambda x, *_: layer(x), (x, layer.prototypes, layer.map.weight))
 
 

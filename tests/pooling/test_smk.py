@@ -45,7 +45,7 @@ def test_the_formula(options: dict[str, Any], size: tuple[int, int]) -> None:
         torch.testing.assert_close(out.weights[it], weights, rtol=0, atol=1e-12)
 
 
-def test_without_neighbours_and_reduction_it_is_the_sum_weighted_by_norms() -> None:
+def test_without_neighbors_and_reduction_it_is_the_sum_weighted_by_norms() -> None:
     pool = SmkPool2d(CHANNELS, CHANNELS, kernel_size=1)
     nn.init.eye_(pool.reduce.weight)
     nn.init.zeros_(pool.reduce.bias)
@@ -53,7 +53,7 @@ def test_without_neighbours_and_reduction_it_is_the_sum_weighted_by_norms() -> N
     torch.testing.assert_close(pool(maps()), expected)
 
 
-def test_local_normalisation_bounds_the_part_of_a_position_by_its_norm() -> None:
+def test_local_normalization_bounds_the_part_of_a_position_by_its_norm() -> None:
     pool, x = SmkPool2d(CHANNELS, 6, normalize_local=True), maps(3, 1, 1)
     torch.testing.assert_close(pool(x).norm(dim=-1), x.norm(dim=1).flatten())
 

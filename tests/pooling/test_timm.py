@@ -21,7 +21,7 @@ def resnet() -> tuple[nn.Module, nn.Module, Tensor]:
 
 def convnext() -> tuple[nn.Module, nn.Module, Tensor]:
     model = timm.create_model("convnext_atto", num_classes=CLASSES)
-    # Its head normalises (B, C, 1, 1) before it flattens.
+    # Its head normalizes (B, C, 1, 1) before it flattens.
     pool = GeneralizedSumPool2d(model.num_features, prototypes=4, flatten=False)
     model.head.global_pool = pool
     return model, pool, torch.randn(2, 3, 64, 64)
@@ -71,7 +71,7 @@ MODELS = [resnet, convnext, swin, vit, vit_with_prefix]
 def test_a_model_trains_one_step(build) -> None:
     model, pool, images = build()
     model.train()
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     logits = model(images)
     assert logits.shape == (2, CLASSES)
     nn.functional.cross_entropy(logits, torch.tensor([0, 1])).backward()
@@ -80,7 +80,7 @@ def test_a_model_trains_one_step(build) -> None:
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
-    optimiser.step()
+    optimizer.step()
     assert not torch.equal(pool.prototypes, initial)
     model.eval()
     assert model(images).isfinite().all()

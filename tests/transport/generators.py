@@ -16,7 +16,7 @@ def source(seed: int) -> torch.Generator:
 
 
 def random_cost(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Costs between 0 and 2, the range of distances between normalised vectors."""
+    """Costs between 0 and 2, the range of distances between normalized vectors."""
     return 2 * torch.rand(shape, generator=source(seed), dtype=dtype)
 
 

@@ -1,4 +1,4 @@
-"""P1 and P2 against general-purpose optimisers."""
+"""P1 and P2 against general-purpose optimizers."""
 
 from __future__ import annotations
 

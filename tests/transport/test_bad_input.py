@@ -184,7 +184,7 @@ def test_the_background_of_everything_is_refused() -> None:
             _ = partial_transport(COST, everything, 5.0).background_weights
 
 
-def test_normalising_integers_is_refused() -> None:
+def test_normalizing_integers_is_refused() -> None:
     with pytest.raises(TypeError, match=r"x must be a floating-point tensor, got torch.int64"):
         lipschitz_normalize(torch.ones(3, dtype=torch.int64))
 

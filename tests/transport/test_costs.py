@@ -1,4 +1,4 @@
-"""Costs: distances between normalised vectors, with a gradient everywhere."""
+"""Costs: distances between normalized vectors, with a gradient everywhere."""
 
 from __future__ import annotations
 
@@ -76,25 +76,25 @@ def test_gradients_of_the_costs_are_finite_differences() -> None:
     assert torch.autograd.gradcheck(prototype_costs, inputs)
 
 
-def test_normalisation_leaves_the_unit_ball_alone() -> None:
+def test_normalization_leaves_the_unit_ball_alone() -> None:
     inside = torch.nn.functional.normalize(torch.randn(20, 8), dim=-1) * torch.rand(20, 1) * 0.99
     assert torch.equal(lipschitz_normalize(inside), inside)
 
 
-def test_normalisation_maps_the_outside_to_the_sphere() -> None:
+def test_normalization_maps_the_outside_to_the_sphere() -> None:
     outside = torch.nn.functional.normalize(torch.randn(20, 8), dim=-1)
     for norm in (1.5, 1e4):
         torch.testing.assert_close(lipschitz_normalize(outside * norm), outside)
 
 
-def test_normalisation_never_stretches_a_distance() -> None:
+def test_normalization_never_stretches_a_distance() -> None:
     x, y = torch.randn(2, 200, 4, dtype=torch.float64) * 2
     before = (x - y).norm(dim=-1)
     after = (lipschitz_normalize(x) - lipschitz_normalize(y)).norm(dim=-1)
     assert (after <= before + 1e-12).all()
 
 
-def test_normalisation_has_a_gradient_at_zero() -> None:
+def test_normalization_has_a_gradient_at_zero() -> None:
     x = torch.zeros(3, 4, requires_grad=True)
     (grad,) = torch.autograd.grad(lipschitz_normalize(x).sum(), x)
     assert torch.equal(grad, torch.ones(3, 4))

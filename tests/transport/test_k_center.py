@@ -1,4 +1,4 @@
-"""Greedy k-centre against a naive loop."""
+"""Greedy k-center against a naive loop."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from transport.generators import random_mask, source
 def naive_k_center(
     points: Tensor, k: int, chosen: Tensor | None = None, mask: Tensor | None = None
 ) -> list[int]:
-    """One problem: take the farthest candidate from all centres, again and again."""
+    """One problem: take the farthest candidate from all centers, again and again."""
     rest = [j for j in range(len(points)) if mask is None or mask[j]]
-    centres = [] if chosen is None else list(chosen)
+    centers = [] if chosen is None else list(chosen)
     picks: list[int] = []
     for _ in range(k):
-        far = [min((float((points[j] - c).norm()) for c in centres), default=1e9) for j in rest]
+        far = [min((float((points[j] - c).norm()) for c in centers), default=1e9) for j in rest]
         pick = rest.pop(far.index(max(far)))
         picks.append(pick)
-        centres.append(points[pick])
+        centers.append(points[pick])
     return picks
 
 
@@ -83,8 +83,8 @@ def test_covering_radius_is_at_most_twice_the_optimum(n: int, data: st.DataObjec
     points = torch.tensor(data.draw(grid), dtype=torch.float64)
     apart = torch.cdist(points, points)
 
-    def radius(centres: list[int]) -> float:
-        return float(apart[:, centres].amin(-1).max())
+    def radius(centers: list[int]) -> float:
+        return float(apart[:, centers].amin(-1).max())
 
     best = min(radius(list(it)) for it in combinations(range(n), k))
     assert radius(greedy_k_center(points, k).tolist()) <= 2 * best + 1e-9

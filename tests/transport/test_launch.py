@@ -40,7 +40,7 @@ def test_equal_arguments_reuse_the_variant_and_pass_their_own_values() -> None:
     assert function.launched == [(y, 4, 0.7, None, 16)]
 
 
-def test_whatever_triton_specialises_on_makes_another_variant() -> None:
+def test_whatever_triton_specializes_on_makes_another_variant() -> None:
     x = torch.zeros(64)
     base: tuple[Any, ...] = (x, 16, 0.3, None)
     others: list[tuple[tuple[Any, ...], tuple[Any, ...], int]] = [

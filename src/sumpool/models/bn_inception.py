@@ -77,7 +77,7 @@ class BNInception(nn.Module):
             channels = self._add_block(block, channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, 1024, h, w) of ``images`` (B, 3, H, W), normalised RGB."""
+        """Maps (B, 1024, h, w) of ``images`` (B, 3, H, W), normalized RGB."""
         x = self._run("conv1_7x7_s2", images.flip(1))  # RGB to BGR
         x = F.max_pool2d(x, 3, 2, ceil_mode=True)
         x = self._run("conv2_3x3", self._run("conv2_3x3_reduce", x))

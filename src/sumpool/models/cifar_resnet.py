@@ -44,7 +44,7 @@ class CifarResNet(nn.Module):
 
     Three stages of n blocks, 16, 32 and 64 channels wide, the second and the third of half the size
     of the one before [resnet, sec. 4.2]. n = 3 is ResNet20; with pre-activation, where
-    normalisation and ReLU come before each convolution and once more at the end [resnet-v2], it is
+    normalization and ReLU come before each convolution and once more at the end [resnet-v2], it is
     ResNetV2-20. Shortcuts have no parameters.
 
     Args:

@@ -30,7 +30,7 @@ class EmbedderConfig:
         pooling_options: Its options, such as ``{"prototypes": 64, "mu": 0.3}``.
         normalize: "l2" for v/‖v‖, or "ball" for v/max(1, ‖v‖), which chance-constrained proxies
             ask for [thesis, ch. 3].
-        freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalisation;
+        freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalization;
             its scales and shifts learn. A backbone with weights "none" has no statistics to keep,
             so that it learns them either way.
         resize: Length of an image's shorter side before it is cropped; None leaves it to the

@@ -1,4 +1,4 @@
-"""From images to embeddings: backbone, linear map, pooling, normalisation."""
+"""From images to embeddings: backbone, linear map, pooling, normalization."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ from sumpool.transport.validation import solve_dtype
 
 
 class Embedder(nn.Module):
-    r"""Backbone → linear map without bias and pooling → normalisation [gsp, sec. 5].
+    r"""Backbone → linear map without bias and pooling → normalization [gsp, sec. 5].
 
     The map stands where the pooling wants it: on every local feature (average and generalized sum
     pooling), or on the pooled vector.
 
-    Made by :func:`build_embedder` or :func:`load_embedder`. Where batch normalisation is frozen,
-    its layers stay in evaluation mode whatever mode the model is in: they normalise by the
+    Made by :func:`build_embedder` or :func:`load_embedder`. Where batch normalization is frozen,
+    its layers stay in evaluation mode whatever mode the model is in: they normalize by the
     statistics they were pretrained with, while their scales and shifts learn.
 
-    Under autocast the backbone and the map run in the lower precision; pooling and normalisation
+    Under autocast the backbone and the map run in the lower precision; pooling and normalization
     run in float32.
 
     Attributes:
@@ -50,7 +50,7 @@ class Embedder(nn.Module):
         map: Linear map to the embedding size, before or after the pooling; the identity where the
             pooling has a map of its own.
         pooling: Local features to one vector.
-        batch_norm_frozen: Whether statistics of batch normalisation are kept.
+        batch_norm_frozen: Whether statistics of batch normalization are kept.
 
     Example:
         >>> config = EmbedderConfig("resnet20", "none", 16, pooling_options={"prototypes": 4})
@@ -79,7 +79,7 @@ class Embedder(nn.Module):
     def compile_backbone(self) -> None:
         """Run the backbone compiled with ``torch.compile``, for training and for evaluation.
 
-        Batch normalisation that is frozen becomes a part of the convolutions, see
+        Batch normalization that is frozen becomes a part of the convolutions, see
         :func:`~sumpool.models.folding.fold_batch_norm`. The code serves all models with this
         backbone and size of images in the process. It is made for one size of batches in training,
         and for one in evaluation, the first that comes; others there run uncompiled, as the last
@@ -133,11 +133,11 @@ class Embedder(nn.Module):
 
     @property
     def frozen_batch_norms(self) -> int:
-        """How many layers of batch normalisation keep their statistics."""
+        """How many layers of batch normalization keep their statistics."""
         return len(self._batch_norms()) if self.batch_norm_frozen else 0
 
     def train(self, mode: bool = True) -> Embedder:
-        """Training or evaluation mode; frozen batch normalisation stays in the latter."""
+        """Training or evaluation mode; frozen batch normalization stays in the latter."""
         super().train(mode)
         if mode and self.batch_norm_frozen:
             for layer in self._batch_norms():
@@ -208,7 +208,7 @@ def build_embedder(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
 
     Args:
         config: What it is made of.
-        seed: Seed of the map, of the prototypes' initialisation and of a backbone without weights.
+        seed: Seed of the map, of the prototypes' initialization and of a backbone without weights.
 
     Raises:
         ValueError: If a name or an option is not accepted; the message says what is.

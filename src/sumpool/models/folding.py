@@ -1,4 +1,4 @@
-"""Frozen batch normalisation as a part of the convolution before it."""
+"""Frozen batch normalization as a part of the convolution before it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from torch.overrides import TorchFunctionMode
 
 
 class Pair(NamedTuple):
-    """A convolution, and the batch normalisation that alone uses its output."""
+    """A convolution, and the batch normalization that alone uses its output."""
 
     convolution: nn.Conv2d
     normalization: nn.BatchNorm2d
 
 
 def fold_batch_norm(network: nn.Module, images: Tensor) -> int:
-    r"""Let convolutions of ``network`` do what batch normalisation after them does.
+    r"""Let convolutions of ``network`` do what batch normalization after them does.
 
-    Normalisation by kept statistics, s · (w ∗ x − μ) + β with s = γ/√(σ² + ε), is a convolution
+    Normalization by kept statistics, s · (w ∗ x − μ) + β with s = γ/√(σ² + ε), is a convolution
     with the weight s · w and the bias β − s · μ. Both are computed anew in every pass, so that w,
     γ and β learn as before, and by the same gradients up to rounding: what changes is that
     activations are read and written fewer times. On CUDA in the layout NHWC a convolution of 1 × 1
     is a matrix product as well, whose gradients are faster than those of a convolution.
 
     Parameters, their names and the network's state stay what they are. A layer is left alone if its
-    output goes to anything but one normalisation, if either is called more than once, or if it is
+    output goes to anything but one normalization, if either is called more than once, or if it is
     of a kind that is not known.
 
     Args:
-        network: Its batch normalisation must stay in evaluation mode from now on.
+        network: Its batch normalization must stay in evaluation mode from now on.
         images: Images of the kind it will get; they go through it once, without gradients.
 
     Returns:
-        How many layers of batch normalisation are part of a convolution now.
+        How many layers of batch normalization are part of a convolution now.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()

@@ -33,7 +33,7 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
     """Write ``model`` into ``folder``, as model.safetensors and model.json.
 
     Each file is complete or not there: it is written beside its place, brought to the disk and
-    moved. A folder that was left between the two moves is recognised when it is loaded.
+    moved. A folder that was left between the two moves is recognized when it is loaded.
 
     Args:
         model: The model itself, not a wrapper around it.

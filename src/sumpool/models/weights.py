@@ -59,7 +59,7 @@ def load_state(
     """Copy ``state`` into ``network``, all of it and nothing less.
 
     Unless ``exact``, what old files of the same network do otherwise is put up with: they do not
-    count the batches that batch normalisation has seen, and hold its vectors as (1, C).
+    count the batches that batch normalization has seen, and hold its vectors as (1, C).
 
     Args:
         network: Its parameters and buffers are set in place.

@@ -144,7 +144,7 @@ class GlobalPool(nn.Module, ABC):
 
 
 class MapPool(GlobalPool):
-    """Base of the poolings that look at neighbouring positions: maps only, all of them valid.
+    """Base of the poolings that look at neighboring positions: maps only, all of them valid.
 
     A subclass defines :meth:`pool_map` on maps of shape (B, C, H, W).
     """
@@ -163,7 +163,7 @@ class MapPool(GlobalPool):
         self.to_tokens(x)  # checks the shape
         if mask is not None:
             raise ValueError(
-                f"mask must be None for the pooling {self.pool_type!r}, which looks at neighbours"
+                f"mask must be None for the pooling {self.pool_type!r}, which looks at neighbors"
             )
         return self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
 

@@ -26,7 +26,7 @@ from sumpool.pooling.smk import SmkPool2d
 from sumpool.pooling.solar import SolarPool1d, SolarPool2d
 from sumpool.pooling.weldon import WeldonPool1d, WeldonPool2d
 
-#: Name → (class for maps, class for token sequences or None where it needs neighbours).
+#: Name → (class for maps, class for token sequences or None where it needs neighbors).
 POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gap": (GlobalAveragePool2d, GlobalAveragePool1d),
     "gmp": (GlobalMaxPool2d, GlobalMaxPool1d),

@@ -25,7 +25,7 @@ class CbamPool2d(MapPool):
         s = σ(\operatorname{conv}_{7×7}[\operatorname{mean}_c g; \max_c g]), \quad
         \frac1n \sum_j s_j g_j.
 
-    The convolution has a bias in place of the batch normalisation of the original, so that the
+    The convolution has a bias in place of the batch normalization of the original, so that the
     embedding of an image does not depend on its batch. The weights that are reported are
     s_j / Σ_i s_i.
 

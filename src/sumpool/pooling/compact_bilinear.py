@@ -148,7 +148,7 @@ class CompactBilinearPool1d(_CompactBilinearPool):
         y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
 
     Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
-    with bilinear features; ℓ2 normalisation, which is too, is left to the model unless asked for.
+    with bilinear features; ℓ2 normalization, which is too, is left to the model unless asked for.
     There are no weights of positions: a token counts differently in every output.
 
     Args:
@@ -182,7 +182,7 @@ class CompactBilinearPool2d(_CompactBilinearPool):
         y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
 
     Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
-    with bilinear features; ℓ2 normalisation, which is too, is left to the model unless asked for.
+    with bilinear features; ℓ2 normalization, which is too, is left to the model unless asked for.
     There are no weights of positions: a position counts differently in every output.
 
     Args:

@@ -22,7 +22,7 @@ def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = Non
     .. math::
         (F F^\top + λ I_n)\, α = 1_n
 
-    so that the pooled vector :math:`ξ = F^\top α` minimises
+    so that the pooled vector :math:`ξ = F^\top α` minimizes
     :math:`\lVert F ξ - 1 \rVert^2 + λ \lVert ξ \rVert^2`: every local feature is about as similar
     to it. By a Cholesky factor of the system of n positions, which maps and sequences have fewer of
     than channels, as a rule, and whose size may stay open in an export. Always in float64: with
@@ -76,7 +76,7 @@ class _GeneralizedMaxPool(GlobalPool):
         self.ridge = float(ridge)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The sum of the valid ones of ``features`` (B, n, C) by weights that equalise them."""
+        """The sum of the valid ones of ``features`` (B, n, C) by weights that equalize them."""
         alpha = equalizing_weights(features, self.ridge, mask)  # (B, n)
         if mask is not None:
             features = features.masked_fill(~mask.unsqueeze(-1), 0)

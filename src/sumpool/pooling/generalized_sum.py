@@ -155,7 +155,7 @@ class GeneralizedSumPool2d(_GeneralizedSumPool):
         fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
         init: "k-center" sets the prototypes from the features of the first training batch, before
             the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
         input_fmt: "NCHW" (default) or "NHWC".
         num_prefix_tokens: Must be 0 for maps.
@@ -187,7 +187,7 @@ class GeneralizedSumPool1d(_GeneralizedSumPool):
         solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
         fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
         init: "k-center" or "random".
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
         input_fmt: "NLC" (default) or "NCL".
         num_prefix_tokens: Leading tokens that are dropped: the class and register tokens of a ViT.

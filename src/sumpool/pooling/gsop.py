@@ -98,7 +98,7 @@ class GsopPool2d(MapPool):
     .. math::
         \frac1n \sum_j \frac{a ⊙ f_j + s_j f_j}{2}.
 
-    Batch normalisation, before and after the covariances in the original, is left out, so that the
+    Batch normalization, before and after the covariances in the original, is left out, so that the
     embedding of an image does not depend on its batch. The weights that are reported are
     s_j / Σ_i s_i.
 
@@ -200,5 +200,5 @@ class GsopPool2d(MapPool):
 
 def _covariance(x: Tensor) -> Tensor:
     """Covariance (B, d, d) of the d rows of ``x`` (B, d, n), over its columns."""
-    centred = x - x.mean(-1, keepdim=True)
-    return centred @ centred.mT / x.shape[-1]
+    centered = x - x.mean(-1, keepdim=True)
+    return centered @ centered.mT / x.shape[-1]

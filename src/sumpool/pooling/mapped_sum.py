@@ -31,7 +31,7 @@ class MappedSumPool(GlobalPool):
         solver: A solver of ``sumpool.transport``.
         fused: Whether to run the fused CUDA kernels.
         init: "k-center" or "random".
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: As in :class:`GlobalPool`.
         input_fmt: As in :class:`GlobalPool`.
         num_prefix_tokens: As in :class:`GlobalPool`.

@@ -50,7 +50,7 @@ class MaximumSumPool2d(_MaximumSumPool):
         fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
         init: "k-center" sets the prototypes from the mapped features of the first training batch,
             before the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
         input_fmt: "NCHW" (default) or "NHWC".
         num_prefix_tokens: Must be 0 for maps.
@@ -83,7 +83,7 @@ class MaximumSumPool1d(_MaximumSumPool):
         solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
         fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
         init: "k-center" or "random".
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
         input_fmt: "NLC" (default) or "NCL".
         num_prefix_tokens: Leading tokens that are dropped.

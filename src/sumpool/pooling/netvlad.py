@@ -1,4 +1,4 @@
-"""NetVLAD: sums of residuals to learned cluster centres."""
+"""NetVLAD: sums of residuals to learned cluster centers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import greedy_k_center
 from sumpool.transport.validation import solve_dtype
 
-#: Ratio of the two largest assignments at initialisation, as in the authors' code.
+#: Ratio of the two largest assignments at initialization, as in the authors' code.
 RATIO = 100.0
 
 
@@ -30,7 +30,7 @@ def residual_sums(
     Args:
         features: Features f of shape (..., n, d); those that are not valid must be finite.
         assignments: Soft assignments a of shape (..., n, K).
-        centers: Cluster centres c of shape (K, d).
+        centers: Cluster centers c of shape (K, d).
         mask: True for valid features, of shape (..., n).
 
     Returns:
@@ -54,13 +54,13 @@ def _unit(x: Tensor) -> Tensor:
 
 
 class _NetVladPool(PrototypePool):
-    """Parameters, their initialisation and the one call; the twins below name the layouts."""
+    """Parameters, their initialization and the one call; the twins below name the layouts."""
 
     pool_type: ClassVar[str] = "netvlad"
     linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
     inits: ClassVar[tuple[str, ...]] = ("k-means", "random")
 
-    #: Lloyd's steps that follow the picks of the greedy k-centre.
+    #: Lloyd's steps that follow the picks of the greedy k-center.
     lloyd_steps: ClassVar[int] = 10
 
     def __init__(
@@ -101,7 +101,7 @@ class _NetVladPool(PrototypePool):
         self._reset_clusters()
 
     def reset_parameters(self) -> None:
-        """The map as torch draws its own; random centres from the seed, assignments to them."""
+        """The map as torch draws its own; random centers from the seed, assignments to them."""
         self.map.reset_parameters()
         self._reset_clusters()
 
@@ -113,7 +113,7 @@ class _NetVladPool(PrototypePool):
         self.spread_prototypes(_unit(drawn).to(self.prototypes))
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Pool ``features`` (B, n, C) by their residuals to the centres."""
+        """Pool ``features`` (B, n, C) by their residuals to the centers."""
         self.prepare(features, mask)
         if mask is not None:
             features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
@@ -143,7 +143,7 @@ class _NetVladPool(PrototypePool):
         return nn.functional.linear(local, weight, bias).softmax(-1)
 
     def pick_prototypes(self, local: Tensor) -> Tensor:
-        """Centres (K, d) of the features (N, d): k-means from the picks of greedy k-centre."""
+        """Centers (K, d) of the features (N, d): k-means from the picks of greedy k-center."""
         count = self.prototypes.shape[0]
         centers = local[greedy_k_center(local, count)]
         for _ in range(self.lloyd_steps):
@@ -161,13 +161,13 @@ class _NetVladPool(PrototypePool):
         if self.alpha is None and centers.shape[0] > 1:
             square = torch.cdist(local, centers).square()  # (N, K)
             nearest, second = square.topk(2, largest=False).values.unbind(-1)
-            # Not below 10⁻³, where features lie at the same distance of all centres.
+            # Not below 10⁻³, where features lie at the same distance of all centers.
             alpha = math.log(RATIO) / (second - nearest).mean().clamp_min(1e-3)
         self.assign_weight.copy_(2 * alpha * centers)
         self.assign_bias.copy_(-alpha * centers.square().sum(-1))
 
     def prototype_parameters(self) -> tuple[nn.Parameter, ...]:
-        """The centres and the assignments to them."""
+        """The centers and the assignments to them."""
         return self.prototypes, self.assign_weight, self.assign_bias
 
     def out_channels(self, channels: int) -> int:
@@ -187,27 +187,27 @@ class NetVladPool2d(_NetVladPool):
     r"""NetVLAD of feature maps [netvlad].
 
     Local features are mapped to d = embedding_size/K channels and scaled to norm 1, f_j; they are
-    assigned softly to K clusters, and their residuals to the centres c_k summed:
+    assigned softly to K clusters, and their residuals to the centers c_k summed:
 
     .. math::
         a_k(f) = \frac{\exp(w_k^\top f + b_k)}{\sum_l \exp(w_l^\top f + b_l)}, \qquad
         V_k = \sum_j a_k(f_j) (f_j - c_k) .
 
-    Each V_k is scaled to norm 1 (intra-normalisation), and the embedding [V_1, …, V_K] again. At
-    initialisation w_k = 2α c_k and b_k = −α‖c_k‖², so that a_k ∝ exp(−α‖f − c_k‖²); from then on
+    Each V_k is scaled to norm 1 (intra-normalization), and the embedding [V_1, …, V_K] again. At
+    initialization w_k = 2α c_k and b_k = −α‖c_k‖², so that a_k ∝ exp(−α‖f − c_k‖²); from then on
     w, b and c are learned apart. Positions have no weights of their own, since the assignments of
-    each sum to 1; :meth:`plan` shows them. The centres are the parameter ``prototypes``. The usual
+    each sum to 1; :meth:`plan` shows them. The centers are the parameter ``prototypes``. The usual
     sizes are 8 × 16 = 128 and 64 × 128 = 8192.
 
     Args:
         channels: Channels C of the input.
         embedding_size: Length K · d of the embedding, a multiple of ``clusters``.
         clusters: Number K of clusters.
-        alpha: Sharpness α > 0 of the assignments at initialisation; None sets it so that the
+        alpha: Sharpness α > 0 of the assignments at initialization; None sets it so that the
             logarithm of the ratio of the two largest is log 100 on average, as the authors do.
-        init: "k-means" sets the centres from the mapped features of the first training batch,
+        init: "k-means" sets the centers from the mapped features of the first training batch,
             before the first step; "random" leaves them as drawn.
-        seed: Seed of the centres' initialisation.
+        seed: Seed of the centers' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
         input_fmt: "NCHW" (default) or "NHWC".
         num_prefix_tokens: Must be 0 for maps.
@@ -232,9 +232,9 @@ class NetVladPool1d(_NetVladPool):
         channels: Channels C of the input.
         embedding_size: Length K · d of the embedding, a multiple of ``clusters``.
         clusters: Number K of clusters.
-        alpha: Sharpness α > 0 of the assignments at initialisation, or None.
+        alpha: Sharpness α > 0 of the assignments at initialization, or None.
         init: "k-means" or "random".
-        seed: Seed of the centres' initialisation.
+        seed: Seed of the centers' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
         input_fmt: "NLC" (default) or "NCL".
         num_prefix_tokens: Leading tokens that are dropped.

@@ -173,7 +173,7 @@ class OptimalTransportPool2d(_OptimalTransportPool):
         iterations: Sinkhorn iterations.
         init: "k-center" sets the prototypes from the mapped features of the first training batch,
             before the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
         input_fmt: "NCHW" (default) or "NHWC".
         num_prefix_tokens: Must be 0 for maps.
@@ -200,7 +200,7 @@ class OptimalTransportPool1d(_OptimalTransportPool):
         eps: Inverse smoothing ε > 0, the inverse of the weight of the entropy.
         iterations: Sinkhorn iterations.
         init: "k-center" or "random".
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
         input_fmt: "NLC" (default) or "NCL".
         num_prefix_tokens: Leading tokens that are dropped.

@@ -52,7 +52,7 @@ class PrototypePool(GlobalPool):
         prototypes: Number m of prototypes.
         dim: Channels d of the prototypes.
         init: How the prototypes are set, one of :attr:`inits`.
-        seed: Seed of the prototypes' initialisation.
+        seed: Seed of the prototypes' initialization.
         flatten: As in :class:`GlobalPool`.
         input_fmt: As in :class:`GlobalPool`.
         num_prefix_tokens: As in :class:`GlobalPool`.
@@ -104,7 +104,7 @@ class PrototypePool(GlobalPool):
         self._mark_ready(self.init == "random")
 
     def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Set the prototypes, in place, from local features of ``x``: by default greedy k-centre.
+        """Set the prototypes, in place, from local features of ``x``: by default greedy k-center.
 
         The first training pass does this with its batch. The pick depends on ``x`` and the seed
         alone; of several processes that train together, all take the pick of the first.
@@ -130,7 +130,7 @@ class PrototypePool(GlobalPool):
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which share of an image goes from which position to which prototype.
 
-        For figures and analysis; nothing is initialised by looking.
+        For figures and analysis; nothing is initialized by looking.
 
         Args:
             x: Features in the layout of the layer.
@@ -157,7 +157,7 @@ class PrototypePool(GlobalPool):
         return features
 
     def pick_prototypes(self, local: Tensor) -> Tensor:
-        """Prototypes (m, d) from local features (N, d); here by greedy k-centre [gonzalez85]."""
+        """Prototypes (m, d) from local features (N, d); here by greedy k-center [gonzalez85]."""
         local = lipschitz_normalize(local)
         return local[greedy_k_center(local, self.prototypes.shape[0])]
 
@@ -170,7 +170,7 @@ class PrototypePool(GlobalPool):
         if self.training and not self._ready:
             if torch.compiler.is_compiling():
                 raise RuntimeError(
-                    "prototypes are not initialised: call initialize_prototypes with the features "
+                    "prototypes are not initialized: call initialize_prototypes with the features "
                     "of a first batch before the compiled training step"
                 )
             self._initialize(features, mask)
@@ -190,13 +190,13 @@ class PrototypePool(GlobalPool):
         count = self.prototypes.shape[0]
         if local.shape[0] < count:
             raise ValueError(
-                f"initialising {count} prototypes needs at least as many local features, got "
+                f"initializing {count} prototypes needs at least as many local features, got "
                 f"{local.shape[0]}: call initialize_prototypes with a larger batch, or build the "
                 "layer with init='random'"
             )
         if not bool(local.isfinite().all()):
             raise ValueError(
-                "initialising prototypes needs finite features, but the batch holds NaN or infinity"
+                "initializing prototypes needs finite features, but the batch holds NaN or infinity"
             )
         generator = torch.Generator().manual_seed(self.seed)
         order = torch.randperm(local.shape[0], generator=generator)[: self.max_init_features]
@@ -211,7 +211,7 @@ class PrototypePool(GlobalPool):
         self._mark_ready(True)
 
     def prototype_parameters(self) -> tuple[nn.Parameter, ...]:
-        """The parameters that initialisation sets."""
+        """The parameters that initialization sets."""
         return (self.prototypes,)
 
     def _mark_ready(self, ready: bool) -> None:

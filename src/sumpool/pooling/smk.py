@@ -20,7 +20,7 @@ class SmkPool2d(MapPool):
     r"""Pooling of maps as in the training of local descriptors for match kernels [tsmk].
 
     The order is that of the original. The attention w_j is the norm of the feature as the backbone
-    gives it; then features are averaged over 3×3 neighbours (those that exist), then mapped to
+    gives it; then features are averaged over 3×3 neighbors (those that exist), then mapped to
     fewer dimensions by P with a shift b; then they are summed:
 
     .. math::
@@ -29,13 +29,13 @@ class SmkPool2d(MapPool):
         \sum_j w_j\, o_j.
 
     In the original P and b are a PCA whitening of sampled features, computed once and then fixed,
-    and the sum is ℓ2-normalised; here they are learned with the rest, and normalisation is left
+    and the sum is ℓ2-normalized; here they are learned with the rest, and normalization is left
     to what follows. The weights that are reported are w_j / Σ_i w_i.
 
     Args:
         channels: Channels C of the maps.
         embedding_size: Length of the reduced features, and so of the embedding.
-        kernel_size: Side of the neighbourhood, odd; 1 leaves features as they are.
+        kernel_size: Side of the neighborhood, odd; 1 leaves features as they are.
         normalize_local: Whether each o_j is divided by its norm before the sum, so that w_j alone
             says how much it counts. The original does so where descriptors are matched, not where
             they are trained.

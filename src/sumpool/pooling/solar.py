@@ -131,7 +131,7 @@ class SolarPool1d(_SolarPool):
         g_c = \Big(\frac1n \sum_i \max(h_{ic}, δ)^p\Big)^{1/p}.
 
     ψ is affine and starts as 0, as in the original, so that the layer starts as GeMean. Batch
-    normalisation of q and k, which the original has before the relu, is left out, so that the
+    normalization of q and k, which the original has before the relu, is left out, so that the
     embedding of an image does not depend on its batch. The weights that are reported are the
     attention each token receives, averaged over the queries.
 
@@ -169,7 +169,7 @@ class SolarPool2d(_SolarPool):
         g_c = \Big(\frac1n \sum_i \max(h_{ic}, δ)^p\Big)^{1/p}.
 
     ψ is affine and starts as 0, as in the original, so that the layer starts as GeMean. Batch
-    normalisation of q and k, which the original has before the relu, is left out, so that the
+    normalization of q and k, which the original has before the relu, is left out, so that the
     embedding of an image does not depend on its batch. The weights that are reported are the
     attention each position receives, averaged over the queries.
 

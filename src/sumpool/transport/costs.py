@@ -1,4 +1,4 @@
-"""Costs: distances between Lipschitz-normalised features and prototypes."""
+"""Costs: distances between Lipschitz-normalized features and prototypes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from torch import Tensor
 
 from sumpool.transport.validation import check_features, check_floating, solve_dtype
 
-#: Squared norm from which the normalisation acts on gradients. It has a kink at 1, where vectors
-#: that were normalised before lie, prototypes after their initialisation among them: they count as
+#: Squared norm from which the normalization acts on gradients. It has a kink at 1, where vectors
+#: that were normalized before lie, prototypes after their initialization among them: they count as
 #: inside, whichever way their norm was rounded.
 EDGE = 1 + 16 * torch.finfo(torch.float32).eps
 
@@ -39,7 +39,7 @@ def lipschitz_normalize(x: Tensor) -> Tensor:
 
 
 def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:
-    r"""Distances c_ji = ‖ω̄_i − f̄_j‖₂ between normalised features and prototypes.
+    r"""Distances c_ji = ‖ω̄_i − f̄_j‖₂ between normalized features and prototypes.
 
     Computed by one matrix product. A squared distance below the rounding error of that product
     counts as 0, and the gradient at distance 0 is 0, never NaN.
@@ -71,7 +71,7 @@ def _scales(x: Tensor) -> tuple[Tensor, Tensor]:
 class _Costs(torch.autograd.Function):
     """‖f̄_j − ω̄_i‖ by the expansion of the square, with gradient 0 at distance 0.
 
-    The normalised vectors are never built: their lengths are factors of the one matrix product.
+    The normalized vectors are never built: their lengths are factors of the one matrix product.
     The backward pass is written in differentiable operations of the inputs and the output, so
     that it can be differentiated again.
     """
@@ -100,7 +100,7 @@ class _Costs(torch.autograd.Function):
         pull = torch.where(apart, grad, 0) / torch.where(apart, cost, 1)  # (..., n, m)
         scaled = pull * inv_f
         unit_w = w * inv_w
-        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄. The normalisation takes away its part along f̄ where it acts.
+        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄. The normalization takes away its part along f̄ where it acts.
         toward = scaled @ unit_w  # (..., n, d)
         rows = pull.sum(-1, keepdim=True)
         radial = ff * inv_f.square() * rows - (f * toward).sum(-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Greedy k-centre: few points that cover many."""
+"""Greedy k-center: few points that cover many."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def greedy_k_center(
     Args:
         points: Points of shape (..., n, d); leading dimensions are separate problems.
         k: How many to pick, at most the number of valid points.
-        chosen: Centres chosen already, of shape (..., c, d). Without them the first pick is the
+        chosen: Centers chosen already, of shape (..., c, d). Without them the first pick is the
             first valid point.
         mask: True for points that may be picked, of shape (..., n).
 
@@ -35,7 +35,7 @@ def greedy_k_center(
     fewest = int(valid.sum(-1).min())
     if not 1 <= k <= fewest:
         raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k}")
-    far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest centre, (..., n)
+    far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest center, (..., n)
     if chosen is not None:
         if chosen.shape[-1] != points.shape[-1]:
             raise ValueError(
@@ -55,17 +55,17 @@ def farthest_first(points: Tensor, far: Tensor, steps: int) -> Iterator[tuple[Te
 
     Args:
         points: Points (..., n, d).
-        far: Distance of each to its nearest centre, (..., n): inf where there is none, −inf for
+        far: Distance of each to its nearest center, (..., n): inf where there is none, −inf for
             points that are not to be picked.
         steps: How many picks.
 
     Yields:
-        The pick (..., 1), and ``far`` with that pick among the centres; it is −inf at all picks.
+        The pick (..., 1), and ``far`` with that pick among the centers; it is −inf at all picks.
     """
     for _ in range(steps):
         pick = far.argmax(-1, keepdim=True)  # (..., 1); the first among equals
-        centre = points.gather(-2, pick.unsqueeze(-1).expand(*pick.shape, points.shape[-1]))
-        near = torch.linalg.vector_norm(points - centre, dim=-1)
+        center = points.gather(-2, pick.unsqueeze(-1).expand(*pick.shape, points.shape[-1]))
+        near = torch.linalg.vector_norm(points - center, dim=-1)
         # A picked point is out of the running for good, even among duplicates at distance 0.
         far = torch.minimum(far, near).scatter(-1, pick, -torch.inf)
         yield pick, far

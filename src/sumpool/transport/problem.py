@@ -22,7 +22,7 @@ from sumpool.transport.validation import (
 class TransportProblem:
     r"""Send the share μ of the mass of n features to m prototypes at the least (smoothed) cost.
 
-    Each feature holds 1/n. P1 minimises Σ c_ji π_ji subject to ρ_j + Σ_i π_ji = 1/n, Σ π = μ and
+    Each feature holds 1/n. P1 minimizes Σ c_ji π_ji subject to ρ_j + Σ_i π_ji = 1/n, Σ π = μ and
     π, ρ ≥ 0; P2 adds (1/ε)(Σ π log π + Σ ρ log ρ) [gsp, P1 and P2].
 
     Attributes:

@@ -42,7 +42,7 @@ def sum_pool(
     r"""Pool n features by the transport of the share μ of their mass to m prototypes.
 
     The weights p solve :func:`partial_transport` for the costs of :func:`prototype_costs`; the
-    embedding is Σ_j p_j f_j with the features as they came, not normalised [gsp, eq. 4.1].
+    embedding is Σ_j p_j f_j with the features as they came, not normalized [gsp, eq. 4.1].
 
     Args:
         features: Local features of shape (..., n, d).

@@ -120,7 +120,7 @@ def tile_gradients(
             if tile == 0:
                 d_mu += count * mean
 
-        # ∂L/∂f̄ = f̄ ΣE − E ω̄; through the normalisation where it acts; and p ∂L/∂embedding.
+        # ∂L/∂f̄ = f̄ ΣE − E ω̄; through the normalization where it acts; and p ∂L/∂embedding.
         row_sum = tl.sum(pull, 1)
         pull_sum += tl.sum(pull, 0)
         radial = ff * inv_f * inv_f * row_sum - tl.sum(pull * cos, 1)
@@ -162,7 +162,7 @@ def prototype_gradient(
     w_ptr, part_ptr, programs, m, d, dw_ptr,
     BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Add up the programs' parts for one prototype and go back through its normalisation."""
+    """Add up the programs' parts for one prototype and go back through its normalization."""
     i = tl.program_id(0)
     channels = tl.arange(0, BLOCK_D)
     ok = channels < d

@@ -17,7 +17,7 @@ REFINE_STEPS = tl.constexpr(3)
 CLOSE = tl.constexpr(1e-6)
 # 16 ulps of float32: squared distances below this share of the squared norms count as 0.
 NOISE = tl.constexpr(1.9073486328125e-06)
-# Squared norm from which the normalisation acts on gradients, as in the plain path.
+# Squared norm from which the normalization acts on gradients, as in the plain path.
 EDGE = tl.constexpr(1.0 + 1.9073486328125e-06)
 
 
