@@ -1,7 +1,7 @@
 # Every target sets itself up: Python >= 3.11 and make are all a bare machine needs.
 #
 #   make PYTHON=python3.12 test     use another interpreter to create .venv
-#   make test ARGS="-k limits -x"   pass arguments on to pytest, `sumpool demo` or the benchmark
+#   make test ARGS="-k limits -x"   pass arguments to pytest, `sumpool demo` or the benchmark
 
 PYTHON ?= python3
 VENV   := .venv
@@ -16,7 +16,7 @@ JOBS   ?= -n auto --maxprocesses=8 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint bench docs clean
+.PHONY: help demo test test-process test-all lint timings docs clean
 
 help:  ## List the targets.
 	@echo "sumpool: make <target>"
@@ -26,13 +26,17 @@ demo: $(STAMP)  ## Train and compare on a small problem; figures and tables go t
 	@echo "==> Running the demo, results go to runs/demo"
 	$(BIN)/sumpool demo --out runs/demo $(ARGS)
 
-test: $(STAMP)  ## Run the tests and doctests that take seconds.
-	@echo "==> Running the fast tests"
-	$(PYTEST) -m "not slow" $(JOBS) $(ARGS)
+test: $(STAMP)  ## Run the quick tests: no process of their own, no compiler.
+	@echo "==> Running the quick tests"
+	$(PYTEST) -m "not process and not gpu and not data" $(JOBS) $(ARGS)
 
-test-all: $(STAMP)  ## Run all tests, the slow ones too.
-	@echo "==> Running all tests"
-	$(PYTEST) $(JOBS) $(ARGS)
+test-process: $(STAMP)  ## Run the tests that need processes or a compiler.
+	@echo "==> Running the tests that need processes or a compiler"
+	$(PYTEST) -m "process and not gpu and not data" $(JOBS) $(ARGS)
+
+test-all: $(STAMP)  ## Run all tests but those that need a GPU or real images.
+	@echo "==> Running all tests but those that need a GPU or real images"
+	$(PYTEST) -m "not gpu and not data" $(JOBS) $(ARGS)
 
 lint: $(STAMP)  ## Check style, formatting and types.
 	@echo "==> Checking style"
@@ -42,9 +46,9 @@ lint: $(STAMP)  ## Check style, formatting and types.
 	@echo "==> Checking types"
 	$(BIN)/mypy
 
-bench: $(STAMP)  ## Time the solvers and poolings; results go to runs/bench.
-	@echo "==> Running the benchmark, results go to runs/bench"
-	$(BIN)/python benchmarks/pooling.py --out runs/bench $(ARGS)
+timings: $(STAMP)  ## Time the solvers and poolings; results go to runs/timings.
+	@echo "==> Timing the solvers and poolings, results go to runs/timings"
+	$(BIN)/python benchmarks/pooling.py --out runs/timings $(ARGS)
 
 docs: $(STAMP)  ## Run the examples in README.md and docs/, and check their links.
 	@echo "==> Checking the examples and links of the documentation"
@@ -54,7 +58,7 @@ clean:  ## Remove the environment, caches and everything under runs/.
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -exec rm -rf {} +
 
-# The environment is made anew only when what is installed changes.
+# The environment is rebuilt only when what is installed changes.
 $(STAMP): pyproject.toml constraints.txt
 	@if [ ! -x $(BIN)/python ]; then \
 		command -v $(PYTHON) >/dev/null || { \

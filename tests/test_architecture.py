@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,6 +25,10 @@ LAYERS = (
 )
 ROW = {name: row for row, names in enumerate(LAYERS) for name in names}
 FORBIDDEN_NAMES = {"utils", "util", "common"}
+MOST_LINES = 350
+MOST_MODULES = 25
+#: Parts of ``studies`` that every study may import; studies do not import each other.
+OF_ALL_STUDIES = {"catalog", "cells", "page", "shared"}
 
 
 def imported_names(path: Path, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
@@ -70,6 +75,59 @@ def violations(source: Path) -> list[str]:
                 found.append(f"{where}:{line}: imports {name}, which is in no layer")
             elif target != owner and ROW[target] <= ROW[owner]:
                 found.append(f"{where}:{line}: {owner} imports {target}, which is not below it")
+            elif owner == target == "studies" and (other := foreign_study(dotted, parts)):
+                found.append(f"{where}:{line}: the study {dotted[2]} imports the study {other}")
+    return found
+
+
+def foreign_study(dotted: tuple[str, ...], imported: list[str]) -> str | None:
+    """The study other than its own that a module of a study imports."""
+    own, other = dotted[2], imported[2] if len(imported) > 2 else ""
+    free = OF_ALL_STUDIES | {"__init__"}
+    is_study = (ROOT / "src" / PACKAGE / "studies" / other).is_dir() or other.endswith("_study")
+    return other if own not in free and other not in {own, *free} and is_study else None
+
+
+def import_graph(source: Path) -> dict[str, set[str]]:
+    """Modules of the package, and the modules that each imports when it is itself imported."""
+    modules: dict[str, tuple[Path, tuple[str, ...]]] = {}
+    for path in sorted((source / PACKAGE).rglob("*.py")):
+        dotted = path.relative_to(source).with_suffix("").parts
+        package = dotted[:-1]
+        modules[".".join(package if dotted[-1] == "__init__" else dotted)] = (path, package)
+    graph = {}
+    for module, (path, package) in modules.items():
+        names = {name for _, name in imported_names(path, package)}
+        found = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = {name for name in found if name in modules and name != module}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Every group of modules that import each other, directly or not."""
+    found: list[list[str]] = []
+    place: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+
+    def visit(module: str) -> None:  # Tarjan's strongly connected components
+        place[module] = lowest[module] = len(place)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in place:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], place[other])
+        if lowest[module] == place[module]:
+            group = stack[stack.index(module) :]
+            del stack[stack.index(module) :]
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for module in graph:
+        if module not in place:
+            visit(module)
     return found
 
 
@@ -83,6 +141,35 @@ def tree(folder: Path, files: dict[str, str]) -> Path:
 
 def test_imports_go_down_the_layers_only() -> None:
     assert violations(ROOT / "src") == []
+
+
+def test_no_circle_of_modules() -> None:
+    assert circles(import_graph(ROOT / "src")) == []
+
+
+def test_no_module_is_too_long() -> None:
+    lengths = {
+        str(path.relative_to(ROOT)): len(path.read_text(encoding="utf-8").splitlines())
+        for path in (ROOT / "src").rglob("*.py")
+    }
+    assert {name: count for name, count in lengths.items() if count > MOST_LINES} == {}
+
+
+def test_no_folder_is_too_full() -> None:
+    counts = Counter(str(path.parent.relative_to(ROOT)) for path in (ROOT / "src").rglob("*.py"))
+    assert {name: count for name, count in counts.items() if count > MOST_MODULES} == {}
+
+
+def test_a_circle_is_caught(tmp_path: Path) -> None:
+    files = {
+        "data/__init__.py": "from sumpool.data.a import x\n",
+        "data/a.py": "def f():\n    from sumpool.data.b import y\n",
+        "data/b.py": "from sumpool.data import c\n",
+        "data/c.py": "import sumpool.data.a\n",
+        "data/d.py": "from sumpool.data.a import x\n",
+    }
+    names = [f"sumpool.data.{name}" for name in "abc"]
+    assert circles(import_graph(tree(tmp_path, files))) == [names]
 
 
 def test_documented_layers_are_the_enforced_ones() -> None:
@@ -117,6 +204,7 @@ def test_a_lawful_tree_has_no_violation(tmp_path: Path) -> None:
         ("pooling/__init__.py", "from .. import report", "pooling imports report"),
         ("models/a.py", "def f():\n    from sumpool.studies import toy", "models imports studies"),
         ("studies/a.py", "from sumpool.protocols import fair", "studies imports protocols"),
+        ("studies/toy/a.py", "from sumpool.studies.cost import b", "imports the study cost"),
         ("data/a.py", "import sumpool", "which is in no layer"),
         ("data/a.py", "from sumpool import __version__", "which is in no layer"),
         ("__init__.py", "from sumpool.cli import main", "imports the command line"),

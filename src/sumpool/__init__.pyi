@@ -38,3 +38,5 @@ from .training import TrainConfig as TrainConfig
 from .training import run_training as run_training
 from .transport import partial_transport as partial_transport
 from .transport import sum_pool as sum_pool
+
+__version__: str
