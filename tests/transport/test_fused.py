@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from sumpool.transport import Iterative, fused_support, sum_pool
-from sumpool.transport.fused import FUSED_VARIABLE
+from sumpool.transport.fused.limits import FUSED_VARIABLE
 from transport.generators import random_features, random_mask
 from transport.interpreted import DEVICE, EXPECTED_WARNINGS
 

@@ -2,13 +2,14 @@
 
 from sumpool.transport.costs import lipschitz_normalize, prototype_costs
 from sumpool.transport.exact import Exact
-from sumpool.transport.fused import fused_support
+from sumpool.transport.fused.limits import fused_support
 from sumpool.transport.hard import Hard
 from sumpool.transport.iterative import Iterative
 from sumpool.transport.k_center import greedy_k_center
+from sumpool.transport.plain import SumPooled
 from sumpool.transport.problem import ConstraintErrors, TransportProblem, TransportResult
 from sumpool.transport.solve import SOLVERS, Solver, partial_transport
-from sumpool.transport.sum_pool import SumPooled, sum_pool
+from sumpool.transport.sum_pool import sum_pool
 
 __all__ = [
     "SOLVERS",

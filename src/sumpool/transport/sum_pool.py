@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-import torch
 from torch import Tensor
 
-from sumpool.transport.costs import prototype_costs
-from sumpool.transport.fused import use_fused
-from sumpool.transport.solve import Solver, partial_transport
+from sumpool.transport.fused.limits import fused_support, use_fused
+from sumpool.transport.plain import SumPooled, plain_sum_pool
+from sumpool.transport.solve import Solver
 from sumpool.transport.validation import check_eps, check_features, check_mask, check_mu
-
-
-class SumPooled(NamedTuple):
-    """What :func:`sum_pool` returns.
-
-    Attributes:
-        embedding: Σ_j p_j f_j of shape (..., d).
-        weights: The pooling weights of shape (..., n); they sum to 1.
-        attributes: Pseudo-attributes z of shape (..., m); they sum to 1. None if not asked for.
-    """
-
-    embedding: Tensor
-    weights: Tensor
-    attributes: Tensor | None
 
 
 def sum_pool(
@@ -63,6 +46,7 @@ def sum_pool(
         are in float32, or float64 for float64 features.
 
     Example:
+        >>> import torch
         >>> features = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
         >>> prototypes = torch.tensor([[0.0, 1.0]])
         >>> sum_pool(features, prototypes, mu=2 / 3, eps=50.0).weights
@@ -77,17 +61,10 @@ def sum_pool(
         check_mask(mask, tuple(features.shape[:-1]))
         # Whatever stands at invalid positions, NaN included, must not reach a product with 0.
         features = features.masked_fill(~mask.unsqueeze(-1), 0)
-    if use_fused(fused, features, prototypes, mu, eps, solver):
-        return _fused_sum_pool(features, prototypes, mu, eps, mask, background, attributes)
-    # One copy of a strided view is cheaper than three products with it.
-    features = features.contiguous()
-    cost = prototype_costs(features, prototypes)
-    result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
-    weights = result.background_weights if background else result.weights  # (..., n)
-    with torch.autocast(features.device.type, enabled=False):
-        embedding = (weights.unsqueeze(-2) @ features.to(weights.dtype)).squeeze(-2)
-    z = result.attributes if attributes else None
-    return SumPooled(embedding.to(features.dtype), weights, z)
+    inputs = features, prototypes, mu, eps
+    if use_fused(fused, features, lambda: fused_support(*inputs, solver)):
+        return _fused_sum_pool(*inputs, mask, background, attributes)
+    return plain_sum_pool(*inputs, mask, background, attributes, solver)
 
 
 def _fused_sum_pool(

@@ -21,9 +21,7 @@ from torch import Tensor
 from sumpool.transport.fused import backward as backward_kernels
 from sumpool.transport.fused import forward as forward_kernels
 from sumpool.transport.fused.launch import Kernel
-
-#: Largest problem the kernels take: prototypes, features of an image, channels.
-MAX_PROTOTYPES, MAX_FEATURES, MAX_CHANNELS = 256, 16384, 4096
+from sumpool.transport.plain import plain_sum_pool
 
 #: Most programs of the backward pass; each keeps a part of the prototypes' gradient.
 BACKWARD_PROGRAMS = 132
@@ -295,18 +293,10 @@ def _differentiable_gradients(
     grads: tuple[Tensor | None, ...],
 ) -> tuple[Tensor | None, ...]:
     """The same gradients as functions of the inputs, for a second derivative."""
-    from sumpool.transport.sum_pool import sum_pool
-
-    out = sum_pool(
-        features,
-        prototypes,
-        ctx.mu if mu_tensor is None else mu_tensor,
-        ctx.eps if eps_tensor is None else eps_tensor,
-        mask=mask,
-        background=ctx.background,
-        attributes=grads[2] is not None,
-        fused=False,
-    )
+    mu = ctx.mu if mu_tensor is None else mu_tensor
+    eps = ctx.eps if eps_tensor is None else eps_tensor
+    attributes = grads[2] is not None
+    out = plain_sum_pool(features, prototypes, mu, eps, mask, ctx.background, attributes)
     pairs = [(o, g) for o, g in zip(out, grads, strict=True) if o is not None and g is not None]
     inputs = (features, prototypes, mu_tensor, eps_tensor)
     wanted = [t for t in inputs if t is not None and t.requires_grad]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 
 import torch
 from torch import Tensor
 
-from sumpool.transport.fused import FUSED_VARIABLE, HAS_TRITON
+from sumpool.transport.fused.limits import triton_support, use_fused
 from sumpool.transport.sinkhorn.unrolled import unrolled_sinkhorn
 
 __all__ = ["MAX_TILE", "fused_sinkhorn_support", "sinkhorn"]
@@ -40,7 +39,9 @@ def sinkhorn(
         tensor([[0.1250, 0.1250, 0.1250, 0.1250],
                 [0.1250, 0.1250, 0.1250, 0.1250]])
     """
-    if not _use_fused(fused, scores):
+    # What is exported runs where neither this package nor Triton is.
+    exporting = fused is None and torch.compiler.is_exporting()
+    if exporting or not use_fused(fused, scores, lambda: fused_sinkhorn_support(scores)):
         return unrolled_sinkhorn(scores, iterations, mask)
     from sumpool.transport.sinkhorn.ops import sinkhorn_op
 
@@ -70,12 +71,9 @@ def fused_sinkhorn_support(scores: Tensor) -> str | None:
     """
     if scores.dtype != torch.float32:
         return f"scores are {scores.dtype}, not float32"
-    if not HAS_TRITON:
-        return "Triton is not installed"
-    if scores.device.type != "cuda" and not (
-        scores.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
-    ):
-        return f"scores are on {scores.device}, not on a CUDA device"
+    reason = triton_support("scores", scores)
+    if reason is not None:
+        return reason
     n, m = scores.shape[-2:]
     # A loop instead of operations on bits: under compile m may be a symbol.
     columns = 1
@@ -85,17 +83,3 @@ def fused_sinkhorn_support(scores: Tensor) -> str | None:
     if n > MAX_TILE // columns:
         return f"images have {n} × {m} scores, in powers of two more than {MAX_TILE}"
     return None
-
-
-def _use_fused(fused: bool | None, scores: Tensor) -> bool:
-    """Whether to take the fused path: where it was asked for, or by default on CUDA."""
-    if fused is None:
-        # What is exported runs where neither this package nor Triton is.
-        if not scores.is_cuda or torch.compiler.is_exporting():
-            return False
-        return os.environ.get(FUSED_VARIABLE) != "0" and fused_sinkhorn_support(scores) is None
-    if fused:
-        reason = fused_sinkhorn_support(scores)
-        if reason is not None:
-            raise ValueError(f"fused=True is not possible: {reason}")
-    return fused

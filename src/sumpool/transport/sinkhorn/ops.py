@@ -15,8 +15,8 @@ import torch
 import triton
 from torch import Tensor
 
-from sumpool.transport.fused import FUSED_VARIABLE
 from sumpool.transport.fused.launch import Kernel
+from sumpool.transport.fused.limits import FUSED_VARIABLE
 from sumpool.transport.sinkhorn import kernels
 
 #: Scores that a thread holds, until an image has so many warps.

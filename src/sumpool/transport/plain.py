@@ -1,0 +1,47 @@
+"""The plain path of generalized sum pooling: costs, transport and one product, in torch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from sumpool.transport.costs import prototype_costs
+from sumpool.transport.solve import Solver, partial_transport
+
+
+class SumPooled(NamedTuple):
+    """What :func:`sum_pool` returns.
+
+    Attributes:
+        embedding: Σ_j p_j f_j of shape (..., d).
+        weights: The pooling weights of shape (..., n); they sum to 1.
+        attributes: Pseudo-attributes z of shape (..., m); they sum to 1. None if not asked for.
+    """
+
+    embedding: Tensor
+    weights: Tensor
+    attributes: Tensor | None
+
+
+def plain_sum_pool(
+    features: Tensor,
+    prototypes: Tensor,
+    mu: float | Tensor,
+    eps: float | Tensor,
+    mask: Tensor | None,
+    background: bool,
+    attributes: bool,
+    solver: str | Solver = "exact",
+) -> SumPooled:
+    """:func:`sum_pool` in torch's operations; features that are not valid must be finite."""
+    # One copy of a strided view is cheaper than three products with it.
+    features = features.contiguous()
+    cost = prototype_costs(features, prototypes)
+    result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
+    weights = result.background_weights if background else result.weights  # (..., n)
+    with torch.autocast(features.device.type, enabled=False):
+        embedding = (weights.unsqueeze(-2) @ features.to(weights.dtype)).squeeze(-2)
+    z = result.attributes if attributes else None
+    return SumPooled(embedding.to(features.dtype), weights, z)
