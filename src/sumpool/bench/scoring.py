@@ -210,7 +210,7 @@ def _keep(path: Path, combined: Combined) -> None:
     """Write all of ``combined`` that does not follow from the rows."""
     arrays: dict[str, NDArray[Any]] = {"dimension": np.array(combined.dimension)}
     arrays |= {f"single.{name}": values for name, values in combined.single.items()}
-    arrays |= {f"joined.{name}": values for name, values in (combined.joined or {}).items()}
+    arrays |= {f"joined.{name}": values for name, values in (combined.concatenated or {}).items()}
     for part, images in zip(_PARTS, combined.images, strict=True):
         if images is not None:
             arrays[f"{part}.labels"] = images.labels

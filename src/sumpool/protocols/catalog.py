@@ -9,14 +9,14 @@ from typing import Any
 from sumpool.protocols.protocol import Protocol
 from sumpool.training.config import ConfigError, TrainConfig
 
-#: Data sets with so many images that they are judged ten times as seldom.
+#: Data sets so large that they are validated ten times less often.
 LARGE = ("sop", "inshop")
-#: Poolings of the conventional protocol: maxima join what the method pools.
+#: Poolings of the conventional protocol: max pooling is added to that of the method.
 HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
 
 
 def _fair(config: TrainConfig, data_set: str) -> dict[str, Any]:
-    # Learning rate, images of a class, validations and patience are what `resolve` fills in.
+    # `resolve` fills in learning rate, images per class, validations and patience.
     return {
         "embedding_size": 128,
         "batch_size": 32,
@@ -61,7 +61,7 @@ _ALL = (
     Protocol(
         "fair",
         "Four models, each trained on three quarters of the training classes and selected on the "
-        "last one, with three seeds; judged one by one and with embeddings side by side.",
+        "last one, with three seeds; evaluated one by one and with concatenated embeddings.",
         folds=4,
         models_folds=(1, 2, 3, 4),
         seeds=3,
@@ -86,8 +86,8 @@ _ALL = (
     ),
     Protocol(
         "tuning",
-        "One model, trained on four fifths of the training classes and judged on the first fifth, "
-        "with three seeds: for choosing constants.",
+        "One model, trained on four fifths of the training classes and evaluated on the first "
+        "fifth, with three seeds: for choosing constants.",
         folds=5,
         models_folds=(1,),
         seeds=3,
@@ -98,8 +98,8 @@ _ALL = (
     ),
     Protocol(
         "tuning-ccp",
-        "One model, trained on two thirds of the training classes and judged on the first third, "
-        "with three seeds: the ablations of chance-constrained proxies.",
+        "One model, trained on two thirds of the training classes and evaluated on the first "
+        "third, with three seeds: the ablations of chance-constrained proxies.",
         folds=3,
         models_folds=(1,),
         seeds=3,

@@ -1,12 +1,13 @@
-"""From the trainings of a protocol to its scores."""
+"""From the runs of a protocol to its scores."""
 
 from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import torch
@@ -27,7 +28,7 @@ from sumpool.protocols.run_results import (
 
 Values = NDArray[np.float64]
 
-#: Working memory on a GPU, in bytes.
+#: Default working memory on a GPU, in bytes.
 GPU_MEMORY = 2**32
 
 _METRIC = re.compile(r"precision_at_1|recall_at_\d+|r_precision|mean_average_precision_at_r")
@@ -38,12 +39,12 @@ class MemberScore:
     """One number of a protocol's result.
 
     Attributes:
-        dimension: Number of dimensions that were searched.
-        metric: Which metric.
-        mean: Mean over the combinations, as a share of 1; with the best of several seeds, its own.
-        std: Sample standard deviation over the combinations (n − 1); 0 of a single one.
-        count: Number of combinations: of one seed a fold, or of seeds.
-        note: What must be said beside it, such as "selected on the test set".
+        dimension: Dimensions of the searched embeddings.
+        metric: Name of the metric.
+        mean: Mean over the combinations, in 0..1; of the best seed, its own value.
+        std: Sample standard deviation over the combinations (n − 1); 0 for a single one.
+        count: Number of combinations of one seed per fold, or of seeds.
+        note: A remark such as "selected on the test set".
     """
 
     dimension: int
@@ -56,165 +57,140 @@ class MemberScore:
 
 @dataclass(frozen=True)
 class Combined:
-    """All that scores and gains of a protocol are computed from.
+    """What scores and gains of a protocol are computed from.
 
     Attributes:
         protocol: The protocol.
-        judged: Its trainings, by fold, then by seed.
-        images: The images they were judged on, as the first of them has them; None in the place
-            of the gallery where the queries are searched themselves.
+        results: Its runs, by fold, then by seed.
+        images: Queries and gallery of the evaluation, as the first run has them; the gallery is
+            None where queries are searched among themselves.
         dimension: Dimensions of one model's embedding.
         single: Metrics of each model, (folds, seeds) each.
-        joined: Metrics of the embeddings of one model a fold side by side, one value a combination
-            in the order of ``itertools.product``; None for protocols without.
+        concatenated: Metrics of the concatenated embeddings of one model per fold, one value per
+            combination in the order of ``itertools.product``; None for protocols without.
     """
 
     protocol: Protocol
-    judged: Sequence[MemberResult]
+    results: Sequence[MemberResult]
     images: tuple[ImageList, ImageList | None]
     dimension: int
     single: dict[str, Values]
-    joined: dict[str, Values] | None
+    concatenated: dict[str, Values] | None
 
     def scores(self) -> list[MemberScore]:
         """The scores, those of single models first."""
         protocol = self.protocol
         if protocol.summary == "best":
-            # One model is the best: its other metrics are not chosen once more.
+            # All metrics are those of one model.
             best = int(self.single[protocol.monitor].argmax())
             return [
                 MemberScore(self.dimension, name, float(own.flat[best]), 0.0, 1, self._note())
                 for name, own in self.single.items()
             ]
-        found = [
-            self._score(self.dimension, name, self._means(own)) for name, own in self.single.items()
+        scores = [
+            self._score(self.dimension, name, [float(np.mean(it)) for it in product(*own)])
+            for name, own in self.single.items()
         ]
-        if self.joined is not None:
+        if self.concatenated is not None:
             wide = self.dimension * len(next(iter(self.single.values())))
-            found += [self._score(wide, name, own) for name, own in self.joined.items()]
-        return found
+            scores += [
+                self._score(wide, name, own.tolist()) for name, own in self.concatenated.items()
+            ]
+        return scores
 
-    @staticmethod
-    def _means(own: Values) -> Values:
-        """The mean over folds of each combination of one seed a fold."""
-        return np.array([np.mean(chosen) for chosen in product(*own)])
-
-    def _score(self, dimension: int, metric: str, own: Values) -> MemberScore:
-        values = own.tolist()
+    def _score(self, dimension: int, metric: str, values: list[float]) -> MemberScore:
         spread = statistics.stdev(values) if len(values) > 1 else 0.0
         mean = statistics.fmean(values)
         return MemberScore(dimension, metric, mean, spread, len(values), self._note())
 
     def _note(self) -> str:
-        return score_note(self.protocol, len(self.judged))
+        return score_note(self.protocol, len(self.results))
 
 
-def score_note(protocol: Protocol, trainings: int) -> str:
-    """What must be said beside the scores that ``protocol`` makes of so many trainings.
+def score_note(protocol: Protocol, runs: int) -> str:
+    """The remark that the scores of ``protocol`` from so many runs must carry.
 
     Example:
         >>> from sumpool.protocols import PROTOCOLS
         >>> score_note(PROTOCOLS["conventional"], 3)
         'selected on the test set, best of 3'
     """
-    said = [protocol.note] if protocol.note else []
-    if protocol.summary == "best" and trainings > 1:
-        said.append(f"best of {trainings}")
-    return ", ".join(said)
+    remarks = [protocol.note] if protocol.note else []
+    if protocol.summary == "best" and runs > 1:
+        remarks.append(f"best of {runs}")
+    return ", ".join(remarks)
 
 
 def combine(
     protocol: Protocol,
-    judged: Sequence[MemberResult],
+    results: Sequence[MemberResult],
     *,
     seeds: int | None = None,
     progress: bool = False,
     device: torch.device | str = "cpu",
     max_memory: int | None = None,
 ) -> Combined:
-    """Check the trainings of a protocol, and judge their combinations from stored embeddings.
+    """Check the runs of a protocol and evaluate their combinations from stored embeddings.
 
     Args:
         protocol: The protocol.
-        judged: Its trainings, in any order.
-        seeds: Trainings of each fold; None is the number of the protocol.
+        results: All of its runs, in any order.
+        seeds: Runs per fold; None is the protocol's own number.
         progress: Whether to show a progress bar.
-        device: Where combinations are judged.
-        max_memory: Bytes of working memory for it, on top of copies of the embeddings; None is 512
-            MiB, on a GPU 4 GiB.
+        device: Where combinations are evaluated.
+        max_memory: Bytes of working memory besides copies of the embeddings; None is 512 MiB, on a
+            GPU 4 GiB.
 
     Raises:
-        MissingMemberError: If trainings are missing; names each.
-        ProtocolError: If a training does not belong here, or was judged on other images.
+        MissingMemberError: If runs are missing; names each. There is no score of fewer.
+        ProtocolError: If a run does not belong here, or was evaluated on other images.
     """
-    judged = sorted_members(protocol, judged, seeds)
-    metrics = _metric_names(judged)
+    results = sorted_members(protocol, results, seeds)
+    first = results[0]
+    metrics = _metric_names(results)
     folds = len(protocol.models_folds) or 1
     single = {
-        name: np.array([it.metrics[name] for it in judged]).reshape(folds, -1) for name in metrics
+        name: np.array([it.metrics[name] for it in results]).reshape(folds, -1) for name in metrics
     }
-    images = read_images(judged[0], protocol.evaluated_on)
+    parts = [read_images(it, protocol.evaluated_on) for it in results]
+    images = parts[0]
     dimension = images[0].vectors.shape[1]
-    parts = [images]
-    for it in judged[1:]:
-        parts.append(read_images(it, protocol.evaluated_on))
-        check_same_images(judged[0], images, it, parts[-1])
-        found = parts[-1][0].vectors.shape[1]
-        if found != dimension:
+    for it, own in zip(results[1:], parts[1:], strict=True):
+        check_same_images(first, images, it, own)
+        if own[0].vectors.shape[1] != dimension:
             raise ProtocolError(
-                f"{it.folder} ({it.member}) has embeddings of {found} dimensions, "
-                f"{judged[0].folder} of {dimension}"
+                f"{it.folder} ({it.member}) has embeddings of {own[0].vectors.shape[1]} "
+                f"dimensions, {first.folder} of {dimension}"
             )
-    joined = None
+    concatenated = None
     if protocol.summary == "combinations":
         device = torch.device(device)
         if max_memory is None:
             max_memory = GPU_MEMORY if device.type == "cuda" else MAX_MEMORY
-        joined = _join(parts, folds, metrics, progress, device, max_memory)
-    return Combined(protocol, judged, images, dimension, single, joined)
+        concatenated = _concatenate(parts, folds, metrics, progress, device, max_memory)
+    return Combined(protocol, results, images, dimension, single, concatenated)
 
 
 def aggregate(
-    protocol: Protocol,
-    judged: Sequence[MemberResult],
-    *,
-    seeds: int | None = None,
-    progress: bool = False,
-    device: torch.device | str = "cpu",
-    max_memory: int | None = None,
+    protocol: Protocol, results: Sequence[MemberResult], **options: Any
 ) -> list[MemberScore]:
-    """The scores of a protocol; see :func:`combine`, which takes the same arguments.
-
-    Args:
-        protocol: The protocol.
-        judged: Its trainings, in any order; all of them.
-        seeds: Trainings of each fold; None is the number of the protocol.
-        progress: Whether to show a progress bar.
-        device: Where combinations are judged.
-        max_memory: Bytes of working memory for it; None is 512 MiB, on a GPU 4 GiB.
-
-    Raises:
-        MissingMemberError: If trainings are missing; names each. There is no score of fewer.
-        ProtocolError: If a training does not belong here, or was judged on other images.
-    """
-    return combine(
-        protocol, judged, seeds=seeds, progress=progress, device=device, max_memory=max_memory
-    ).scores()
+    """The scores of a protocol; arguments and errors are those of :func:`combine`."""
+    return combine(protocol, results, **options).scores()
 
 
-def _metric_names(judged: Sequence[MemberResult]) -> list[str]:
-    names = [name for name in judged[0].metrics if _METRIC.fullmatch(name)]
-    for it in judged:
+def _metric_names(results: Sequence[MemberResult]) -> list[str]:
+    names = [name for name in results[0].metrics if _METRIC.fullmatch(name)]
+    for it in results:
         own = [name for name in it.metrics if _METRIC.fullmatch(name)]
         if sorted(own) != sorted(names) or "precision_at_1" not in own:
             raise ProtocolError(
                 f"{it.folder} ({it.member}) has the metrics {', '.join(own) or 'none'}, "
-                f"{judged[0].folder} has {', '.join(names) or 'none'}"
+                f"{results[0].folder} has {', '.join(names) or 'none'}"
             )
     return names
 
 
-def _join(
+def _concatenate(
     parts: Sequence[tuple[Images, Images | None]],
     folds: int,
     metrics: Sequence[str],
@@ -222,23 +198,20 @@ def _join(
     device: torch.device,
     max_memory: int,
 ) -> dict[str, Values]:
-    def tensors(which: int) -> list[torch.Tensor]:
-        chosen = [pair[which] for pair in parts]
-        return [
-            torch.from_numpy(np.array(it.vectors)).to(device) for it in chosen if it is not None
-        ]
+    def tensors(sets: Iterable[Images | None]) -> list[torch.Tensor]:
+        return [torch.from_numpy(np.array(it.vectors)).to(device) for it in sets if it is not None]
 
     seeds = len(parts) // folds
     query, gallery = parts[0]
     ks = [int(name.removeprefix("recall_at_")) for name in metrics if name.startswith("recall_at_")]
-    found = concatenated_metrics(
-        tensors(0),
+    values = concatenated_metrics(
+        tensors(own for own, _ in parts),
         torch.from_numpy(query.labels),
-        None if gallery is None else tensors(1),
+        None if gallery is None else tensors(own for _, own in parts),
         None if gallery is None else torch.from_numpy(gallery.labels),
         groups=[range(fold * seeds, (fold + 1) * seeds) for fold in range(folds)],
         ks=ks,
         max_memory=max_memory,
         progress=progress,
     )
-    return {name: found[name].numpy() for name in metrics}
+    return {name: values[name].numpy() for name in metrics}

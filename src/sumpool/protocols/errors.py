@@ -2,8 +2,8 @@
 
 
 class ProtocolError(Exception):
-    """Trainings do not make a result of a protocol; the message names the member or the folder."""
+    """Runs do not make a result of a protocol; the message names the member or the folder."""
 
 
 class MissingMemberError(ProtocolError):
-    """A training that the protocol needs is not there; the message names each by fold and seed."""
+    """Runs that the protocol needs are missing; the message names each by fold and seed."""

@@ -1,12 +1,12 @@
-"""What one method has over another, paired by fold and seed, with a confidence interval."""
+"""Gains of one method over another, paired by fold and seed, with confidence intervals."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-import torch
 from scipy import stats
 
 from sumpool.protocols.combining import Combined, Values, combine
@@ -17,13 +17,13 @@ from sumpool.protocols.run_results import MemberResult, check_same_images
 
 @dataclass(frozen=True)
 class PairedGain:
-    """Mean difference of two methods, and where it lies.
+    """Mean difference of two methods with its confidence interval.
 
     Attributes:
-        dimension: Number of dimensions that were searched.
-        metric: Which metric.
-        mean: Mean of the paired differences, as a share of 1.
-        low: Lower end of its confidence interval.
+        dimension: Dimensions of the searched embeddings.
+        metric: Name of the metric.
+        mean: Mean of the paired differences, on the scale 0..1.
+        low: Lower end of the confidence interval.
         high: Upper end of it.
         count: Number of pairs.
         confidence: Level of the interval.
@@ -43,45 +43,35 @@ def paired_gain(
     ours: Sequence[MemberResult],
     theirs: Sequence[MemberResult],
     *,
-    seeds: int | None = None,
     confidence: float = 0.95,
-    progress: bool = False,
-    device: torch.device | str = "cpu",
+    **options: Any,
 ) -> list[PairedGain]:
-    """What ``ours`` has over ``theirs``; see :func:`gains_between`.
+    """Gains of ``ours`` over ``theirs``; see :func:`gains_between`.
 
     Args:
         protocol: The protocol of both.
-        ours: All trainings of one method.
-        theirs: All trainings of the other.
-        seeds: Trainings of each fold; None is the number of the protocol.
+        ours: All runs of one method.
+        theirs: All runs of the other.
         confidence: Level of the intervals.
-        progress: Whether to show a progress bar.
-        device: Where combinations are judged.
-
-    Raises:
-        MissingMemberError: If trainings are missing; names each.
-        ProtocolError: If the two were not judged on the same images.
+        options: Further arguments of :func:`~sumpool.protocols.combining.combine`, whose errors
+            are raised here too.
     """
-    one, two = (
-        combine(protocol, it, seeds=seeds, progress=progress, device=device)
-        for it in (ours, theirs)
-    )
+    one, two = (combine(protocol, results, **options) for results in (ours, theirs))
     return gains_between(one, two, confidence=confidence)
 
 
 def gains_between(
     ours: Combined, theirs: Combined, *, confidence: float = 0.95
 ) -> list[PairedGain]:
-    """What one method has over another, of single models and of models side by side.
+    """Gains of one method over another, of single models and of concatenated embeddings.
 
     * Single models: the interval of Student's t over the differences of all (fold, seed) pairs.
-    * Models side by side: the mean difference over all combinations, whose variance is
+    * Concatenated: the mean difference over all combinations, whose variance is
       Σ_f s_f² / S, with s_f² the variance over the S seeds of fold f of the mean difference that
       the combinations with this seed have; the degrees of freedom are those of Welch and
       Satterthwaite. Folds are taken as given, seeds as drawn.
 
-    With a single seed nothing is known of the spread: such gains are left out.
+    With a single seed the spread is unknown, and gains of concatenations are left out.
 
     Args:
         ours: One method.
@@ -101,10 +91,10 @@ def gains_between(
         if found is not None:
             gains.append(PairedGain(ours.dimension, name, *found, difference.size, confidence))
     folds, seeds = next(iter(ours.single.values())).shape
-    if ours.joined is None or theirs.joined is None:
+    if ours.concatenated is None or theirs.concatenated is None:
         return gains
-    for name, own in ours.joined.items():
-        difference = (own - theirs.joined[name]).reshape((seeds,) * folds)
+    for name, own in ours.concatenated.items():
+        difference = (own - theirs.concatenated[name]).reshape((seeds,) * folds)
         found = factor_interval(difference, confidence)
         if found is not None:
             wide = folds * ours.dimension
@@ -113,7 +103,7 @@ def gains_between(
 
 
 def t_interval(values: Values, confidence: float) -> tuple[float, float, float] | None:
-    """Mean of ``values`` and Student's interval around it; None of fewer than two.
+    """Mean and Student's interval of ``values``; None for fewer than two.
 
     Example:
         >>> import numpy as np
@@ -130,10 +120,10 @@ def factor_interval(values: Values, confidence: float) -> tuple[float, float, fl
     """Mean of a table over several drawn factors, and an interval around it.
 
     The value at (i, j, …) is a function of draw i of the first factor, draw j of the second, and so
-    on. What a factor adds to the variance of the mean is estimated from the means over all others.
+    on. The variance that a factor adds to the mean is estimated from the means over all others.
 
     Args:
-        values: The table, one axis a factor, all of them of the same length S.
+        values: The table, one axis of length S per factor.
         confidence: Level of the interval.
 
     Returns:
@@ -147,7 +137,7 @@ def factor_interval(values: Values, confidence: float) -> tuple[float, float, fl
         others = tuple(it for it in range(values.ndim) if it != axis)
         parts.append(float(values.mean(axis=others).var(ddof=1)) / draws)
     variance = sum(parts)
-    # Welch and Satterthwaite: between S − 1, if one factor is all, and their sum.
+    # Welch and Satterthwaite: from S − 1, if one factor dominates, to the sum over factors.
     freedom = (
         variance**2 / sum(part**2 / (draws - 1) for part in parts) if variance > 0 else draws - 1
     )
@@ -167,20 +157,20 @@ def _check_pairs(ours: Combined, theirs: Combined) -> None:
             f"methods must be compared under one protocol, got {ours.protocol.name} and "
             f"{theirs.protocol.name}"
         )
-    members = [[it.member for it in side.judged] for side in (ours, theirs)]
+    members = [[it.member for it in side.results] for side in (ours, theirs)]
     if members[0] != members[1]:
         raise ProtocolError(
             f"methods must have the same folds and seeds, got {len(members[0])} and "
-            f"{len(members[1])} trainings"
+            f"{len(members[1])} runs"
         )
-    check_same_images(ours.judged[0], ours.images, theirs.judged[0], theirs.images)
+    check_same_images(ours.results[0], ours.images, theirs.results[0], theirs.images)
     if ours.dimension != theirs.dimension:
         raise ProtocolError(
             f"methods must have embeddings of one size, got {ours.dimension} in "
-            f"{ours.judged[0].folder} and {theirs.dimension} in {theirs.judged[0].folder}"
+            f"{ours.results[0].folder} and {theirs.dimension} in {theirs.results[0].folder}"
         )
     if set(ours.single) != set(theirs.single):
         raise ProtocolError(
-            f"{theirs.judged[0].folder} has the metrics {', '.join(theirs.single)}, "
-            f"{ours.judged[0].folder} has {', '.join(ours.single)}"
+            f"{theirs.results[0].folder} has the metrics {', '.join(theirs.single)}, "
+            f"{ours.results[0].folder} has {', '.join(ours.single)}"
         )

@@ -1,12 +1,15 @@
-"""What a protocol is: a grid of trainings, the settings they share, and how they are summed up."""
+"""What a protocol is: a grid of runs, the settings they share, and how they are summarized."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.config import ConfigError, TrainConfig, differences, flat, with_options
+
+#: Options that a protocol prescribes, besides the groups ``optimizer`` and ``stop``.
+SETTINGS = ("embedding_size", "batch_size", "images_per_class")
 
 #: The settings of a protocol for a configuration on a data set: values by dotted option.
 Prescribe = Callable[[TrainConfig, str], dict[str, Any]]
@@ -14,11 +17,11 @@ Prescribe = Callable[[TrainConfig, str], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Member:
-    """One training of a protocol.
+    """One run of a protocol.
 
     Attributes:
-        fold: The fold of the training classes that it validates on, 1, 2, …; None trains on all.
-        seed: Its seed.
+        fold: The fold of the training classes to validate on, 1, 2, …; None trains on all classes.
+        seed: The seed of the run.
 
     Example:
         >>> print(Member(2, 0)), print(Member(None, 1))
@@ -36,22 +39,21 @@ class Member:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to train and judge.
+    """A way to train and evaluate.
 
     Attributes:
-        name: Its key in ``PROTOCOLS``.
-        description: What it is, in a sentence or two.
+        name: The key in ``PROTOCOLS``.
+        description: One or two sentences.
         folds: Number of parts that the training classes are cut into; None trains on all of them.
-        models_folds: The folds that a model is trained for, each validated on its own; empty where
-            there are none.
-        seeds: Trainings of each, with seeds 0, 1, …
-        selection: What decides which model of a training is kept: "validation" or "test".
+        models_folds: The folds that models are validated on; empty without folds.
+        seeds: Runs per fold, with seeds 0, 1, …
+        selection: What decides which model of a run is kept: "validation" or "test".
         evaluated_on: The evaluation that scores come from: "test" or "validation".
-        summary: How trainings become a score: "combinations" of one seed a fold, the "mean" over
+        summary: How runs become a score: "combinations" of one seed per fold, the "mean" over
             seeds, or the "best" seed by ``monitor``.
-        monitor: The metric that decides.
-        heads: Poolings that stand for those of the method, by name.
-        prescribe: The settings that it prescribes.
+        monitor: The metric that models are selected by.
+        heads: Poolings that replace those of the method, by name.
+        prescribe: The settings that the protocol prescribes.
     """
 
     name: str
@@ -68,19 +70,19 @@ class Protocol:
 
     @property
     def note(self) -> str:
-        """What must be said beside its scores; empty if there is nothing."""
-        said = []
+        """The remark that scores must carry; often empty."""
+        remarks = []
         if self.selection == "test":
-            said.append("selected on the test set")
+            remarks.append("selected on the test set")
         if self.evaluated_on == "validation":
-            said.append("on validation classes")
-        return ", ".join(said)
+            remarks.append("on validation classes")
+        return ", ".join(remarks)
 
     def members(self, seeds: int | None = None) -> list[Member]:
-        """Its trainings, by fold, then by seed.
+        """The runs, by fold, then by seed.
 
         Args:
-            seeds: Trainings of each fold; None is the number of the protocol.
+            seeds: Runs per fold; None is the protocol's own number.
 
         Raises:
             ConfigError: If ``seeds`` is less than 1.
@@ -105,39 +107,62 @@ class Protocol:
         *,
         given: Collection[str] = (),
     ) -> TrainConfig:
-        """The configuration of one training, with everything filled in.
+        """The complete configuration of one run.
 
-        What makes the protocol (fold, folds, seed, selection, the metric that decides) is set, and
-        refused if ``config`` says otherwise. Settings such as batch size and learning rate are set
-        where ``config`` leaves them at their defaults; others are kept, and
-        :meth:`departures` names them.
+        What defines the protocol (fold, folds, seed, selection, monitored metric) is set; a
+        ``config`` that contradicts it is refused. Settings such as batch size and learning rate are
+        set where ``config`` leaves them at their defaults; other values are kept, and
+        :meth:`departures` lists them.
 
         Args:
-            config: The method: data, backbone, pooling, loss, and what else was asked for.
-            member: Which training.
+            config: The method: data, backbone, pooling, loss, and other options.
+            member: Which run.
             data_set: Format of the data, such as "cub"; "default" for one without constants.
-            given: Dotted names of options that were asked for though they are at their defaults.
+            given: Dotted names of options that are intended although they equal their defaults.
 
         Raises:
             ConfigError: If an option contradicts the protocol or another one; names it.
 
         Example:
             >>> from sumpool.protocols import PROTOCOLS
-            >>> told = PROTOCOLS["fair"].configure(TrainConfig(), Member(2, 1), "cub")
-            >>> told.fold, told.folds, told.seed, told.stop.validate_every
+            >>> config = PROTOCOLS["fair"].configure(TrainConfig(), Member(2, 1), "cub")
+            >>> config.fold, config.folds, config.seed, config.stop.validate_every
             (2, 4, 1, 100)
         """
-        # Imported here: what resolves configurations needs torch.
-        from sumpool.protocols.configuring import configured
+        # Imported here because they need torch.
+        from sumpool.losses import LOSSES
+        from sumpool.training.settings import resolve
 
-        return configured(self, config, member, data_set, frozenset(given))
+        self._check(config, member, data_set, given)
+        asked = {*differences(config, TrainConfig()), *given}
+        own = flat(config)
+        fixed = self._fixed(member)
+        for name, value in fixed.items():
+            if name in asked and own[name] != value:
+                raise ConfigError(
+                    f"{name} is {own[name]!r}, but the {self.name} protocol trains {member} with "
+                    f"{value!r}: leave it out"
+                )
+        wanted = self.prescribe(config, data_set)
+        changes = {name: value for name, value in wanted.items() if name not in asked}
+        config = with_options(config, {**changes, **fixed})
+        config = replace(config, pool=self.heads.get(config.pool, config.pool))
+        config = resolve(config, data_set)
+        recipe = LOSSES[config.loss]
+        if recipe.proxy and config.images_per_class != recipe.images_per_class:
+            raise ConfigError(
+                f"images_per_class is {config.images_per_class} in the {self.name} protocol, but "
+                f"loss {config.loss} compares images with proxies and is trained with "
+                f"{recipe.images_per_class}: choose a loss without proxies"
+            )
+        return config
 
     def departures(self, config: TrainConfig, data_set: str) -> dict[str, tuple[Any, Any]]:
-        """Settings of a configured training that are not the protocol's, and what those are.
+        """Settings of a configured run that differ from the protocol's: value and protocol's value.
 
         Args:
-            config: What :meth:`configure` gave.
-            data_set: As there.
+            config: The result of :meth:`configure`.
+            data_set: The same as for :meth:`configure`.
 
         Example:
             >>> from sumpool.protocols import PROTOCOLS
@@ -145,6 +170,51 @@ class Protocol:
             >>> fair.departures(fair.configure(small, Member(1, 0), "cub"), "cub")
             {'embedding_size': (64, 128)}
         """
-        from sumpool.protocols.configuring import departed
+        defaults, own = flat(TrainConfig()), flat(config)
+        settings = {
+            name: value
+            for name, value in defaults.items()
+            if name in SETTINGS
+            or (name.startswith(("optimizer.", "stop.")) and name != "stop.monitor")
+        }
+        bare = with_options(config, settings)
+        published = flat(self.configure(bare, Member(config.fold, config.seed), data_set))
+        return {
+            name: (own[name], published[name]) for name in settings if own[name] != published[name]
+        }
 
-        return departed(self, config, data_set)
+    def _fixed(self, member: Member) -> dict[str, Any]:
+        defaults = TrainConfig()
+        return {
+            "selection": self.selection,
+            "fold": member.fold,
+            "folds": defaults.folds if self.folds is None else self.folds,
+            "validation": defaults.validation,
+            "seed": member.seed,
+            "stop.monitor": self.monitor,
+        }
+
+    def _check(
+        self, config: TrainConfig, member: Member, data_set: str, given: Collection[str]
+    ) -> None:
+        from sumpool.losses import LOSSES
+        from sumpool.losses.recipe import DATASET_COLUMNS
+
+        if data_set not in DATASET_COLUMNS:
+            raise ConfigError(
+                f"data_set must be one of {', '.join(DATASET_COLUMNS)} ('default' for any other), "
+                f"got {data_set!r}"
+            )
+        folds = self.models_folds or (None,)
+        if member.fold not in folds:
+            listed = ", ".join(map(str, folds))
+            raise ConfigError(
+                f"fold must be one of {listed} in the {self.name} protocol, got {member.fold}"
+            )
+        if member.seed < 0:
+            raise ConfigError(f"seed must be at least 0, got {member.seed}")
+        unknown = sorted(set(given) - set(flat(config)))
+        if unknown:
+            raise ConfigError(f"given must name options, got {', '.join(unknown)}")
+        if config.loss not in LOSSES:
+            raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {config.loss!r}")

@@ -1,4 +1,4 @@
-"""What a finished training left: its metrics, and its embeddings, which are read when needed."""
+"""What a finished run left: its metrics, and its embeddings, which are read when needed."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from numpy.typing import NDArray
 from sumpool.protocols.errors import MissingMemberError, ProtocolError
 from sumpool.protocols.protocol import Member, Protocol
 
-#: The parts of an evaluation by the beginning of their files' names.
+#: Prefixes of the files of queries and gallery.
 PARTS = ("", "gallery-")
-#: The files of a part: classes and names of its images, and their embeddings.
+#: The files of each: labels and names of the images, and their embeddings.
 LISTS, EMBEDDINGS = ("labels.npy", "items.json"), "embeddings.npy"
 
 
 @dataclass(frozen=True)
 class MemberResult:
-    """A finished training of a protocol.
+    """A finished run of a protocol.
 
     Attributes:
-        member: Which one.
-        folder: Its run folder.
-        metrics: The metrics of the evaluation that the protocol judges on, by name.
+        member: Its fold and seed.
+        folder: The run folder.
+        metrics: The metrics of the evaluation that the protocol scores, by name.
     """
 
     member: Member
@@ -37,10 +37,10 @@ class MemberResult:
 
 @dataclass(frozen=True, eq=False)
 class ImageList:
-    """Which images were embedded.
+    """The images of an evaluation.
 
     Attributes:
-        labels: Classes of the images, (N,).
+        labels: Their classes, (N,).
         names: Their names, relative to the folder that holds all of them.
     """
 
@@ -50,20 +50,20 @@ class ImageList:
 
 @dataclass(frozen=True, eq=False)
 class Images(ImageList):
-    """Which images were embedded, and into what.
+    """The images of an evaluation with their embeddings.
 
     Attributes:
-        vectors: Their embeddings (N, d), still on disk.
+        vectors: The embeddings (N, d), still on disk.
     """
 
     vectors: NDArray[np.floating[Any]]
 
 
 def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResult:
-    """A training of ``protocol`` from its run folder.
+    """A run of ``protocol`` from its run folder.
 
     Raises:
-        ProtocolError: If the folder lacks the evaluation that the protocol judges on.
+        ProtocolError: If the folder lacks the evaluation that the protocol scores.
     """
     path = Path(folder) / "evaluation" / protocol.evaluated_on / "metrics.json"
     try:
@@ -74,21 +74,21 @@ def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResul
 
 
 def sorted_members(
-    protocol: Protocol, judged: Sequence[MemberResult], seeds: int | None
+    protocol: Protocol, results: Sequence[MemberResult], seeds: int | None
 ) -> list[MemberResult]:
-    """``judged`` in the order of the protocol's members, each there once and none else.
+    """``results`` in the order of the protocol's members, each exactly once.
 
     Raises:
         MissingMemberError: If some are missing; names all of them.
-        ProtocolError: If one is there twice, or is none of the protocol's.
+        ProtocolError: If one is there twice or not part of the protocol.
     """
     wanted = protocol.members(seeds)
     found: dict[Member, MemberResult] = {}
-    for it in judged:
+    for it in results:
         if it.member not in wanted:
             listed = "; ".join(map(str, wanted))
             raise ProtocolError(
-                f"{it.folder}: {it.member} is none of the {protocol.name} protocol's: {listed}"
+                f"{it.folder}: {it.member} is not part of the {protocol.name} protocol: {listed}"
             )
         if it.member in found:
             raise ProtocolError(
@@ -99,14 +99,14 @@ def sorted_members(
     if missing:
         listed = "; ".join(map(str, missing))
         raise MissingMemberError(
-            f"{len(missing)} of the {len(wanted)} trainings of the {protocol.name} protocol are "
+            f"{len(missing)} of the {len(wanted)} runs of the {protocol.name} protocol are "
             f"missing: {listed}"
         )
     return [found[member] for member in wanted]
 
 
 def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images | None]:
-    """Queries and gallery of an evaluation; None where the queries are searched themselves.
+    """Queries and gallery of an evaluation; None where queries are searched among themselves.
 
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
@@ -117,7 +117,7 @@ def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images |
 
 
 def read_image_lists(member: MemberResult, evaluation: str) -> tuple[ImageList, ImageList | None]:
-    """What :func:`read_images` gives, without the embeddings, which need not be there.
+    """The same as :func:`read_images` without the embeddings, which may be missing.
 
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
@@ -133,17 +133,17 @@ def check_same_images(
     other: MemberResult,
     others: tuple[ImageList, ImageList | None],
 ) -> None:
-    """Raise unless two trainings were judged on the same images.
+    """Raise unless two runs were evaluated on the same images.
 
     Raises:
-        ProtocolError: Naming the folder of the second.
+        ProtocolError: Names the folder of the second.
     """
     for part, one, two in zip(("images", "gallery"), images, others, strict=True):
         why = _difference(one, two)
         if why:
             raise ProtocolError(
-                f"{other.folder} ({other.member}) was judged on other {part} than {first.folder} "
-                f"({first.member}): {why}"
+                f"{other.folder} ({other.member}) was evaluated on other {part} than "
+                f"{first.folder} ({first.member}): {why}"
             )
 
 
