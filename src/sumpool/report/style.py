@@ -1,20 +1,44 @@
-"""The look that figures of scores share: colours by family, shades by learning rate."""
+"""The look that all figures share: colors, markers, axes."""
 
 from __future__ import annotations
 
+import io
 import statistics
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.figure import Figure
 
-from sumpool.report.run.curves import COLORS
-
+#: Colors that color-blind readers tell apart, and line styles and markers for those who see none.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
+STYLES = ("-", "--", "-.", ":")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 BLUE, ORANGE, GREEN, _, YELLOW, SKY, PURPLE, GREY = COLORS
+#: Ten colors far from each other, for classes.
+CLASS_COLORS = (*COLORS[:7], "#8C564B", "#B5BD00", "#111111")
+
+
+def plain_text(text: str) -> str:
+    r"""``text`` with matplotlib's special characters escaped.
+
+    Example:
+        >>> print(plain_text("5 $"))
+        5 \$
+    """
+    text = text.replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text  # else a legend would leave it out
+
+
+def to_png(figure: Figure) -> bytes:
+    """The figure as a PNG image."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=140)
+    return buffer.getvalue()
 
 
 def shade(color: str, position: int, count: int) -> str:
-    """The ``position``-th of ``count`` shades of a colour, from the colour itself to a pale one.
+    """The ``position``-th of ``count`` shades of a color, from the color itself to a pale one.
 
     Example:
         >>> shade("#000000", 0, 2), shade("#000000", 1, 2)
@@ -47,17 +71,17 @@ def style_axes(
 def hbar_with_error(
     axes: Axes, place: float, values: Sequence[float], *, height: float, color: str
 ) -> float:
-    """Draw the mean of ``values`` in per cent as a bar, with a whisker and the number behind it.
+    """Draw the mean of ``values`` in percent as a bar with its standard deviation and its number.
 
     Args:
-        axes: Where to.
-        place: Middle of the bar on the upright axis.
-        values: Shares of 1; of several the whisker is the standard deviation.
-        height: Of the bar.
-        color: Of the bar.
+        axes: The axes to draw on.
+        place: Center of the bar on the vertical axis.
+        values: Shares of 1; an error bar is drawn for two or more.
+        height: Height of the bar.
+        color: Color of the bar.
 
     Returns:
-        The mean in per cent.
+        The mean in percent.
     """
     mean, deviation = mean_and_deviation(values)
     axes.barh(place, mean, height, color=color)

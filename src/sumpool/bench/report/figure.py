@@ -29,8 +29,7 @@ from sumpool.bench.report.labels import (
 )
 from sumpool.bench.report.published import PublishedGain, published_gain
 from sumpool.bench.report.scores import Gain, Score
-from sumpool.report.run.curves import plain_text
-from sumpool.report.style import BLUE, ORANGE, shade, style_axes
+from sumpool.report.style import BLUE, ORANGE, plain_text, shade, style_axes
 
 METRIC = "mean_average_precision_at_r"
 

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.html_page import Picture
-from sumpool.report.run.curves import COLORS, MARKERS, SIZE, STYLES, to_png
+from sumpool.report.run.curves import SIZE
 from sumpool.report.run.files import Columns
 from sumpool.report.section import NOTHING
-from sumpool.report.style import style_axes
+from sumpool.report.style import COLORS, MARKERS, STYLES, style_axes, to_png
 from sumpool.report.tables import Table
 
 #: What is drawn together: title, unit, factor, and the columns with what they are called.

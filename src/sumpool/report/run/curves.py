@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,11 +13,8 @@ from numpy.typing import NDArray
 
 from sumpool.report.html_page import Picture
 from sumpool.report.run.files import Columns, Run
+from sumpool.report.style import COLORS, MARKERS, STYLES, plain_text, style_axes, to_png
 
-#: Colours that colour-blind readers tell apart, and styles and markers for those who see none.
-COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
-STYLES = ("-", "--", "-.", ":")
-MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LOSSES = {
     "loss": "loss",
     "base_loss": "base loss",
@@ -94,7 +90,7 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
     """
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
-    _dress(axes, plain_text(f"{label}, {source}"), "%", "")
+    style_axes(axes, plain_text(f"{label}, {source}"), ylabel="%")
     for position, values in enumerate(groups.values()):
         if not values:
             continue
@@ -112,24 +108,6 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
     axes.set_xlim(-0.8, len(groups) - 0.5)
     alt = f"{label} of every run of {_list(groups)}, with mean and standard deviation."
     return Picture(to_png(figure), alt)
-
-
-def plain_text(text: str) -> str:
-    r"""``text`` for a figure as it stands, where matplotlib would read signs of its own in it.
-
-    Example:
-        >>> print(plain_text("5 $"))
-        5 \$
-    """
-    text = text.replace("$", r"\$")
-    return f" {text}" if text.startswith("_") else text  # else a legend would leave it out
-
-
-def to_png(figure: Figure) -> bytes:
-    """The figure as an image."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=140)
-    return buffer.getvalue()
 
 
 def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
@@ -177,20 +155,10 @@ def _mark_problems(axes: Axes, problems: Columns) -> None:
 def _axes(title: str, unit: str) -> tuple[Figure, Axes]:
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
-    _dress(axes, title, unit, "step")
+    style_axes(axes, title, xlabel="step", ylabel=unit)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
     axes.xaxis.set_major_formatter(lambda step, _: f"{step:,.0f}")
     return figure, axes
-
-
-def _dress(axes: Axes, title: str, unit: str, below: str) -> None:
-    axes.set_title(title, fontsize=10.5)
-    axes.set_ylabel(unit, fontsize=9)
-    axes.set_xlabel(below, fontsize=9)
-    axes.tick_params(labelsize=9)
-    axes.grid(True, axis="y", color="0.9", lw=0.8)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def _curves(

@@ -8,14 +8,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sumpool.report.html_page import Picture
-from sumpool.report.run.curves import MARKERS, plain_text, to_png
 from sumpool.report.run.gallery import EmbeddingMap
+from sumpool.report.style import CLASS_COLORS, MARKERS, plain_text, to_png
 
-#: Ten colours far from each other; markers tell classes apart as well.
-COLORS = (
-    "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
-    "#56B4E9", "#7A5195", "#8C564B", "#B5BD00", "#111111",
-)  # fmt: skip
 REST = "#B8B8B8"
 #: The markers as letters, for a page's own fonts know more alphabets than those of figures.
 SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
@@ -64,7 +59,7 @@ def legend_html(chart: EmbeddingMap) -> str:
 
 
 def _color(position: int) -> str:
-    return COLORS[position % len(COLORS)]
+    return CLASS_COLORS[position % len(CLASS_COLORS)]
 
 
 def _marker(position: int) -> str:

@@ -16,7 +16,7 @@ from matplotlib.patches import Circle, Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sumpool.report.run.curves import COLORS, MARKERS, plain_text
+from sumpool.report.style import COLORS, MARKERS, plain_text
 from sumpool.system.rows import Row, read_arrays
 
 #: Most classes with a colour of their own; of more, some spread over all are drawn.

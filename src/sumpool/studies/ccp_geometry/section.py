@@ -11,8 +11,6 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.run.curves import MARKERS
-from sumpool.report.run.map_figure import COLORS
 from sumpool.report.section import (
     Section,
     grouped,
@@ -21,6 +19,7 @@ from sumpool.report.section import (
     render_png,
     seeds_in_words,
 )
+from sumpool.report.style import CLASS_COLORS, MARKERS
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
 from sumpool.system.rows import Row, read_arrays
@@ -107,8 +106,8 @@ def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         for place, label in enumerate(np.unique(arrays["labels"])):
             own = arrays["points"][arrays["labels"] == label]
             # Colours come again with other marks.
-            marker = MARKERS[(place // len(COLORS) + place) % len(MARKERS)]
-            color = COLORS[place % len(COLORS)]
+            marker = MARKERS[(place // len(CLASS_COLORS) + place) % len(MARKERS)]
+            color = CLASS_COLORS[place % len(CLASS_COLORS)]
             x, y = own.T
             axes.scatter(x, y, s=20, color=color, marker=marker, edgecolor="white", lw=0.3)
         metrics = row.metrics

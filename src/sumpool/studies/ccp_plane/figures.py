@@ -14,10 +14,8 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sumpool.report.run.curves import COLORS, MARKERS, plain_text
-from sumpool.report.run.map_figure import COLORS as CLASS_COLORS
 from sumpool.report.section import grouped
-from sumpool.report.style import style_axes
+from sumpool.report.style import CLASS_COLORS, COLORS, MARKERS, plain_text, style_axes
 from sumpool.studies.shared.ccp_labels import METHODS, methods_in
 from sumpool.system.rows import Row, read_arrays
 

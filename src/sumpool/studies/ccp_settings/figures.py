@@ -13,8 +13,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
 from sumpool.report.labels import loss_name, losses
-from sumpool.report.run.curves import MARKERS
-from sumpool.report.style import BLUE, GREEN, GREY, ORANGE, style_axes
+from sumpool.report.style import BLUE, GREEN, GREY, MARKERS, ORANGE, style_axes
 from sumpool.system.rows import Row, read_arrays
 
 #: A row, and step and MAP@R of each validation of its training, (n, 2).

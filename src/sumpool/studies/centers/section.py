@@ -14,7 +14,6 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name, losses
-from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -25,7 +24,7 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.style import mean_and_deviation, style_axes
+from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.system.rows import Row
 

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name
-from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
     grouped,
@@ -22,7 +21,7 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.style import mean_and_deviation, style_axes
+from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp_labels import METHODS, methods_in, note, problem_columns
 from sumpool.system.rows import Row, read_arrays

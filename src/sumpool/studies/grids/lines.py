@@ -9,9 +9,8 @@ from typing import BinaryIO
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.run.curves import COLORS, MARKERS, STYLES
 from sumpool.report.section import grouped, values
-from sumpool.report.style import mean_and_deviation, style_axes
+from sumpool.report.style import COLORS, MARKERS, STYLES, mean_and_deviation, style_axes
 from sumpool.system.rows import Row
 
 

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sumpool.report.labels import conditions, dataset_label, loss_name, losses
-from sumpool.report.run.curves import COLORS, MARKERS
 from sumpool.report.section import (
     Section,
     grouped,
@@ -23,7 +22,7 @@ from sumpool.report.section import (
     seeds_in_words,
     values,
 )
-from sumpool.report.style import mean_and_deviation, style_axes
+from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.system.rows import Row
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.report.overlays import stored_image
-from sumpool.report.run.curves import COLORS
+from sumpool.report.style import COLORS
 from sumpool.system.rows import Row, read_arrays
 
 #: Colours of prototypes: no grey, which is what images are drawn in.

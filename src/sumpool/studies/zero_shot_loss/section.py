@@ -20,7 +20,6 @@ from sumpool.report.labels import (
     rate_name,
     trained_with,
 )
-from sumpool.report.run.curves import COLORS, MARKERS, plain_text
 from sumpool.report.section import (
     NOTHING,
     Section,
@@ -30,7 +29,7 @@ from sumpool.report.section import (
     render_png,
     seeds_in_words,
 )
-from sumpool.report.style import mean_and_deviation, style_axes
+from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, plain_text, style_axes
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.rows import Row
 

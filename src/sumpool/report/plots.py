@@ -1,0 +1,53 @@
+"""A small kit for figures: images of them, panels in a row, legends below, looks by place."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sumpool.report.html_page import Picture
+from sumpool.report.run.curves import COLORS, MARKERS
+
+
+def picture(figure: Figure, alt: str, *, dpi: int = 140, **options: Any) -> Picture:
+    """The figure as a PNG image; ``alt`` says what it shows, ``options`` are of ``savefig``."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=dpi, **options)
+    return Picture(buffer.getvalue(), alt)
+
+
+def panel_row(
+    names: Sequence[str], width: float, height: float, **options: Any
+) -> tuple[Figure, dict[str, Axes]]:
+    """A figure of the given size in inches with one panel per name, from left to right.
+
+    Args:
+        names: The names, all different.
+        width: Width of the whole figure.
+        height: Height of the figure.
+        **options: Options of ``Figure.subplots``, such as ``sharey``.
+    """
+    figure = Figure(figsize=(width, height), layout="constrained")
+    grid = figure.subplots(1, len(names), squeeze=False, **options)[0]
+    return figure, dict(zip(names, grid, strict=True))
+
+
+def legend_below(figure: Figure, handles: Sequence[Artist], ncols: int, **options: Any) -> None:
+    """A legend without a frame below all panels."""
+    shared: dict[str, Any] = {"fontsize": 8.5, "frameon": False, **options}
+    figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **shared)
+
+
+def color_at(place: int) -> str:
+    """The color of the item at ``place``; they repeat."""
+    return COLORS[place % len(COLORS)]
+
+
+def marker_at(place: int) -> str:
+    """The marker of the item at ``place``; they repeat."""
+    return MARKERS[place % len(MARKERS)]
