@@ -1,1 +1,0 @@
-"""The token study at several margins."""
