@@ -245,7 +245,7 @@ def test_status_shows_what_runs(tmp_path: Path) -> None:
     assert [group.waiting for group in bench_status(store).groups] == [0, 3]
 
 
-@pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.process)])
 def test_kill_9_of_a_worker_and_of_the_runner_loses_nothing(tmp_path: Path, executor: str) -> None:
     cells = fake_cells(3)
     runner = start_runner(tmp_path, "train_once_until_killed", 3, executor)
@@ -275,7 +275,7 @@ def test_kill_9_of_a_worker_and_of_the_runner_loses_nothing(tmp_path: Path, exec
     assert BenchStore(tmp_path).damaged() == []
 
 
-@pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.process)])
 def test_two_runners_on_one_store_do_not_run_the_same_cell(tmp_path: Path, executor: str) -> None:
     cells = fake_cells(12)
     runners = [start_runner(tmp_path, "train_for_a_moment", 12, executor) for _ in range(2)]
@@ -284,7 +284,7 @@ def test_two_runners_on_one_store_do_not_run_the_same_cell(tmp_path: Path, execu
     assert {row.id for row in BenchStore(tmp_path).rows()} == {cell.id for cell in cells}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_process_that_dies_is_replaced_and_its_cell_tried_again(tmp_path: Path) -> None:
     from bench.bench_tasks import die_in_the_first_attempt
 

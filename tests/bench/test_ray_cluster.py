@@ -30,7 +30,7 @@ ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sump
 
 TESTS = Path(__file__).resolve().parents[1]
 #: Those that share the cluster; with `--dist loadgroup` it is started once.
-on_a_cluster = [pytest.mark.slow, pytest.mark.xdist_group("ray")]
+on_a_cluster = [pytest.mark.process, pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture(scope="module")

@@ -49,7 +49,7 @@ def row(way: str, mps: bool, processes: int, *speeds: float) -> dict[str, Any]:
     return {"way": way, "mps": mps, "processes": processes, "steps_per_second": list(speeds)}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for cores")
 def test_a_run_stores_steps_a_second_of_each_count(parallelism: ModuleType, tmp_path: Path) -> None:
     told = ["--data", "glyphs", "--processes", "1", "2", "--seconds", "0.3", "--rounds", "2"]
@@ -68,7 +68,7 @@ def test_a_run_stores_steps_a_second_of_each_count(parallelism: ModuleType, tmp_
     assert "| eager | no | 2 |" in (tmp_path / "table.md").read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_process_that_fails_says_why(parallelism: ModuleType, tmp_path: Path) -> None:
     told = {"data": "glyphs", "pool": "gap", "warmup": 5, "threads": 1, "cache_dir": None}
     with parallelism.Group(1, told, tmp_path) as group:

@@ -236,7 +236,7 @@ def running(store: BenchStore, cells: list[str]) -> dict[str, int]:
     return {id: store.holder(id)["pid"] for id in cells if store.is_claimed(id)}
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_real_trainings_survive_kill_9_of_worker_and_runner(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,7 +285,7 @@ def test_real_trainings_survive_kill_9_of_worker_and_runner(
     assert [row.metrics for row in others] == [row.metrics for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_ctrl_c_keeps_checkpoints_of_what_runs(photos: Path) -> None:
     more = ["stop.max_steps=100000", "stop.patience=100000", "--pool=gap", "--seeds=1", "--folds"]
     runner = start(grid(photos, *more, "1", "--out", "b", "--jobs", "1"))
