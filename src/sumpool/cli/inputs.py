@@ -11,8 +11,8 @@ from jsonargparse import Namespace
 from sumpool.data import ImageFeed, dataset_splits, detect_format, open_dataset, open_feed
 from sumpool.models import Embedder, ModelError, load_embedder
 from sumpool.models.storage import DESCRIPTION
+from sumpool.report.run.folder import MODEL, RUN
 from sumpool.training import ConfigError
-from sumpool.training.run_folder import MODEL, RUN
 
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:

@@ -19,6 +19,7 @@ from torch import nn
 from sumpool.data import DataError, ImageDataset, ImageFeed
 from sumpool.evaluation.embed import Embeddings, embed_images
 from sumpool.evaluation.metrics import count_matches, retrieval_metrics
+from sumpool.report.run.folder import METRICS
 
 #: The K of R@K, where nothing else is asked for.
 KS = (1, 2, 4, 8)
@@ -133,7 +134,7 @@ def write_evaluation(
             raise ValueError("gallery must be the data set of the gallery's embeddings, got None")
         _write_part(folder, "gallery-", judged.gallery, gallery)
     # Last, so that metrics are there only with what they were computed from.
-    _write_text(folder / "metrics.json", json.dumps(judged.metrics, indent=1) + "\n")
+    _write_text(folder / METRICS, json.dumps(judged.metrics, indent=1) + "\n")
 
 
 def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:

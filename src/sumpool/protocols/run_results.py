@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sumpool.protocols.errors import MissingMemberError, ProtocolError
 from sumpool.protocols.protocol import Member, Protocol
+from sumpool.report.run.folder import EVALUATION, METRICS
 
 #: Prefixes of the files of queries and gallery.
 PARTS = ("", "gallery-")
@@ -65,7 +66,7 @@ def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResul
     Raises:
         ProtocolError: If the folder lacks the evaluation that the protocol scores.
     """
-    path = Path(folder) / "evaluation" / protocol.evaluated_on / "metrics.json"
+    path = Path(folder) / EVALUATION / protocol.evaluated_on / METRICS
     try:
         metrics = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -111,7 +112,7 @@ def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images |
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
     """
-    folder = member.folder / "evaluation" / evaluation
+    folder = member.folder / EVALUATION / evaluation
     query = _read(folder, PARTS[0])
     return query, _read(folder, PARTS[1]) if _has_gallery(folder) else None
 
@@ -122,7 +123,7 @@ def read_image_lists(member: MemberResult, evaluation: str) -> tuple[ImageList, 
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
     """
-    folder = member.folder / "evaluation" / evaluation
+    folder = member.folder / EVALUATION / evaluation
     query = _read_list(folder, PARTS[0])
     return query, _read_list(folder, PARTS[1]) if _has_gallery(folder) else None
 

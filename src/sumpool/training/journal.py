@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric import Fabric
 from tqdm import tqdm
 
+from sumpool.report.run.folder import LOG, PROBLEMS, VALIDATION
 from sumpool.training.config import TrainConfig
-from sumpool.training.run_folder import LOG, PROBLEMS, VALIDATION, CsvLog, RunFolder
+from sumpool.training.run_folder import CsvLog, RunFolder
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter

@@ -25,6 +25,7 @@ from sumpool.data import (
     open_dataset,
 )
 from sumpool.models import Backbone, build_backbone
+from sumpool.report.run.folder import CHECKPOINTS
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
 from sumpool.training.cuda_graph_step import CudaGraphStep, Step
@@ -102,7 +103,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     # Only now, so that a folder is not taken up by what could not begin.
     out.mkdir(parents=True, exist_ok=True)
     write_json(out / FACTS, {"config": told, "finished": False})
-    checkpoints = Checkpoints(out / "checkpoints")
+    checkpoints = Checkpoints(out / CHECKPOINTS)
     first = run.load(checkpoints.load())
     with tqdm(
         total=config.epochs, initial=first, desc="pretraining", unit="epoch", disable=not progress

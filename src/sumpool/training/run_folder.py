@@ -16,14 +16,12 @@ from typing import Any
 
 import torch
 
+from sumpool.report.run.folder import CHECKPOINTS, CONFIG, RUN
 from sumpool.system.files import StoreError
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
 
-CONFIG, RUN = "config.yaml", "run.json"
-LOG, VALIDATION, PROBLEMS = "log.csv", "validation.csv", "problems.csv"
-MODEL, EVALUATION, EXHIBITS = "model", "evaluation", "exhibits"
 #: Distributions whose versions are recorded.
 RECORDED = (
     "sumpool",
@@ -45,7 +43,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.checkpoints = Checkpoints(path / "checkpoints")
+        self.checkpoints = Checkpoints(path / CHECKPOINTS)
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, facts: Mapping[str, Any]) -> RunFolder:

@@ -14,6 +14,7 @@ from sumpool.report.html_page import image_html, paragraphs, pictures_html, writ
 from sumpool.report.overlays import overlay, scale_html, scale_top
 from sumpool.report.run.curves import SCORES, comparison_pictures, score_picture
 from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.folder import REPORT
 from sumpool.report.run.groups import group_runs, seed_of
 from sumpool.report.run.labels import ON_TEST, PERCENT, duration, seconds_of, summary
 from sumpool.report.run.page import STYLE, missing
@@ -208,7 +209,7 @@ def _runs(read: Mapping[str, Sequence[Run]], source: str, out: Path) -> str:
     for group, runs in read.items():
         lines.append(f"{group}: {summary(runs[0])}")
         for run in runs:
-            page = run.folder / "report.html"
+            page = run.folder / REPORT
             name = html.escape(f"{group}, seed {seed_of(run)}")
             if page.is_file():
                 # Relative: the folder may be moved or sent as a whole.

@@ -13,6 +13,16 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from sumpool.report.run.folder import (
+    CONFIG,
+    EVALUATION,
+    GALLERY,
+    LOG,
+    METRICS,
+    PROBLEMS,
+    RUN,
+    VALIDATION,
+)
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.gallery_files import read_gallery
 from sumpool.system.files import StoreError
@@ -23,7 +33,7 @@ Columns = Mapping[str, NDArray[np.float64]]
 #: What every line of problems.csv must say: which problem it tells of, and when that was solved.
 PROBLEM = ("problem", "first_step", "last_step")
 #: What every metrics.json holds.
-METRICS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
+NUMBERS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
 
 
 @dataclass(frozen=True)
@@ -106,10 +116,10 @@ def read_run(folder: Path) -> Run:
     """
     if not folder.is_dir():
         raise StoreError(f"{folder} is no folder")
-    missing = [name for name in ("run.json", "config.yaml") if not (folder / name).is_file()]
+    missing = [name for name in (RUN, CONFIG) if not (folder / name).is_file()]
     if missing:
         raise StoreError(f"{folder} holds no run: {' and '.join(missing)} missing")
-    config_path = folder / "config.yaml"
+    config_path = folder / CONFIG
     try:
         config_text = config_path.read_text(encoding="utf-8")
         config = yaml.safe_load(config_text)
@@ -120,18 +130,18 @@ def read_run(folder: Path) -> Run:
     notes: list[str] = []
     evaluations = {
         path.parent.name: _read_metrics(path)
-        for path in sorted((folder / "evaluation").glob("*/metrics.json"))
+        for path in sorted((folder / EVALUATION).glob(f"*/{METRICS}"))
     }
     return Run(
         folder=folder,
         config=config,
         config_text=config_text,
-        facts=_read_json(folder / "run.json"),
-        log=_read_csv(folder / "log.csv", ("step",), notes),
-        validation=_read_csv(folder / "validation.csv", ("step",), notes),
-        problems=_read_csv(folder / "problems.csv", PROBLEM, notes),
+        facts=_read_json(folder / RUN),
+        log=_read_csv(folder / LOG, ("step",), notes),
+        validation=_read_csv(folder / VALIDATION, ("step",), notes),
+        problems=_read_csv(folder / PROBLEMS, PROBLEM, notes),
         evaluations=evaluations,
-        gallery=read_gallery(folder / "exhibits"),
+        gallery=read_gallery(folder / GALLERY),
         notes=tuple(notes),
     )
 
@@ -148,7 +158,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 
 def _read_metrics(path: Path) -> dict[str, float]:
     stored = _read_json(path)
-    for name in METRICS:
+    for name in NUMBERS:
         if not isinstance(stored.get(name), int | float):
             raise StoreError(f"{path} is damaged: {name} is {stored.get(name)!r}, not a number")
     return {name: float(value) for name, value in stored.items() if isinstance(value, int | float)}

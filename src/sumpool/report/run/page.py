@@ -17,6 +17,7 @@ from sumpool.report.run import thumbnails
 from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
 from sumpool.report.run.curves import run_pictures
 from sumpool.report.run.files import Run, read_run
+from sumpool.report.run.folder import REPORT
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.labels import headline, metric_table, summary
 from sumpool.report.run.map_figure import legend_html, map_picture
@@ -79,7 +80,7 @@ def write_run_page(run: Path, out: Path | None = None) -> Path:
         f"<nav>\n{links}\n</nav>\n{parts}"
     )
     title = f"sumpool run: {read.folder.resolve().name}"
-    return write_document(out or run / "report.html", title, body, STYLE)
+    return write_document(out or run / REPORT, title, body, STYLE)
 
 
 def missing(text: str) -> str:
