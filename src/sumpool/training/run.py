@@ -14,6 +14,7 @@ from sumpool.data import ImageDataset, ImageFeed
 from sumpool.evaluation import evaluate_retrieval, write_evaluation
 from sumpool.evaluation.gallery import collect_gallery
 from sumpool.models import Embedder, save_embedder
+from sumpool.report.run.folder import EVALUATION, GALLERY, MODEL
 from sumpool.report.run.page import write_run_page
 from sumpool.training.assemble import (
     build_fabric,
@@ -26,7 +27,7 @@ from sumpool.training.assemble import (
 )
 from sumpool.training.config import FREE_TO_CHANGE, ConfigError, TrainConfig, differences, flat
 from sumpool.training.loop import Trainer
-from sumpool.training.run_folder import EVALUATION, EXHIBITS, MODEL, RunFolder
+from sumpool.training.run_folder import RunFolder
 from sumpool.training.settings import check_options, resolve
 from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Outcome
@@ -213,7 +214,7 @@ def _judge_all(
             judged.query,
             gallery_feed=gallery_feed,
             gallery_embeddings=judged.gallery,
-            folder=folder.path / EXHIBITS,
+            folder=folder.path / GALLERY,
             source=name,
             device=fabric.device,
         )

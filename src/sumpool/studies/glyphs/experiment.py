@@ -40,7 +40,7 @@ from sumpool.training import (
     ZeroShotConfig,
     run_training,
 )
-from sumpool.training.run_folder import RUN
+from sumpool.report.run.folder import LOG, MODEL, RUN
 
 #: The poolings that are compared, by the name of their method.
 METHODS = {"GAP": "gap", "GSP": "gsp"}
@@ -185,7 +185,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
     result = run_training(config, resume=resume, progress=False)
     if result.outcome.stopped == "interrupted":
         raise KeyboardInterrupt
-    model = load_embedder(folder / "model")
+    model = load_embedder(folder / MODEL)
     return CellResult(
         {
             "map_at_r": result.metrics["test"]["mean_average_precision_at_r"],
@@ -200,7 +200,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
 
 def _steps_done(folder: Path) -> int:
     try:
-        with (folder / "log.csv").open(newline="", encoding="utf-8") as file:
+        with (folder / LOG).open(newline="", encoding="utf-8") as file:
             steps = [row["step"] for row in csv.DictReader(file)]
     except FileNotFoundError:
         return 0
