@@ -14,7 +14,7 @@ from torch import Tensor
 
 from sumpool.evaluation import embed_images, retrieval_metrics
 from sumpool.training import CcpConfig, TrainConfig, ZeroShotConfig
-from sumpool.training.assemble import judge
+from sumpool.training.assemble import build_validation
 from training.tiny import CONFIG, Memory, MemoryFeed, trainer
 
 BATCH = {"batch_size": 32, "images_per_class": 8}
@@ -67,7 +67,7 @@ def record(fabric: Fabric) -> dict[str, Any]:
         )
     feed = MemoryFeed(Memory())
     found = embed_images(runner.model, feed, batch_size=5)
-    out["evaluation"] = judge(feed, fabric)(runner.model)
+    out["evaluation"] = build_validation(feed, None, fabric)(runner.model)
     out["vectors"] = found.vectors
     out["again"] = retrieval_metrics(found.vectors, found.labels)
     return out

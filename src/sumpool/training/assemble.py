@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor, nn
+from torch import nn
 
 from sumpool.ccp import ProxyPairs
 from sumpool.centers import build_regularizer
@@ -20,7 +20,7 @@ from sumpool.data import (
     contiguous_labels,
     open_feed,
 )
-from sumpool.evaluation import embed_images, retrieval_metrics
+from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
@@ -276,26 +276,20 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
         raise ConfigError(f"center_reg {config.center_reg} cannot be built: {error}") from error
 
 
-def judge(feed: ImageFeed, fabric: Fabric, gallery: ImageFeed | None = None) -> Validate:
-    """A function that embeds images and gives the retrieval metrics.
+def build_validation(feed: ImageFeed, gallery: ImageFeed | None, fabric: Fabric) -> Validate:
+    """A function that gives the retrieval metrics of a model.
 
     Args:
         feed: The images to search for.
-        fabric: Says where neighbours are searched.
         gallery: The images to search among; None is those of ``feed``.
+        fabric: Says where neighbors are searched.
 
     Raises:
         DataError: If no image could find another one of its class.
     """
-    ks = measurable_ks(feed.dataset, None if gallery is None else gallery.dataset)
-
-    def vectors(model: nn.Module, images: ImageFeed) -> tuple[Tensor, Tensor]:
-        found = embed_images(model, images)
-        return found.vectors.to(fabric.device), found.labels.to(fabric.device)
+    measurable_ks(feed.dataset, None if gallery is None else gallery.dataset)
 
     def validate(model: nn.Module) -> dict[str, float]:
-        query = vectors(model, feed)
-        searched = () if gallery is None else vectors(model, gallery)
-        return retrieval_metrics(*query, *searched, ks=ks)
+        return evaluate_retrieval(model, feed, gallery, device=fabric.device).metrics
 
     return validate

@@ -5,31 +5,23 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
-import torch
-from lightning.fabric import Fabric
-
-from sumpool.data import ImageDataset, ImageFeed
-from sumpool.evaluation import evaluate_retrieval, write_evaluation
+from sumpool.evaluation import write_evaluation
 from sumpool.evaluation.gallery import collect_gallery
-from sumpool.models import Embedder, save_embedder
+from sumpool.models import save_embedder
 from sumpool.report.run.folder import EVALUATION, GALLERY, MODEL
 from sumpool.report.run.page import write_run_page
-from sumpool.training.assemble import (
-    build_fabric,
-    build_feed,
-    build_model,
-    build_task,
-    check_batch_norm,
-    check_devices,
-    judge,
+from sumpool.training.config import (
+    FREE_TO_CHANGE,
+    ConfigError,
+    TrainConfig,
+    differences,
+    flat,
+    with_options,
 )
-from sumpool.training.config import FREE_TO_CHANGE, ConfigError, TrainConfig, differences, flat
 from sumpool.training.loop import Trainer
+from sumpool.training.prepare import Prepared, prepare
 from sumpool.training.run_folder import RunFolder
-from sumpool.training.settings import check_options, resolve
-from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Outcome
 
 logger = logging.getLogger(__name__)
@@ -73,34 +65,20 @@ def run_training(
     if resume is not None:
         folder, stored = RunFolder.open(resume)
         config = merge(config, stored)
-    check_options(config)
-    fabric = build_fabric(config)
-    fabric.launch()
-    torch.manual_seed(config.seed)
-    shown = progress and fabric.is_global_zero
-    splits = open_splits(config, progress=shown)
-    config = resolve(config, splits.name)
-    check_devices(config, fabric)
-    model = build_model(config)
-    check_batch_norm(model, fabric)
-    # Feeds come before the folder: an image that cannot be read leaves no empty run behind.
-    train_feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=shown)
-    deciding = splits.test if config.selection == "test" else TestSet(splits.validation)
-    assert deciding is not None
-    kept = _open_feeds(config, deciding, model, fabric, shown)
-    validate = judge(kept.query, fabric, kept.gallery)
-    task = build_task(config, model, train_feed, validate, fabric, data_set=splits.name)
+    # Before the folder: an image that cannot be read leaves no empty run behind.
+    prepared = prepare(config, progress=progress)
+    fabric = prepared.fabric
     if folder is None:
-        folder = _begin(config, splits, fabric)
-    trainer = Trainer(fabric, task, config, folder, progress=progress)
+        folder = _begin(prepared)
+    trainer = Trainer(fabric, prepared.task, prepared.config, folder, progress=progress)
     outcome = trainer.fit(resume=resume is not None)
     if fabric.is_global_zero:
-        save_embedder(model, folder.path / MODEL)
+        save_embedder(prepared.model, folder.path / MODEL)
         folder.update(steps=outcome.steps, best_step=outcome.best_step, stopped=outcome.stopped)
     fabric.barrier()
     if outcome.stopped == "interrupted":
         return RunResult(folder.path, outcome, {}, None)
-    metrics = _judge_all(config, model, kept, splits, folder, fabric, shown)
+    metrics = _evaluate(prepared, folder)
     page = None
     if fabric.is_global_zero:
         folder.finish()
@@ -124,13 +102,12 @@ def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
                 f"{name} is {value!r}, but the run was begun with {own[name]!r}: a resumed run "
                 "keeps its options"
             )
-        group, _, key = name.partition(".")
-        changed = replace(getattr(stored, group), **{key: value}) if key else value
-        stored = replace(stored, **{group: changed})
+        stored = with_options(stored, {name: value})
     return stored
 
 
-def _begin(config: TrainConfig, splits: Splits, fabric: Fabric) -> RunFolder:
+def _begin(prepared: Prepared) -> RunFolder:
+    config, splits, fabric = prepared.config, prepared.splits, prepared.fabric
     parts = {"train": splits.train}
     if config.selection == "validation":
         parts["validation"] = splits.validation
@@ -164,62 +141,30 @@ def _free_folder(config: TrainConfig, name: str) -> Path:
     return path
 
 
-class _Feeds(NamedTuple):
-    query: ImageFeed
-    gallery: ImageFeed | None
-
-
-def _open_feeds(
-    config: TrainConfig, images: TestSet, model: Embedder, fabric: Fabric, shown: bool
-) -> _Feeds:
-    def opened(part: ImageDataset) -> ImageFeed:
-        return build_feed(config, part, model.preprocessing, fabric, progress=shown)
-
-    gallery = None if images.gallery is None else opened(images.gallery)
-    return _Feeds(opened(images.query), gallery)
-
-
-def _judge_all(
-    config: TrainConfig,
-    model: Embedder,
-    kept: _Feeds,
-    splits: Splits,
-    folder: RunFolder,
-    fabric: Fabric,
-    shown: bool,
-) -> dict[str, dict[str, float]]:
-    feeds: dict[str, _Feeds] = {config.selection: kept}
-    if splits.test is not None and config.selection != "test":
-        # Test images are seen once, so they are not worth a cache.
-        once = replace(config, cache="none", cache_dir=None)
-        feeds["test"] = _open_feeds(once, splits.test, model, fabric, shown)
+def _evaluate(prepared: Prepared, folder: RunFolder) -> dict[str, dict[str, float]]:
+    config, fabric = prepared.config, prepared.fabric
+    feeds = prepared.evaluation_feeds(cache_test=False)
     metrics = {}
-    for name, (query_feed, gallery_feed) in feeds.items():
-        # All processes take part in embedding; what follows is done by the first.
-        judged = evaluate_retrieval(
-            model, query_feed, gallery_feed, device=fabric.device, progress=shown
-        )
-        metrics[name] = judged.metrics
+    for name, images in feeds.items():
+        evaluation = prepared.evaluate(images)
+        metrics[name] = evaluation.metrics
         if fabric.is_global_zero:
+            gallery = None if images.gallery is None else images.gallery.dataset
             write_evaluation(
-                folder.path / EVALUATION / name,
-                judged,
-                query_feed.dataset,
-                None if gallery_feed is None else gallery_feed.dataset,
+                folder.path / EVALUATION / name, evaluation, images.query.dataset, gallery
             )
+    # The last images are the test set, where there is one.
     if config.gallery and fabric.is_global_zero:
         collect_gallery(
-            model,
-            query_feed,
-            judged.query,
-            gallery_feed=gallery_feed,
-            gallery_embeddings=judged.gallery,
+            prepared.model,
+            images.query,
+            evaluation.query,
+            gallery_feed=images.gallery,
+            gallery_embeddings=evaluation.gallery,
             folder=folder.path / GALLERY,
             source=name,
             device=fabric.device,
         )
-    for pair in feeds.values():
-        for feed in pair:
-            if feed is not None:
-                feed.close()
+    for images in feeds.values():
+        images.close()
     return metrics

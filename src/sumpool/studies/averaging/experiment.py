@@ -45,11 +45,12 @@ from sumpool.studies.averaging.setup import (
     choose_settings,
     open_parts,
 )
-from sumpool.studies.cells import CellResult, run_cells, train_cell
+from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.hulls import convex_hull
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.tiles import tile_shares
 from sumpool.system.rows import ResultStore, Row
+from sumpool.training.without_folder import train_in_memory
 
 SEEDS = 3
 POOLS = ("gap", "gsp")
@@ -69,7 +70,7 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of poolings × seeds; see :class:`sumpool.studies.RunStudy`.
+    """Train what is missing of poolings × seeds; see :class:`sumpool.studies.shared.study.RunStudy`.
 
     Args:
         out_dir: Folder of the results.
@@ -116,7 +117,7 @@ def run_cell(
         cell: ``pool``, ``loss`` and ``seed``.
     """
     splits = open_parts(settings, data, cell["seed"])
-    trained = train_cell(cell_config(settings, cell, weights), splits=splits)
+    trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
     test = splits.test.query
     test = test.subset(first_of_each_class(test.labels, settings.images))

@@ -12,7 +12,6 @@ from sumpool.data import ImageDataset, open_feed
 from sumpool.evaluation import embed_images
 from sumpool.models import Embedder
 from sumpool.studies.ccp_plane.setup import PlaneSettings
-from sumpool.studies.cells import Trained, train_cell
 from sumpool.training import (
     CcpConfig,
     HardwareConfig,
@@ -21,6 +20,7 @@ from sumpool.training import (
     TrainConfig,
 )
 from sumpool.training.splits import Splits
+from sumpool.training.without_folder import Trained, train_in_memory
 
 
 def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
@@ -86,7 +86,7 @@ def train_and_watch(config: TrainConfig, splits: Splits, shown: ImageDataset) ->
         feed = open_feed(shown, model.preprocessing, cache="ram", device=device, progress=False)
         seen.append(embed_images(model, feed).vectors.float().cpu().numpy())
 
-    trained = train_cell(config, splits=splits, watch=look)
+    trained = train_in_memory(config, splits=splits, watch=look)
     every = trained.config.stop.validate_every
     assert every is not None
     best = [seen[-(-int(it["best_step"]) // every) - 1] for it in trained.problems]

@@ -37,7 +37,7 @@ from torch import Tensor
 
 from sumpool.data import ImageDataset, ImageFeed, open_feed, write_cifar_stand_in
 from sumpool.models import Embedder
-from sumpool.studies.cells import CellResult, run_cells, train_cell
+from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.prediction.attribute_transfer import (
     attribute_perplexity,
     class_means,
@@ -53,6 +53,7 @@ from sumpool.studies.prediction.setup import (
 )
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.system.rows import ResultStore, Row
+from sumpool.training.without_folder import train_in_memory
 
 SEEDS = 3
 #: Inverse smoothing ε: the papers', and one at which attributes of classes differ.
@@ -72,7 +73,7 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of {with, without} × seeds; see :class:`sumpool.studies.RunStudy`.
+    """Train what is missing of {with, without} × seeds; see :class:`sumpool.studies.shared.study.RunStudy`.
 
     Args:
         out_dir: Folder of the results.
@@ -122,7 +123,7 @@ def run_cell(
         cell: ``eps``; ``zero_shot``, whether that loss is used; and ``seed``.
     """
     splits = open_parts(settings, data, cell["seed"])
-    trained = train_cell(cell_config(settings, cell, weights), splits=splits)
+    trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
     test, device = splits.test.query, next(trained.model.parameters()).device
     feed = open_feed(

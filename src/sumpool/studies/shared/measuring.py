@@ -12,8 +12,9 @@ from torch import Tensor
 
 from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, open_feed
 from sumpool.models import Embedder
-from sumpool.studies.cells import CellResult, Trained
+from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.tiles import tile_shares
+from sumpool.training.without_folder import Trained
 
 #: Collages of each split that attention is stored for.
 SHOWN = 4

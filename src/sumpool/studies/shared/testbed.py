@@ -23,7 +23,6 @@ from sumpool.data import (
     write_cifar_stand_in,
 )
 from sumpool.data.synthetic.glyphs import TILE
-from sumpool.studies.cells import Trained, train_cell
 from sumpool.studies.glyphs.experiment import CONFIG as GLYPHS
 from sumpool.training import (
     ConfigError,
@@ -37,6 +36,7 @@ from sumpool.training.assemble import RECORDABLE
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.pretraining import pretrain
 from sumpool.training.splits import Splits, TestSet
+from sumpool.training.without_folder import Trained, train_in_memory
 
 #: Steps of a training on CIFAR collages, and of an epoch, which shows each foreground once.
 STEPS, EPOCH = 1000, 250
@@ -220,11 +220,11 @@ def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
 def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
     """Train and judge ``config``, which is that of the testbed with some options changed."""
     if config.format == "glyphs":
-        return train_cell(config, splits=_glyph_splits("letter" if config.crop else "collage"))
+        return train_in_memory(config, splits=_glyph_splits("letter" if config.crop else "collage"))
     if config.format == "cub":
-        return train_cell(config)
+        return train_in_memory(config)
     assert config.data is not None
-    return train_cell(config, splits=_cifar_splits(config.data, config.format, testbed.whole))
+    return train_in_memory(config, splits=_cifar_splits(config.data, config.format, testbed.whole))
 
 
 # Read or drawn once a process, not once a cell.

@@ -24,13 +24,14 @@ from torch import Tensor, nn
 from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, open_feed
 from sumpool.losses import Mixture
 from sumpool.models import Embedder
-from sumpool.studies.cells import CellResult, Trained
+from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.measuring import result
 from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_criterion, build_model
 from sumpool.training.gradient_balance import measure_gradient_norms
+from sumpool.training.without_folder import Trained
 
 #: Training batches on which the losses are compared.
 BATCHES = 4
@@ -156,5 +157,5 @@ def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
     return build_model(config).to(device), criterion.to(device)
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
+#: Runs the study; see :class:`sumpool.studies.shared.study.RunStudy`.
 run = pooling_study("zero-shot-loss", variants_of, train_variant, on_cub=False)

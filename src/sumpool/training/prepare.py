@@ -1,0 +1,129 @@
+"""From a configuration to a run that is ready for its first step: the assembly, written once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from lightning.fabric import Fabric
+
+from sumpool.data import ImageDataset, ImageFeed
+from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
+from sumpool.models import Embedder
+from sumpool.training.assemble import (
+    build_fabric,
+    build_feed,
+    build_model,
+    build_task,
+    build_validation,
+    check_batch_norm,
+    check_devices,
+)
+from sumpool.training.config import TrainConfig
+from sumpool.training.settings import check_options, resolve
+from sumpool.training.splits import Splits, TestSet, open_splits
+from sumpool.training.task import Task
+
+
+class Feeds(NamedTuple):
+    """Images to search for, and to search among (None: the queries themselves)."""
+
+    query: ImageFeed
+    gallery: ImageFeed | None
+
+    def close(self) -> None:
+        """End worker processes that wait for more to do."""
+        for feed in self:
+            if feed is not None:
+                feed.close()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run that is ready for its first step.
+
+    Attributes:
+        config: The resolved configuration.
+        fabric: Devices and processes, launched.
+        splits: The data.
+        model: The embedder.
+        task: What the trainer needs.
+        selection: The images that decide which weights are kept.
+        progress: Whether this process shows progress bars.
+    """
+
+    config: TrainConfig
+    fabric: Fabric
+    splits: Splits
+    model: Embedder
+    task: Task
+    selection: Feeds
+    progress: bool
+
+    def evaluation_feeds(self, *, cache_test: bool) -> dict[str, Feeds]:
+        """The images to evaluate on: those of the selection, then test images if there are any.
+
+        Args:
+            cache_test: Whether test images go through the cache of the configuration. Images that
+                are seen once are not worth one.
+        """
+        feeds = {self.config.selection: self.selection}
+        if self.splits.test is not None and self.config.selection != "test":
+            config = self.config
+            if not cache_test:
+                config = replace(config, cache="none", cache_dir=None)
+            feeds["test"] = _open_feeds(
+                config, self.splits.test, self.model, self.fabric, self.progress
+            )
+        return feeds
+
+    def evaluate(self, images: Feeds) -> RetrievalEvaluation:
+        """Evaluate the model on ``images``; every process must call this."""
+        return evaluate_retrieval(
+            self.model, *images, device=self.fabric.device, progress=self.progress
+        )
+
+
+def prepare(
+    config: TrainConfig, *, splits: Splits | None = None, progress: bool = False
+) -> Prepared:
+    """Open the data of ``config`` and build everything a run needs.
+
+    Args:
+        config: What to do.
+        splits: The data; None opens what ``config`` names.
+        progress: Whether the first process shows progress bars.
+
+    Raises:
+        ConfigError: If the configuration cannot be used.
+        DataError: If the data cannot be used.
+    """
+    check_options(config)
+    fabric = build_fabric(config)
+    fabric.launch()
+    torch.manual_seed(config.seed)
+    progress = progress and fabric.is_global_zero
+    if splits is None:
+        splits = open_splits(config, progress=progress)
+    config = resolve(config, splits.name)
+    check_devices(config, fabric)
+    model = build_model(config)
+    check_batch_norm(model, fabric)
+    feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=progress)
+    images = splits.test if config.selection == "test" else TestSet(splits.validation)
+    assert images is not None
+    selection = _open_feeds(config, images, model, fabric, progress)
+    validate = build_validation(*selection, fabric)
+    task = build_task(config, model, feed, validate, fabric, data_set=splits.name)
+    return Prepared(config, fabric, splits, model, task, selection, progress)
+
+
+def _open_feeds(
+    config: TrainConfig, images: TestSet, model: Embedder, fabric: Fabric, progress: bool
+) -> Feeds:
+    def opened(part: ImageDataset) -> ImageFeed:
+        return build_feed(config, part, model.preprocessing, fabric, progress=progress)
+
+    gallery = None if images.gallery is None else opened(images.gallery)
+    return Feeds(opened(images.query), gallery)

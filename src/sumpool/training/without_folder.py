@@ -1,0 +1,98 @@
+"""Training as a function: nothing is written, for studies and benchmarks that store their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from torch import Tensor, nn
+
+from sumpool.models import Embedder
+from sumpool.training.config import TrainConfig
+from sumpool.training.loop import Trainer
+from sumpool.training.prepare import prepare
+from sumpool.training.splits import Splits
+from sumpool.training.task import Outcome
+
+#: Looks at a model while it is trained.
+Watch = Callable[[Embedder], None]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The result of :func:`train_in_memory`.
+
+    Attributes:
+        model: With the weights of its best validation, on the device it was trained on.
+        criterion: The loss, with what it learned.
+        metrics: Metrics under "validation" and, where the data has one, "test".
+        outcome: How training ended.
+        splits: The data.
+        config: The resolved configuration.
+        problems: Problems of chance-constrained proxies, in the columns of problems.csv.
+        proxy_trace: Their converged proxies, and those the next began with (None after the last).
+        validations: Step and monitored metric of each validation, in order.
+    """
+
+    model: Embedder
+    criterion: nn.Module
+    metrics: dict[str, dict[str, float]]
+    outcome: Outcome
+    splits: Splits
+    config: TrainConfig
+    problems: list[dict[str, float]]
+    proxy_trace: list[tuple[Tensor, Tensor | None]]
+    validations: list[tuple[int, float]]
+
+    @property
+    def centers(self) -> Tensor | None:
+        """Proxies (C, K, D) at the best step; None if the loss has none."""
+        own = getattr(self.criterion, "centers", None)
+        if own is None or not self.criterion.proxy_parameters():  # type: ignore[operator]
+            return None
+        centers: Tensor = own().detach()
+        return centers
+
+
+def train_in_memory(
+    config: TrainConfig, *, splits: Splits | None = None, watch: Watch | None = None
+) -> Trained:
+    """Train and evaluate a model without a folder: for runs short enough to be repeated.
+
+    Args:
+        config: What to do; ``out`` and ``gallery`` are not used.
+        splits: The data, for runs that share it; None opens what ``config`` names.
+        watch: Called with the model at every validation, before it is evaluated.
+
+    Raises:
+        KeyboardInterrupt: If a signal interrupted it.
+    """
+    prepared = prepare(config, splits=splits)
+    config, task = prepared.config, prepared.task
+    validations: list[tuple[int, float]] = []
+
+    def validate(network: nn.Module) -> dict[str, float]:
+        if watch is not None:
+            watch(prepared.model)
+        metrics = task.validate(network)
+        validations.append((trainer.progress.step, metrics[config.stop.monitor]))
+        return metrics
+
+    watched = replace(task, validate=validate)
+    trainer = Trainer(prepared.fabric, watched, config, progress=False)
+    outcome = trainer.fit()
+    if outcome.stopped == "interrupted":
+        raise KeyboardInterrupt
+    feeds = prepared.evaluation_feeds(cache_test=True)
+    alternating = trainer.alternating
+    return Trained(
+        prepared.model,
+        task.criterion,
+        {name: prepared.evaluate(images).metrics for name, images in feeds.items()},
+        outcome,
+        prepared.splits,
+        config,
+        problems=[] if alternating is None else alternating.problems,
+        proxy_trace=[] if alternating is None else alternating.trace,
+        validations=validations,
+    )
