@@ -1,23 +1,12 @@
-"""What a training run is told: one value, flat where users type it, grouped where they rarely do.
+"""The options of a training run: flat where users type them, grouped where they rarely do.
 
-This module imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick.
+Imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick.
 """
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
-
-import yaml
-
-from sumpool.report.run.option_names import RENAMED, current_name
-
-
-class ConfigError(Exception):
-    """A configuration cannot be used; the message names the option and what is accepted."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +42,11 @@ class ZeroShotConfig:
         ridge: ridge of its fit
         lr_multiplier: learning rate of its class embeddings over that of the network
         unit: bring its class embeddings to length 1
-        standardize: centre its attributes and bring them to a mean length of 1 before the fit
-        halves: order in which the classes of a batch go to its halves by turns: appearance (in the
+        standardize: center its attributes and bring them to a mean length of 1 before the fit
+        halves: order in which the classes of a batch alternate between its halves: appearance (in the
             batch) or label
         begin: step from which on it counts
-        end: step from which on it counts no more; null is never
+        end: step from which on it no longer counts; null is never
     """
 
     weight: float | None = None
@@ -86,7 +75,7 @@ class CcpConfig:
         pull: λ of the pull to the weights of the last problem
         patience: validations without gain after which a problem ends
         problems: most problems; 1 is plain training with proxies, null is no limit
-        solution: what a problem ends with: best goes back to its best validation, last stays
+        solution: weights a problem ends with: best of its validations, or last
         batch_weight: weight of the pairs inside the batch, beside those with proxies
         beta: distance β that violated pairs are counted against; training does not depend on it
             (the middle of the margins of c2, 0.5 with other losses)
@@ -107,14 +96,14 @@ class CcpConfig:
 
 @dataclass(frozen=True)
 class CenterConfig:
-    """The regulariser of class centres, which --center-reg names.
+    """The regularizer of class centers, chosen by --center-reg.
 
     Args:
         weight: factor on it, beside the loss
         lam: its γ, λ, K or s: how much the nearest, or the farthest, pairs count (that of the
             catalog, see docs/centers.md)
         subset: classes drawn at random in every step that stand for all; null is all classes up to
-            2048 centres, and so many centres where there are more
+            2048 centers, and that many centers where there are more
     """
 
     weight: float = 1.0
@@ -154,7 +143,7 @@ class OptimizerConfig:
 
 @dataclass(frozen=True)
 class StopConfig:
-    """When the model is judged, and when training ends.
+    """When the model is validated, and when training ends.
 
     Args:
         validate_every: steps between validations (100; SOP and In-shop 1000; a quarter of that
@@ -179,18 +168,18 @@ class HardwareConfig:
 
     Args:
         accelerator: auto, cpu, cuda
-        devices: processes, one a device, on each node; the batch is shared between them
+        devices: processes per node, one per device; the batch is shared between them
         nodes: machines
         precision: 32-true, or bf16-mixed on hardware that has it
-        channels_last: on CUDA, keep maps as NHWC, which its convolutions are faster with
+        channels_last: on CUDA, keep maps as NHWC, which makes convolutions faster
         compile: compile the network with torch.compile (with cuda_graph and cuda_step the backbone
             alone)
         cuda_graph: record forward and backward pass of the network as CUDA graphs, so that a small
             network is not held up by kernel launches (one CUDA device)
-        cuda_step: record the whole step, loss and optimiser too, as one CUDA graph: the fastest way
+        cuda_step: record the whole step, loss and optimizer too, as one CUDA graph: the fastest way
             to train small networks (one CUDA device; losses c1, c2, pnca, alone or with the
             zero-shot loss)
-        workers: processes that decode images with cache none; null is one a core, at most 8
+        workers: processes that decode images with cache none; null is one per core, at most 8
     """
 
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
@@ -206,10 +195,10 @@ class HardwareConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Train an embedding and judge it on classes it has not seen.
+    """Train an embedding and evaluate it on classes it has not seen.
 
     Args:
-        data: folder or CSV file with labelled images; none for glyphs, which are drawn
+        data: folder or CSV file with labeled images; none for glyphs, which are drawn
         format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
             mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100)
         out: folder of the run; null makes one under runs/
@@ -237,17 +226,17 @@ class TrainConfig:
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
-        freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
+        freeze_batch_norm: keep the pretrained statistics of batch normalization
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
         loss_options: constants of the loss that replace those of the catalog
         zero_shot: the zero-shot loss beside it
         ccp: chance-constrained proxies
-        center_reg: regulariser that spreads the centres of classes, for losses with proxies: r1,
+        center_reg: regularizer that spreads the centers of classes, for losses with proxies: r1,
             r1-distance, r1-far, r2, r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
         center: options of --center-reg
-        batch_size: images a step, over all processes
-        images_per_class: images of a class in a batch (4, proxy losses 1)
+        batch_size: images per step, over all processes
+        images_per_class: images per class in a batch (4, proxy losses 1)
         optimizer: Adam and its rates
         stop: validation and end of training
         hardware: devices, precision, compilation
@@ -293,147 +282,3 @@ class TrainConfig:
     seed: int = 0
     checkpoint_seconds: float = 30.0
     gallery: bool = True
-
-
-_GROUPS = {
-    "gsp": GspConfig,
-    "zero_shot": ZeroShotConfig,
-    "ccp": CcpConfig,
-    "center": CenterConfig,
-    "optimizer": OptimizerConfig,
-    "stop": StopConfig,
-    "hardware": HardwareConfig,
-}
-
-#: Options under which a run may be continued though it was begun with others: they say where and
-#: how it runs, not what is computed.
-FREE_TO_CHANGE = frozenset(
-    {
-        "out",
-        "cache",
-        "cache_dir",
-        "checkpoint_seconds",
-        "gallery",
-        "hardware.workers",
-        "stop.max_steps",
-    }
-)
-
-
-def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """The configuration that :func:`dataclasses.asdict` turned into ``values``.
-
-    Raises:
-        ConfigError: If a key is not an option; of one that was renamed it says the new name.
-    """
-    _refuse_old_names(values)
-    groups = {
-        name: _build(_GROUPS[name], value, f"{name}.")
-        for name, value in values.items()
-        if name in _GROUPS
-    }
-    config: TrainConfig = _build(TrainConfig, {**values, **groups}, "")
-    return config
-
-
-def _refuse_old_names(values: Mapping[str, Any]) -> None:
-    for old, new in RENAMED.items():
-        group, _, key = old.partition(".")
-        given = values.get(group)
-        if group in values and (key in given if isinstance(given, Mapping) else not key):
-            raise ConfigError(f"the option {old} is called {new}")
-
-
-def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
-    known = {entry.name for entry in dataclasses.fields(kind)}
-    unknown = sorted(set(values) - known)
-    if unknown:
-        names = ", ".join(f"{prefix}{name}" for name in unknown)
-        raise ConfigError(f"unknown option: {names}")
-    return kind(**values)
-
-
-def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    # Options that a file of an earlier version holds, as they are called and grouped today.
-    flat = {name: value for name, value in values.items() if not isinstance(value, Mapping)}
-    named: dict[str, Any] = {}
-    for name, value in values.items():
-        if name in _GROUPS or name == "chance":
-            if isinstance(value, Mapping):
-                flat.update({f"{name}.{key}": inner for key, inner in value.items()})
-        elif isinstance(value, Mapping):
-            named[name] = value
-    for name, value in flat.items():
-        group, _, key = current_name(name).partition(".")
-        if key:
-            named.setdefault(group, {})[key] = value
-        else:
-            named[group] = value
-    return named
-
-
-def write_config(config: TrainConfig, path: Path) -> None:
-    """Write ``config`` as YAML, in the order of its options, whole or not at all.
-
-    Raises:
-        sumpool.report.StoreError: If it cannot be written.
-    """
-    # Imported here: it comes with numpy, which `--help` need not wait for.
-    from sumpool.system.files import write_atomic
-
-    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-    write_atomic(path, text.encode())
-
-
-def read_config(path: Path) -> TrainConfig:
-    """Read a configuration that :func:`write_config` wrote.
-
-    Raises:
-        ConfigError: If the file cannot be read as one.
-    """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise ConfigError(f"{path} holds no configuration")
-    try:
-        return config_from_dict(_with_current_names(values))
-    except ConfigError as error:
-        raise ConfigError(f"{path}: {error}") from error
-
-
-def flat(config: TrainConfig) -> dict[str, Any]:
-    """Every option by its dotted name."""
-    out: dict[str, Any] = {}
-    for name, value in dataclasses.asdict(config).items():
-        if name in _GROUPS:
-            out.update({f"{name}.{key}": inner for key, inner in value.items()})
-        else:
-            out[name] = value
-    return out
-
-
-def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The options in which two configurations differ, with both values."""
-    left, right = flat(one), flat(other)
-    return {name: (left[name], right[name]) for name in left if left[name] != right[name]}
-
-
-def flat_switches() -> set[str]:
-    """The dotted names of the options that are true or false."""
-    return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}
-
-
-def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """``config`` with options set by their dotted names.
-
-    Example:
-        >>> with_options(TrainConfig(), {"stop.patience": 3, "seed": 1}).stop.patience
-        3
-    """
-    for name, value in values.items():
-        group, _, key = name.partition(".")
-        changed = dataclasses.replace(getattr(config, group), **{key: value}) if key else value
-        config = dataclasses.replace(config, **{group: changed})
-    return config

@@ -1,0 +1,190 @@
+"""Configurations: read, written, compared, changed by the dotted names of their options."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from sumpool.report.run.option_names import RENAMED, current_name
+from sumpool.training.options import (
+    CcpConfig,
+    CenterConfig,
+    GspConfig,
+    HardwareConfig,
+    OptimizerConfig,
+    StopConfig,
+    TrainConfig,
+    ZeroShotConfig,
+)
+
+__all__ = [
+    "FREE_TO_CHANGE",
+    "CcpConfig",
+    "CenterConfig",
+    "ConfigError",
+    "GspConfig",
+    "HardwareConfig",
+    "OptimizerConfig",
+    "StopConfig",
+    "TrainConfig",
+    "ZeroShotConfig",
+    "config_from_dict",
+    "differences",
+    "flat",
+    "flat_switches",
+    "read_config",
+    "with_options",
+    "write_config",
+]
+
+
+class ConfigError(Exception):
+    """A configuration cannot be used; the message names the option and what is accepted."""
+
+
+_GROUPS = {
+    "gsp": GspConfig,
+    "zero_shot": ZeroShotConfig,
+    "ccp": CcpConfig,
+    "center": CenterConfig,
+    "optimizer": OptimizerConfig,
+    "stop": StopConfig,
+    "hardware": HardwareConfig,
+}
+
+#: Options that may change when a run is resumed: they say where and how it runs, not what is
+#: computed.
+FREE_TO_CHANGE = frozenset(
+    {
+        "out",
+        "cache",
+        "cache_dir",
+        "checkpoint_seconds",
+        "gallery",
+        "hardware.workers",
+        "stop.max_steps",
+    }
+)
+
+
+def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
+    """The configuration that :func:`dataclasses.asdict` turned into ``values``.
+
+    Raises:
+        ConfigError: If a key is not an option; of one that was renamed it says the new name.
+    """
+    _refuse_old_names(values)
+    groups = {
+        name: _build(_GROUPS[name], value, f"{name}.")
+        for name, value in values.items()
+        if name in _GROUPS
+    }
+    config: TrainConfig = _build(TrainConfig, {**values, **groups}, "")
+    return config
+
+
+def _refuse_old_names(values: Mapping[str, Any]) -> None:
+    for old, new in RENAMED.items():
+        group, _, key = old.partition(".")
+        given = values.get(group)
+        if group in values and (key in given if isinstance(given, Mapping) else not key):
+            raise ConfigError(f"the option {old} is called {new}")
+
+
+def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
+    known = {entry.name for entry in dataclasses.fields(kind)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        names = ", ".join(f"{prefix}{name}" for name in unknown)
+        raise ConfigError(f"unknown option: {names}")
+    return kind(**values)
+
+
+def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
+    # Options that a file of an earlier version holds, as they are called and grouped today.
+    flat = {name: value for name, value in values.items() if not isinstance(value, Mapping)}
+    named: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in _GROUPS or name == "chance":
+            if isinstance(value, Mapping):
+                flat.update({f"{name}.{key}": inner for key, inner in value.items()})
+        elif isinstance(value, Mapping):
+            named[name] = value
+    for name, value in flat.items():
+        group, _, key = current_name(name).partition(".")
+        if key:
+            named.setdefault(group, {})[key] = value
+        else:
+            named[group] = value
+    return named
+
+
+def write_config(config: TrainConfig, path: Path) -> None:
+    """Write ``config`` as YAML, in the order of its options, whole or not at all.
+
+    Raises:
+        sumpool.report.StoreError: If it cannot be written.
+    """
+    # Imported here: it comes with numpy, which `--help` need not wait for.
+    from sumpool.system.files import write_atomic
+
+    text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
+    write_atomic(path, text.encode())
+
+
+def read_config(path: Path) -> TrainConfig:
+    """Read a configuration that :func:`write_config` wrote.
+
+    Raises:
+        ConfigError: If the file cannot be read as one.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds no configuration")
+    try:
+        return config_from_dict(_with_current_names(values))
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
+
+
+def flat(config: TrainConfig) -> dict[str, Any]:
+    """Every option by its dotted name."""
+    out: dict[str, Any] = {}
+    for name, value in dataclasses.asdict(config).items():
+        if name in _GROUPS:
+            out.update({f"{name}.{key}": inner for key, inner in value.items()})
+        else:
+            out[name] = value
+    return out
+
+
+def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
+    """The options in which two configurations differ, with both values."""
+    left, right = flat(one), flat(other)
+    return {name: (left[name], right[name]) for name in left if left[name] != right[name]}
+
+
+def flat_switches() -> set[str]:
+    """The dotted names of the options that are true or false."""
+    return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}
+
+
+def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
+    """``config`` with options set by their dotted names.
+
+    Example:
+        >>> with_options(TrainConfig(), {"stop.patience": 3, "seed": 1}).stop.patience
+        3
+    """
+    for name, value in values.items():
+        group, _, key = name.partition(".")
+        changed = dataclasses.replace(getattr(config, group), **{key: value}) if key else value
+        config = dataclasses.replace(config, **{group: changed})
+    return config
