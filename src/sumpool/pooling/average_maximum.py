@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 from torch import Tensor
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
 from sumpool.pooling.maximum import maximum, maximum_shares
 from sumpool.transport.validation import solve_dtype
 
 
 class _AverageMaxPool(GlobalPool):
-    pool_type: ClassVar[str] = "gap+gmp"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "gap+gmp"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Mean plus maximum of ``features`` (B, n, C) over the valid ones, per channel."""
@@ -22,7 +19,7 @@ class _AverageMaxPool(GlobalPool):
             average = wide.mean(-2)
         else:
             count = mask.sum(-1, keepdim=True)
-            average = wide.masked_fill(~mask.unsqueeze(-1), 0).sum(-2) / count
+            average = zero_invalid(wide, mask).sum(-2) / count
         embedding = (average + maximum(wide, mask)).to(features.dtype)
         if not details:
             return Pooled(embedding, None, None)
@@ -31,29 +28,6 @@ class _AverageMaxPool(GlobalPool):
         else:
             share = mask.to(wide.dtype) / count
         return Pooled(embedding, (share + maximum_shares(wide, mask)) / 2, None)
-
-
-class AverageMaxPool1d(_AverageMaxPool):
-    r"""Average plus maximum pooling (GAP+GMP) of token sequences [proxy-anchor].
-
-    .. math::
-        g_c = \frac1n \sum_j f_{jc} + \max_j f_{jc}
-
-    The weight of a token is half its weight in average pooling, 1/n, and half the share of the
-    channels whose maximum it holds.
-
-    Args:
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-
-    Example:
-        >>> import torch
-        >>> AverageMaxPool1d()(torch.tensor([[[1.0], [3.0]]]))
-        tensor([[5.]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class AverageMaxPool2d(_AverageMaxPool):
@@ -66,8 +40,7 @@ class AverageMaxPool2d(_AverageMaxPool):
     channels whose maximum it holds.
 
     Args:
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
+        flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:
         >>> import torch
@@ -75,4 +48,10 @@ class AverageMaxPool2d(_AverageMaxPool):
         Pooled(embedding=tensor([[5.]]), weights=tensor([[[0.2500, 0.7500]]]), attributes=None)
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class AverageMaxPool1d(_AverageMaxPool):
+    """GAP+GMP of token sequences; arguments as in :class:`AverageMaxPool2d`."""
+
+    _formats = FORMATS_1D

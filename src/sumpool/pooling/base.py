@@ -38,8 +38,12 @@ class GlobalPool(nn.Module, ABC):
 
     Args:
         flatten: Whether the embedding is (B, C) or keeps its pooled dimensions as 1.
-        input_fmt: Layout of the input; None is the first of those accepted.
-        num_prefix_tokens: Leading tokens of a sequence (class, register) that are dropped.
+        input_fmt: Layout of the input: "NCHW" (default) or "NHWC" for maps, "NLC" (default) or
+            "NCL" for token sequences.
+        num_prefix_tokens: Leading tokens of a sequence (class, register) that are dropped; 0 for
+            maps.
+
+    Poolings with parameters also take the ``device`` and the ``dtype`` of these.
     """
 
     #: Name in the manner of timm's ``SelectAdaptivePool2d.pool_type``.
@@ -50,6 +54,8 @@ class GlobalPool(nn.Module, ABC):
     linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
     #: Whether :meth:`pool` gives pseudo-attributes.
     has_attributes: ClassVar[bool] = False
+    #: Channels the input must have; None for any number.
+    channels: int | None = None
     _formats: ClassVar[tuple[str, ...]]
 
     def __init__(
@@ -100,6 +106,7 @@ class GlobalPool(nn.Module, ABC):
 
     def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
         features, positions = self.to_tokens(x)
+        self.check_channels(features)
         out = self.pool_tokens(features, flat_mask(mask, x.shape[0], positions), details)
         weights = None if out.weights is None else out.weights.unflatten(-1, positions)
         return Pooled(out.embedding, weights, out.attributes)
@@ -129,6 +136,14 @@ class GlobalPool(nn.Module, ABC):
         if features.shape[1] < 1:
             raise ValueError(f"x must have at least one position, got shape {tuple(x.shape)}")
         return features, positions
+
+    def check_channels(self, features: Tensor) -> None:
+        """Raise unless ``features`` (B, n, C) have the channels the layer was built for."""
+        if self.channels is not None and features.shape[-1] != self.channels:
+            raise ValueError(
+                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
+                f"got {features.shape[-1]}"
+            )
 
     def out_channels(self, channels: int) -> int:
         """Length of the pooled vector of features with so many channels."""
@@ -160,12 +175,17 @@ class MapPool(GlobalPool):
         raise TypeError(f"the pooling {self.pool_type!r} needs maps, not a set of local features")
 
     def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
-        self.to_tokens(x)  # checks the shape
+        self.check_channels(self.to_tokens(x)[0])
         if mask is not None:
             raise ValueError(
                 f"mask must be None for the pooling {self.pool_type!r}, which looks at neighbors"
             )
         return self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
+
+
+def zero_invalid(features: Tensor, mask: Tensor | None) -> Tensor:
+    """``features`` (..., n, C) with 0 at invalid positions, whatever stands there."""
+    return features if mask is None else features.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def flat_mask(mask: Tensor | None, batch: int, positions: tuple[int, ...]) -> Tensor | None:

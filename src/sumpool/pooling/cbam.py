@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, solve_dtype
 
 
 class CbamPool2d(MapPool):
@@ -33,11 +31,7 @@ class CbamPool2d(MapPool):
         channels: Channels C of the maps.
         reduction: The hidden layer of the perceptron has C / reduction units, at least 1.
         kernel_size: Side of the convolution, odd.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> out = CbamPool2d(32).pool(torch.rand(2, 32, 7, 7))
@@ -45,8 +39,7 @@ class CbamPool2d(MapPool):
         (torch.Size([2, 32]), torch.Size([2, 7, 7]))
     """
 
-    pool_type: ClassVar[str] = "cbam"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "cbam"
 
     def __init__(
         self,
@@ -61,10 +54,7 @@ class CbamPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if reduction < 1:
-            raise ValueError(f"reduction must be at least 1, got {reduction}")
+        check_counts(channels=channels, reduction=reduction)
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}")
         self.channels = channels
@@ -77,8 +67,6 @@ class CbamPool2d(MapPool):
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
         """The mean of maps ``x`` (B, C, H, W) after both attentions."""
-        if x.shape[1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {x.shape[1]}")
         with torch.autocast(x.device.type, enabled=False):
             f = x.to(solve_dtype(x, self.squeeze.weight))
             g = f * self._channel_attention(f)[:, :, None, None]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.transport.validation import check_counts, solve_dtype
 
 
 def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -40,8 +39,7 @@ def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None 
     dtype = solve_dtype(features, u, v)
     with torch.autocast(features.device.type, enabled=False):
         local = features.to(dtype)
-        if mask is not None:
-            local = local.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        local = zero_invalid(local, mask)
         left = local @ u.to(dtype).flatten(0, 1).mT  # (..., n, E k)
         right = local @ v.to(dtype).flatten(0, 1).mT
         total = (left * right).sum(-2)  # (..., E k)
@@ -74,8 +72,8 @@ def signed_sqrt(x: Tensor, offset: float = 1e-4) -> Tensor:
 
 
 class _CompactBilinearPool(GlobalPool):
-    pool_type: ClassVar[str] = "compact-bilinear"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+    pool_type = "compact-bilinear"
+    linear_map = "inside"
 
     def __init__(
         self,
@@ -92,12 +90,7 @@ class _CompactBilinearPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if embedding_size < 1:
-            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
-        if rank < 1:
-            raise ValueError(f"rank must be at least 1, got {rank}")
+        check_counts(channels=channels, embedding_size=embedding_size, rank=rank)
         self.channels = channels
         self.embedding_size = embedding_size
         self.rank = rank
@@ -110,7 +103,7 @@ class _CompactBilinearPool(GlobalPool):
 
     def reset_parameters(self) -> None:
         """Normal factors; the scale of outputs depends neither on rank nor on channels."""
-        std = self.rank**-0.25 / math.sqrt(self.channels)
+        std = self.rank**-0.25 / math.sqrt(self.u.shape[-1])
         nn.init.normal_(self.u, std=std)
         nn.init.normal_(self.v, std=std)
 
@@ -120,8 +113,6 @@ class _CompactBilinearPool(GlobalPool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The mean of the quadratic forms of ``features`` (B, n, C)."""
-        if features.shape[-1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {features.shape[-1]}")
         local = features.to(solve_dtype(features, self.u))
         embedding = rank_k_bilinear(local, self.u, self.v, mask)
         if self.signed_sqrt:
@@ -136,40 +127,6 @@ class _CompactBilinearPool(GlobalPool):
             f"{self.channels}, {self.embedding_size}, rank={self.rank}, "
             f"signed_sqrt={self.signed_sqrt}, l2={self.l2}, input_fmt={self.input_fmt!r}"
         )
-
-
-class CompactBilinearPool1d(_CompactBilinearPool):
-    r"""Compact bilinear pooling of token sequences with rank-k projections.
-
-    Bilinear pooling [bilinear] is the mean of f_j f_jᵀ, C² numbers; compact forms
-    [compact-bilinear] keep few linear functions of it. Here each is a learned matrix of rank k,
-
-    .. math::
-        y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
-
-    Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
-    with bilinear features; ℓ2 normalization, which is too, is left to the model unless asked for.
-    There are no weights of positions: a token counts differently in every output.
-
-    Args:
-        channels: Channels C of the tokens.
-        embedding_size: Number of quadratic forms, and so length of the embedding.
-        rank: Rank k of each form.
-        signed_sqrt: Whether outputs are replaced by their signed square root, see
-            :func:`signed_sqrt`.
-        l2: Whether the embedding is then divided by its norm.
-        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> CompactBilinearPool1d(8, 16)(torch.rand(2, 5, 8)).shape
-        torch.Size([2, 16])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class CompactBilinearPool2d(_CompactBilinearPool):
@@ -192,15 +149,17 @@ class CompactBilinearPool2d(_CompactBilinearPool):
         signed_sqrt: Whether outputs are replaced by their signed square root, see
             :func:`signed_sqrt`.
         l2: Whether the embedding is then divided by its norm.
-        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> CompactBilinearPool2d(8, 16)(torch.rand(2, 8, 7, 7)).shape
         torch.Size([2, 16])
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class CompactBilinearPool1d(_CompactBilinearPool):
+    """Compact bilinear pooling of sequences; arguments as in :class:`CompactBilinearPool2d`."""
+
+    _formats = FORMATS_1D

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar, Literal
-
 import torch
 from torch import Tensor
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.transport.validation import check_positive, solve_dtype
 
 
 def spatial_weights(features: Tensor) -> Tensor:
@@ -67,8 +64,7 @@ def channel_weights(features: Tensor, mask: Tensor | None = None, eps: float = 1
 
 
 class _CrowPool(GlobalPool):
-    pool_type: ClassVar[str] = "crow"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "crow"
 
     def __init__(
         self,
@@ -79,15 +75,13 @@ class _CrowPool(GlobalPool):
         num_prefix_tokens: int = 0,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if not 0 < eps < math.inf:
-            raise ValueError(f"eps must be a positive finite number, got {eps}")
+        check_positive(eps=eps)
         self.eps = float(eps)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The weighted sum of what is positive in the valid ones of ``features`` (B, n, C)."""
         wide = features.to(solve_dtype(features))
-        if mask is not None:
-            wide = wide.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        wide = zero_invalid(wide, mask)
         wide = wide.relu()
         spatial = spatial_weights(wide)  # (B, n)
         total = (wide * spatial.unsqueeze(-1)).sum(-2)
@@ -106,33 +100,6 @@ def _shares(weights: Tensor, mask: Tensor | None) -> Tensor:
     return weights / weights.sum(-1, keepdim=True)
 
 
-class CrowPool1d(_CrowPool):
-    r"""Cross-dimensional weighting (CroW) of token sequences [crow].
-
-    Of the features' positive part, :math:`f_{jc} ≥ 0`,
-
-    .. math::
-        g_c = I_c \sum_j \sqrt{S_j / \lVert S \rVert_2}\, f_{jc}, \qquad S_j = \sum_c f_{jc}, \quad
-        I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c},
-
-    with :math:`Q_c` the share of valid tokens at which channel c is active. A single channel has
-    :math:`I = 0`. The weights of the tokens are :math:`\sqrt{S_j}` divided by their sum (all the
-    same where nothing is active).
-
-    Args:
-        eps: ε > 0 in the weights of channels.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-
-    Example:
-        >>> CrowPool1d().pool(torch.tensor([[[1.0, 0.0], [2.0, 2.0]]])).weights
-        tensor([[0.3333, 0.6667]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
-
-
 class CrowPool2d(_CrowPool):
     r"""Cross-dimensional weighting (CroW) of maps [crow].
 
@@ -148,9 +115,7 @@ class CrowPool2d(_CrowPool):
 
     Args:
         eps: ε > 0 in the weights of channels.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
+        flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:
         >>> out = CrowPool2d().pool(torch.rand(2, 8, 7, 7))
@@ -158,4 +123,10 @@ class CrowPool2d(_CrowPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class CrowPool1d(_CrowPool):
+    """CroW pooling of token sequences; arguments as in :class:`CrowPool2d`."""
+
+    _formats = FORMATS_1D

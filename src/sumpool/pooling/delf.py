@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.transport.validation import check_counts, solve_dtype
 
 # Below this logit softplus(z) is exp(z) to the last digit of float64.
 _EXPONENTIAL = -40.0
@@ -39,8 +38,7 @@ def score_shares(logits: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 class _DelfPool(GlobalPool):
-    pool_type: ClassVar[str] = "delf"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "delf"
 
     def __init__(
         self,
@@ -54,23 +52,17 @@ class _DelfPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if hidden < 1:
-            raise ValueError(f"hidden must be at least 1, got {hidden}")
+        check_counts(channels=channels, hidden=hidden)
         self.channels = channels
         self.hidden_layer = nn.Linear(channels, hidden, device=device, dtype=dtype)
         self.score_layer = nn.Linear(hidden, 1, device=device, dtype=dtype)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The sum of ``features`` (B, n, C), each times its score."""
-        if features.shape[-1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {features.shape[-1]}")
         dtype = solve_dtype(features, self.hidden_layer.weight)
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(dtype)
-            if mask is not None:
-                local = local.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+            local = zero_invalid(local, mask)
             logits = self._logits(local)  # (B, n)
             scores = F.softplus(logits)
             if mask is not None:
@@ -85,37 +77,6 @@ class _DelfPool(GlobalPool):
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
         return f"input_fmt={self.input_fmt!r}"
-
-
-class DelfPool1d(_DelfPool):
-    r"""DeLF pooling of token sequences [delf].
-
-    Each token f_j has a score from two layers, and the pooled vector is the weighted sum
-
-    .. math::
-        s_j = \operatorname{softplus}(w_2^⊤ \operatorname{relu}(W_1 f_j + b_1) + b_2), \qquad
-        \sum_j s_j f_j,
-
-    which is not divided by the sum of the scores, as in the original; the weights that are
-    reported are, s_j / Σ_i s_i. The original trains the scores after the features and keeps the
-    features fixed; here both are learned together.
-
-    Args:
-        channels: Channels C of the tokens.
-        hidden: Length of W_1 f.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> out = DelfPool1d(8).pool(torch.rand(2, 5, 8))
-        >>> out.embedding.shape, out.weights.shape
-        (torch.Size([2, 8]), torch.Size([2, 5]))
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class DelfPool2d(_DelfPool):
@@ -135,11 +96,7 @@ class DelfPool2d(_DelfPool):
     Args:
         channels: Channels C of the maps.
         hidden: Length of W_1 f.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> out = DelfPool2d(8).pool(torch.rand(2, 8, 7, 7))
@@ -147,4 +104,10 @@ class DelfPool2d(_DelfPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class DelfPool1d(_DelfPool):
+    """DeLF pooling of token sequences; arguments as in :class:`DelfPool2d`."""
+
+    _formats = FORMATS_1D

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar, Literal
-
 import torch
 from torch import Tensor
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.transport.validation import check_positive, solve_dtype
 
 #: Ridge that is always there, as a share of the trace: what keeps a system of rank below its size
 #: definite in float64 however large the features.
@@ -59,8 +56,7 @@ def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = Non
 
 
 class _GeneralizedMaxPool(GlobalPool):
-    pool_type: ClassVar[str] = "gemax"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "gemax"
 
     def __init__(
         self,
@@ -71,15 +67,13 @@ class _GeneralizedMaxPool(GlobalPool):
         num_prefix_tokens: int = 0,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if not 0 < ridge < math.inf:
-            raise ValueError(f"ridge must be a positive finite number, got {ridge}")
+        check_positive(ridge=ridge)
         self.ridge = float(ridge)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The sum of the valid ones of ``features`` (B, n, C) by weights that equalize them."""
         alpha = equalizing_weights(features, self.ridge, mask)  # (B, n)
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)
+        features = zero_invalid(features, mask)
         with torch.autocast(features.device.type, enabled=False):
             embedding = (alpha.unsqueeze(-2) @ features.double()).squeeze(-2)
         weights = None
@@ -91,34 +85,6 @@ class _GeneralizedMaxPool(GlobalPool):
     def extra_repr(self) -> str:
         """What the layer is, for ``print``."""
         return f"ridge={self.ridge}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
-
-
-class GeneralizedMaxPool1d(_GeneralizedMaxPool):
-    r"""Generalized max pooling (GeMax) of token sequences [gemax].
-
-    .. math::
-        ξ = F^\top α, \qquad (F F^\top + λ I_n)\, α = 1_n
-
-    for the n × C matrix F of valid tokens. All tokens are about equally similar to ξ, so that a
-    rare one counts as much as a frequent one; large λ tends to sum pooling. The weights given for
-    the tokens are |α_j| / Σ_i |α_i|, although α itself may be negative.
-
-    λ compares with squared norms of local features. The original cross-validates it for features
-    of norm 1; 1 is the value of [gsp]'s experiments, on features as they come.
-
-    Args:
-        ridge: λ > 0.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-
-    Example:
-        >>> tokens = torch.tensor([[[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]])
-        >>> GeneralizedMaxPool1d(ridge=1e-6)(tokens)  # sum pooling: (2, 1)
-        tensor([[1.0000, 1.0000]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class GeneralizedMaxPool2d(_GeneralizedMaxPool):
@@ -136,9 +102,7 @@ class GeneralizedMaxPool2d(_GeneralizedMaxPool):
 
     Args:
         ridge: λ > 0.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
+        flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:
         >>> out = GeneralizedMaxPool2d().pool(torch.rand(2, 8, 7, 7))
@@ -146,4 +110,10 @@ class GeneralizedMaxPool2d(_GeneralizedMaxPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class GeneralizedMaxPool1d(_GeneralizedMaxPool):
+    """GeMax pooling of token sequences; arguments as in :class:`GeneralizedMaxPool2d`."""
+
+    _formats = FORMATS_1D

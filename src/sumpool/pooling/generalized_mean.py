@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_positive, solve_dtype
 
 #: Least exponent of a tensor, which is learned.
 LEAST_EXPONENT = 0.01
@@ -99,8 +98,7 @@ def _exponents(logs: Tensor, p: float | Tensor, mask: Tensor | None) -> Tensor:
 
 
 class _GeneralizedMeanPool(GlobalPool):
-    pool_type: ClassVar[str] = "gemean"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "gemean"
 
     def __init__(
         self,
@@ -115,10 +113,7 @@ class _GeneralizedMeanPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if not 0 < p < math.inf:
-            raise ValueError(f"p must be a positive finite number, got {p}")
-        if not 0 < floor < math.inf:
-            raise ValueError(f"floor must be a positive finite number, got {floor}")
+        check_positive(p=p, floor=floor)
         self.floor = float(floor)
         self._p = float(p)
         self.p = nn.Parameter(torch.empty((), device=device, dtype=dtype), requires_grad=learn_p)
@@ -141,36 +136,6 @@ class _GeneralizedMeanPool(GlobalPool):
         return f"p={self._p}{learned}, floor={self.floor}, input_fmt={self.input_fmt!r}"
 
 
-class GeneralizedMeanPool1d(_GeneralizedMeanPool):
-    r"""Generalized-mean pooling (GeMean) of token sequences [gem].
-
-    Per channel c over the n valid tokens, with one exponent p for all channels,
-
-    .. math::
-        g_c = \Big(\frac1n \sum_j \max(f_{jc}, δ)^p\Big)^{1/p}.
-
-    p = 1 is average pooling of positive features, large p tends to maximum pooling. The weights
-    of the tokens are their shares in the sum, averaged over channels. Meant for features that are
-    not negative: what is below δ counts as δ.
-
-    Args:
-        p: Exponent at the start, positive.
-        learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a feature counts as.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameter is put.
-        dtype: Dtype of the parameter.
-
-    Example:
-        >>> GeneralizedMeanPool1d(p=2.0)(torch.tensor([[[1.0], [7.0]]])).detach()
-        tensor([[5.]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
-
-
 class GeneralizedMeanPool2d(_GeneralizedMeanPool):
     r"""Generalized-mean pooling (GeMean) of maps [gem].
 
@@ -187,11 +152,7 @@ class GeneralizedMeanPool2d(_GeneralizedMeanPool):
         p: Exponent at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a feature counts as.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameter is put.
-        dtype: Dtype of the parameter.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> layer = GeneralizedMeanPool2d()
@@ -200,4 +161,10 @@ class GeneralizedMeanPool2d(_GeneralizedMeanPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]), 3.0)
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class GeneralizedMeanPool1d(_GeneralizedMeanPool):
+    """GeMean pooling of token sequences; arguments as in :class:`GeneralizedMeanPool2d`."""
+
+    _formats = FORMATS_1D

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
-from typing import ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.generalized_mean import generalized_mean
-from sumpool.pooling.mapped_sum import MappedSumPool
-from sumpool.transport import Solver
+from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
+from sumpool.transport.validation import check_positive
 
 
+@forwards_to(MappedSumPool)
 class _GeneralizedMeanSumPool(MappedSumPool):
-    pool_type: ClassVar[str] = "gemean+gsp"
+    pool_type = "gemean+gsp"
 
     def __init__(
         self,
@@ -28,47 +28,13 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         *,
         learn_p: bool = True,
         floor: float = 1e-6,
-        learn_mu: bool = False,
-        learn_eps: bool = False,
-        background: bool = False,
-        solver: str | Solver = "exact",
-        fused: bool | None = None,
-        init: str = "k-center",
-        seed: int = 0,
-        flatten: bool = True,
-        input_fmt: str | None = None,
-        num_prefix_tokens: int = 0,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
+        **options: Any,
     ) -> None:
-        if not 0 < p < math.inf:
-            raise ValueError(f"p must be a positive finite number, got {p}")
-        if not 0 < floor < math.inf:
-            raise ValueError(f"floor must be a positive finite number, got {floor}")
-        super().__init__(
-            channels,
-            embedding_size,
-            prototypes,
-            mu,
-            eps,
-            learn_mu=learn_mu,
-            learn_eps=learn_eps,
-            background=background,
-            solver=solver,
-            fused=fused,
-            init=init,
-            seed=seed,
-            flatten=flatten,
-            input_fmt=input_fmt,
-            num_prefix_tokens=num_prefix_tokens,
-            device=device,
-            dtype=dtype,
-        )
+        check_positive(p=p, floor=floor)
+        super().__init__(channels, embedding_size, prototypes, mu, eps, **options)
         self.floor = float(floor)
         self._p = float(p)
-        self.p = nn.Parameter(
-            torch.full((), self._p, device=device, dtype=dtype), requires_grad=learn_p
-        )
+        self.p = nn.Parameter(self.map.weight.new_full((), self._p), requires_grad=learn_p)
 
     def reset_parameters(self) -> None:
         """The map as torch draws its own; GSP as new; the exponent as given."""
@@ -78,8 +44,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The mapped generalized mean of ``features`` (B, n, C), weighed by GSP."""
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        features = zero_invalid(features, mask)
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
         assert out.weights is not None  # GSP has them always
         count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
@@ -116,19 +81,8 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         p: Exponent q of the generalized mean at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a weighed feature counts as.
-        learn_mu: Learn μ, through its logit.
-        learn_eps: Learn ε, through its logarithm.
-        background: Reverse the roles: the prototypes describe what is left out.
-        solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
-        fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
-        init: "k-center" sets the prototypes from the mapped features of the first training batch,
-            before the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        **options: Further arguments of :class:`GeneralizedSumPool2d`; ``init="k-center"`` picks the
+            prototypes among mapped features.
 
     Example:
         >>> layer = GeneralizedMeanSumPool2d(32, embedding_size=16, prototypes=4)
@@ -137,38 +91,10 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         (torch.Size([2, 16]), torch.Size([2, 7, 7]), 3.0)
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
 
 
 class GeneralizedMeanSumPool1d(_GeneralizedMeanSumPool):
-    """Generalized mean weighed by GSP, of sequences; see :class:`GeneralizedMeanSumPool2d`.
+    """GeMean+GSP of token sequences; arguments as in :class:`GeneralizedMeanSumPool2d`."""
 
-    Args:
-        channels: Channels C of the input.
-        embedding_size: Length D of the embedding.
-        prototypes: Number m of prototypes.
-        mu: Share μ in (0, 1] of each sequence that is pooled.
-        eps: Inverse smoothing ε > 0.
-        p: Exponent of the generalized mean at the start, positive.
-        learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a weighed feature counts as.
-        learn_mu: Learn μ, through its logit.
-        learn_eps: Learn ε, through its logarithm.
-        background: Reverse the roles: the prototypes describe what is left out.
-        solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
-        fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
-        init: "k-center" or "random".
-        seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> layer = GeneralizedMeanSumPool1d(32, prototypes=4, num_prefix_tokens=1)
-        >>> layer(torch.rand(2, 50, 32)).shape
-        torch.Size([2, 128])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+    _formats = FORMATS_1D

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,15 +11,15 @@ from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool
 from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
 from sumpool.transport.solve import resolve_solver
-from sumpool.transport.validation import LEAST_SHARE, check_eps, check_mu
+from sumpool.transport.validation import LEAST_SHARE, check_counts, check_eps, check_mu
 
 
 class _GeneralizedSumPool(PrototypePool):
     """Parameters and the one call; the twins below name the layouts."""
 
-    pool_type: ClassVar[str] = "gsp"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "before"
-    has_attributes: ClassVar[bool] = True
+    pool_type = "gsp"
+    linear_map = "before"
+    has_attributes = True
 
     def __init__(
         self,
@@ -42,8 +41,7 @@ class _GeneralizedSumPool(PrototypePool):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if prototypes < 1:
-            raise ValueError(f"prototypes must be at least 1, got {prototypes}")
+        check_counts(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
         if mu == 1 and (learn_mu or background):
@@ -156,11 +154,7 @@ class GeneralizedSumPool2d(_GeneralizedSumPool):
         init: "k-center" sets the prototypes from the features of the first training batch, before
             the first step; "random" leaves them as drawn.
         seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> _ = torch.manual_seed(0)
@@ -170,34 +164,10 @@ class GeneralizedSumPool2d(_GeneralizedSumPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]), torch.Size([2, 4]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
 
 
 class GeneralizedSumPool1d(_GeneralizedSumPool):
-    """Generalized sum pooling of token sequences; see :class:`GeneralizedSumPool2d`.
+    """GSP of token sequences; arguments as in :class:`GeneralizedSumPool2d`."""
 
-    Args:
-        channels: Channels C of the input.
-        prototypes: Number m of prototypes.
-        mu: Share μ in (0, 1] of each sequence that is pooled.
-        eps: Inverse smoothing ε > 0.
-        learn_mu: Learn μ, through its logit.
-        learn_eps: Learn ε, through its logarithm.
-        background: Reverse the roles: the prototypes describe what is left out.
-        solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
-        fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
-        init: "k-center" or "random".
-        seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped: the class and register tokens of a ViT.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> layer = GeneralizedSumPool1d(8, prototypes=4, num_prefix_tokens=1)
-        >>> layer(torch.randn(2, 50, 8)).shape
-        torch.Size([2, 8])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+    _formats = FORMATS_1D

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, solve_dtype
 
 
 def averaging_matrix(
@@ -106,11 +106,7 @@ class GsopPool2d(MapPool):
         channels: Channels C of the maps.
         reduced: Channels C' that covariances are taken of; None is 128, or C where that is less.
         grid: Side of the grid that positions are brought to.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> out = GsopPool2d(32).pool(torch.rand(2, 32, 7, 7))
@@ -118,8 +114,7 @@ class GsopPool2d(MapPool):
         (torch.Size([2, 32]), torch.Size([2, 7, 7]))
     """
 
-    pool_type: ClassVar[str] = "gsop"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "gsop"
 
     #: Filters of each row, as in the original.
     row_filters: ClassVar[int] = 4
@@ -137,12 +132,9 @@ class GsopPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
+        check_counts(channels=channels, grid=grid)
         if reduced is not None and reduced < 1:
             raise ValueError(f"reduced must be None or at least 1, got {reduced}")
-        if grid < 1:
-            raise ValueError(f"grid must be at least 1, got {grid}")
         self.channels = channels
         self.grid = grid
         size = min(128, channels) if reduced is None else reduced
@@ -156,8 +148,6 @@ class GsopPool2d(MapPool):
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
         """The mean of maps ``x`` (B, C, H, W) after both attentions, averaged."""
-        if x.shape[1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {x.shape[1]}")
         with torch.autocast(x.device.type, enabled=False):
             maps = x.to(solve_dtype(x, self.channel_reduce.weight))
             local = maps.flatten(2).mT  # (B, n, C)

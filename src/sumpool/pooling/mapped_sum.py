@@ -2,16 +2,38 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d
-from sumpool.transport import Solver
+from sumpool.transport.validation import check_counts
+
+T = TypeVar("T")
 
 
+def forwards_to(target: type) -> Callable[[type[T]], type[T]]:
+    """Class decorator: the signature names the arguments that ``**options`` hand to ``target``."""
+
+    def decorate(cls: type[T]) -> type[T]:
+        own = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        named = [p for p in own.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
+        further = [
+            p.replace(kind=p.KEYWORD_ONLY)
+            for p in inspect.signature(target).parameters.values()
+            if p.name not in own
+        ]
+        cls.__signature__ = inspect.Signature([*named, *further])  # type: ignore[attr-defined]
+        return cls
+
+    return decorate
+
+
+@forwards_to(GeneralizedSumPool1d)
 class MappedSumPool(GlobalPool):
     """Base of poolings that hold a linear map W without bias and GSP on the mapped features.
 
@@ -21,26 +43,15 @@ class MappedSumPool(GlobalPool):
     Args:
         channels: Channels C of the input.
         embedding_size: Length D of the embedding.
-        prototypes: Number m of prototypes, and so on: the options of
-            :class:`GeneralizedSumPool2d`.
+        prototypes: Number m of prototypes.
         mu: Share μ in (0, 1] of each image that is pooled.
         eps: Inverse smoothing ε > 0.
-        learn_mu: Learn μ.
-        learn_eps: Learn ε.
-        background: Reverse the roles of what is pooled and what is left out.
-        solver: A solver of ``sumpool.transport``.
-        fused: Whether to run the fused CUDA kernels.
-        init: "k-center" or "random".
-        seed: Seed of the prototypes' initialization.
-        flatten: As in :class:`GlobalPool`.
-        input_fmt: As in :class:`GlobalPool`.
-        num_prefix_tokens: As in :class:`GlobalPool`.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
+        **gsp: Further arguments of :class:`GeneralizedSumPool2d`.
     """
 
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
-    has_attributes: ClassVar[bool] = True
+    linear_map = "inside"
+    has_attributes = True
 
     def __init__(
         self,
@@ -50,41 +61,20 @@ class MappedSumPool(GlobalPool):
         mu: float = 0.3,
         eps: float = 5.0,
         *,
-        learn_mu: bool = False,
-        learn_eps: bool = False,
-        background: bool = False,
-        solver: str | Solver = "exact",
-        fused: bool | None = None,
-        init: str = "k-center",
-        seed: int = 0,
         flatten: bool = True,
         input_fmt: str | None = None,
         num_prefix_tokens: int = 0,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **gsp: Any,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if embedding_size < 1:
-            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
+        check_counts(channels=channels, embedding_size=embedding_size)
         self.channels = channels
         self.embedding_size = embedding_size
         self.map = nn.Linear(channels, embedding_size, bias=False, device=device, dtype=dtype)
         self.gsp = GeneralizedSumPool1d(
-            embedding_size,
-            prototypes,
-            mu,
-            eps,
-            learn_mu=learn_mu,
-            learn_eps=learn_eps,
-            background=background,
-            solver=solver,
-            fused=fused,
-            init=init,
-            seed=seed,
-            device=device,
-            dtype=dtype,
+            embedding_size, prototypes, mu, eps, device=device, dtype=dtype, **gsp
         )
 
     @property
@@ -131,11 +121,7 @@ class MappedSumPool(GlobalPool):
 
     def mapped(self, features: Tensor) -> Tensor:
         """``features`` (B, n, C) mapped to (B, n, D)."""
-        if features.shape[-1] != self.channels:
-            raise ValueError(
-                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
-                f"got {features.shape[-1]}"
-            )
+        self.check_channels(features)
         local: Tensor = self.map(features)
         return local
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -60,32 +59,12 @@ def maximum_shares(features: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 class _GlobalMaxPool(GlobalPool):
-    pool_type: ClassVar[str] = "gmp"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "gmp"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The maximum of ``features`` (B, n, C) over the valid ones, per channel."""
         weights = maximum_shares(features, mask) if details else None
         return Pooled(maximum(features, mask), weights, None)
-
-
-class GlobalMaxPool1d(_GlobalMaxPool):
-    r"""Global maximum pooling (GMP) of token sequences: :math:`g_c = \max_j f_{jc}`.
-
-    The weight of a token is the share of the channels whose maximum it holds.
-
-    Args:
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-
-    Example:
-        >>> import torch
-        >>> GlobalMaxPool1d()(torch.tensor([[[1.0], [3.0]]]))
-        tensor([[3.]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class GlobalMaxPool2d(_GlobalMaxPool):
@@ -94,8 +73,7 @@ class GlobalMaxPool2d(_GlobalMaxPool):
     The weight of a position is the share of the channels whose maximum it holds.
 
     Args:
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
+        flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:
         >>> import torch
@@ -103,4 +81,10 @@ class GlobalMaxPool2d(_GlobalMaxPool):
         Pooled(embedding=tensor([[3., 6.]]), weights=tensor([[[0.5000, 0.5000]]]), attributes=None)
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class GlobalMaxPool1d(_GlobalMaxPool):
+    """GMP of token sequences; arguments as in :class:`GlobalMaxPool2d`."""
+
+    _formats = FORMATS_1D

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import greedy_k_center
 from sumpool.transport.validation import solve_dtype
@@ -41,8 +41,7 @@ def residual_sums(
         >>> residual_sums(features, torch.eye(2), torch.zeros(2, 2))
         tensor([0.7071, 0.0000, 0.0000, 0.7071])
     """
-    if mask is not None:
-        assignments = assignments.masked_fill(~mask.unsqueeze(-1), 0)
+    assignments = zero_invalid(assignments, mask)
     # Σ a (f − c) = Σ a f − c Σ a: nothing of size (n, K, d) is built.
     sums = assignments.mT @ features - assignments.sum(-2).unsqueeze(-1) * centers  # (..., K, d)
     return _unit(_unit(sums).flatten(-2))
@@ -56,8 +55,8 @@ def _unit(x: Tensor) -> Tensor:
 class _NetVladPool(PrototypePool):
     """Parameters, their initialization and the one call; the twins below name the layouts."""
 
-    pool_type: ClassVar[str] = "netvlad"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+    pool_type = "netvlad"
+    linear_map = "inside"
     inits: ClassVar[tuple[str, ...]] = ("k-means", "random")
 
     #: Lloyd's steps that follow the picks of the greedy k-center.
@@ -115,8 +114,7 @@ class _NetVladPool(PrototypePool):
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) by their residuals to the centers."""
         self.prepare(features, mask)
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        features = zero_invalid(features, mask)
         local = self.local_features(features)  # (B, n, d)
         with torch.autocast(features.device.type, enabled=False):
             embedding = residual_sums(
@@ -132,10 +130,9 @@ class _NetVladPool(PrototypePool):
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
         """The soft assignments divided by n, (B, n, K)."""
         with torch.autocast(local.device.type, enabled=False):
-            found = self._soft_assignments(local)
-        if mask is None:
-            return found / found.shape[-2]
-        return found.masked_fill(~mask.unsqueeze(-1), 0) / mask.sum(-1)[:, None, None]
+            shares = self._soft_assignments(local)
+        count = shares.shape[-2] if mask is None else mask.sum(-1)[:, None, None]
+        return zero_invalid(shares, mask) / count
 
     def _soft_assignments(self, local: Tensor) -> Tensor:
         """Softmax over clusters of w_kᵀ f_j + b_k, (B, n, K)."""
@@ -208,11 +205,7 @@ class NetVladPool2d(_NetVladPool):
         init: "k-means" sets the centers from the mapped features of the first training batch,
             before the first step; "random" leaves them as drawn.
         seed: Seed of the centers' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> layer = NetVladPool2d(32, embedding_size=128, clusters=8)
@@ -222,29 +215,10 @@ class NetVladPool2d(_NetVladPool):
         torch.Size([2, 8, 7, 7])
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
 
 
 class NetVladPool1d(_NetVladPool):
-    """NetVLAD of token sequences; see :class:`NetVladPool2d`.
+    """NetVLAD of token sequences; arguments as in :class:`NetVladPool2d`."""
 
-    Args:
-        channels: Channels C of the input.
-        embedding_size: Length K · d of the embedding, a multiple of ``clusters``.
-        clusters: Number K of clusters.
-        alpha: Sharpness α > 0 of the assignments at initialization, or None.
-        init: "k-means" or "random".
-        seed: Seed of the centers' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> layer = NetVladPool1d(32, num_prefix_tokens=1)
-        >>> layer(torch.randn(2, 50, 32)).shape
-        torch.Size([2, 128])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+    _formats = FORMATS_1D

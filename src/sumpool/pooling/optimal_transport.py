@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import prototype_costs
 from sumpool.transport.sinkhorn import sinkhorn
-from sumpool.transport.validation import check_eps, check_floating, check_mask, solve_dtype
+from sumpool.transport.validation import (
+    check_counts,
+    check_eps,
+    check_floating,
+    check_mask,
+    solve_dtype,
+)
 
 
 def uniform_transport(
@@ -56,8 +61,7 @@ def uniform_transport(
     """
     check_floating("cost", cost)
     check_eps(eps)
-    if iterations < 1:
-        raise ValueError(f"iterations must be at least 1, got {iterations}")
+    check_counts(iterations=iterations)
     if mask is not None:
         check_mask(mask, tuple(cost.shape[:-1]))
         mask = mask.expand(cost.shape[:-1])
@@ -68,8 +72,8 @@ def uniform_transport(
 class _OptimalTransportPool(PrototypePool):
     """Parameters and the one call; the twins below name the layouts."""
 
-    pool_type: ClassVar[str] = "otp"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+    pool_type = "otp"
+    linear_map = "inside"
 
     def __init__(
         self,
@@ -89,8 +93,7 @@ class _OptimalTransportPool(PrototypePool):
     ) -> None:
         dim = split_embedding(embedding_size, "prototypes", prototypes)
         check_eps(eps)
-        if iterations < 1:
-            raise ValueError(f"iterations must be at least 1, got {iterations}")
+        check_counts(iterations=iterations)
         super().__init__(
             channels,
             prototypes,
@@ -117,8 +120,7 @@ class _OptimalTransportPool(PrototypePool):
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) by the transport of all of them to the prototypes."""
         self.prepare(features, mask)
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        features = zero_invalid(features, mask)
         local = self.map(features)  # (B, n, d)
         plan = self.assignments(local, mask)  # (B, n, m)
         with torch.autocast(features.device.type, enabled=False):
@@ -174,11 +176,7 @@ class OptimalTransportPool2d(_OptimalTransportPool):
         init: "k-center" sets the prototypes from the mapped features of the first training batch,
             before the first step; "random" leaves them as drawn.
         seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> layer = OptimalTransportPool2d(32, embedding_size=128, prototypes=8)
@@ -187,30 +185,10 @@ class OptimalTransportPool2d(_OptimalTransportPool):
         (torch.Size([2, 128]), torch.Size([2, 8, 7, 7]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
 
 
 class OptimalTransportPool1d(_OptimalTransportPool):
-    """Optimal-transport pooling of token sequences; see :class:`OptimalTransportPool2d`.
+    """OTP of token sequences; arguments as in :class:`OptimalTransportPool2d`."""
 
-    Args:
-        channels: Channels C of the input.
-        embedding_size: Length m · d of the embedding, a multiple of ``prototypes``.
-        prototypes: Number m of prototypes.
-        eps: Inverse smoothing ε > 0, the inverse of the weight of the entropy.
-        iterations: Sinkhorn iterations.
-        init: "k-center" or "random".
-        seed: Seed of the prototypes' initialization.
-        flatten: Whether the embedding is (B, D) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> layer = OptimalTransportPool1d(32, num_prefix_tokens=1)
-        >>> layer(torch.randn(2, 50, 32)).shape
-        torch.Size([2, 128])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
+    _formats = FORMATS_1D

@@ -10,9 +10,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sumpool.pooling.base import GlobalPool, flat_mask
+from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, solve_dtype
 
 #: Accepted ways to set the prototypes at the start.
 INITS = ("k-center", "random")
@@ -25,8 +25,7 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
         >>> split_embedding(128, "prototypes", 8)
         16
     """
-    if parts < 1:
-        raise ValueError(f"{option} must be at least 1, got {parts}")
+    check_counts(**{option: parts})
     if embedding_size < 1 or embedding_size % parts:
         raise ValueError(
             f"embedding_size must be a positive multiple of {option}={parts}, got {embedding_size}"
@@ -53,11 +52,7 @@ class PrototypePool(GlobalPool):
         dim: Channels d of the prototypes.
         init: How the prototypes are set, one of :attr:`inits`.
         seed: Seed of the prototypes' initialization.
-        flatten: As in :class:`GlobalPool`.
-        input_fmt: As in :class:`GlobalPool`.
-        num_prefix_tokens: As in :class:`GlobalPool`.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
     """
 
     #: Accepted values of ``init``.
@@ -82,8 +77,7 @@ class PrototypePool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
+        check_counts(channels=channels)
         if init not in self.inits:
             raise ValueError(f"init must be one of {self.inits}, got {init!r}")
         self.channels = channels
@@ -142,8 +136,7 @@ class PrototypePool(GlobalPool):
         features, positions = self.to_tokens(x)
         self.check_channels(features)
         mask = flat_mask(mask, x.shape[0], positions)
-        if mask is not None:
-            features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        features = zero_invalid(features, mask)
         shares = self.assignments(self.local_features(features), mask)  # (B, n, m)
         plan: Tensor = shares.mT.unflatten(-1, positions)
         return plan
@@ -174,14 +167,6 @@ class PrototypePool(GlobalPool):
                     "of a first batch before the compiled training step"
                 )
             self._initialize(features, mask)
-
-    def check_channels(self, features: Tensor) -> None:
-        """Raise unless ``features`` (B, n, C) have the channels the layer was built for."""
-        if features.shape[-1] != self.channels:
-            raise ValueError(
-                f"x must have {self.channels} channels in the layout {self.input_fmt}, "
-                f"got {features.shape[-1]}"
-            )
 
     @torch.no_grad()
     def _initialize(self, features: Tensor, mask: Tensor | None) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, solve_dtype
 
 # Added to a squared norm, as in the original; it makes weights of a map of zeros uniform.
 _NORM_FLOOR = 1e-10
@@ -39,11 +37,7 @@ class SmkPool2d(MapPool):
         normalize_local: Whether each o_j is divided by its norm before the sum, so that w_j alone
             says how much it counts. The original does so where descriptors are matched, not where
             they are trained.
-        flatten: Whether the embedding is (B, embedding_size) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> out = SmkPool2d(32, 16).pool(torch.rand(2, 32, 7, 7))
@@ -51,8 +45,8 @@ class SmkPool2d(MapPool):
         (torch.Size([2, 16]), torch.Size([2, 7, 7]))
     """
 
-    pool_type: ClassVar[str] = "t-smk"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "inside"
+    pool_type = "t-smk"
+    linear_map = "inside"
 
     def __init__(
         self,
@@ -68,10 +62,7 @@ class SmkPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if embedding_size < 1:
-            raise ValueError(f"embedding_size must be at least 1, got {embedding_size}")
+        check_counts(channels=channels, embedding_size=embedding_size)
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}")
         self.channels = channels
@@ -86,8 +77,6 @@ class SmkPool2d(MapPool):
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
         """The sum of smoothed, reduced features of ``x`` (B, C, H, W), weighted by norms."""
-        if x.shape[1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {x.shape[1]}")
         with torch.autocast(x.device.type, enabled=False):
             f = x.to(solve_dtype(x, self.reduce.weight))
             attention = (f.square().sum(1) + _NORM_FLOOR).sqrt().flatten(1)  # (B, n)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
 from sumpool.pooling.generalized_mean import generalized_mean
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, check_positive, solve_dtype
 
 
 def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -43,8 +42,7 @@ def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None
 
 
 class _SolarPool(GlobalPool):
-    pool_type: ClassVar[str] = "solar"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "solar"
 
     def __init__(
         self,
@@ -61,14 +59,8 @@ class _SolarPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if channels < 1:
-            raise ValueError(f"channels must be at least 1, got {channels}")
-        if reduction < 1:
-            raise ValueError(f"reduction must be at least 1, got {reduction}")
-        if not 0 < p < math.inf:
-            raise ValueError(f"p must be a positive finite number, got {p}")
-        if not 0 < floor < math.inf:
-            raise ValueError(f"floor must be a positive finite number, got {floor}")
+        check_counts(channels=channels, reduction=reduction)
+        check_positive(p=p, floor=floor)
         self.channels = channels
         self.floor = float(floor)
         self._p = float(p)
@@ -92,12 +84,9 @@ class _SolarPool(GlobalPool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Attention among ``features`` (B, n, C), then their generalized mean."""
-        if features.shape[-1] != self.channels:
-            raise ValueError(f"x must have {self.channels} channels, got {features.shape[-1]}")
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.query.weight))
-            if mask is not None:
-                local = local.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+            local = zero_invalid(local, mask)
             q = affine(self.query, local).relu()  # (B, n, C')
             k = affine(self.key, local).relu()
             v = affine(self.value, local)
@@ -116,44 +105,6 @@ class _SolarPool(GlobalPool):
         """What the layers below do not say, for ``print``."""
         learned = " (learned)" if self.p.requires_grad else ""
         return f"p={self._p}{learned}, floor={self.floor}, input_fmt={self.input_fmt!r}"
-
-
-class SolarPool1d(_SolarPool):
-    r"""SOLAR pooling of token sequences [solar].
-
-    A block of second-order attention (self-attention over positions, with a skip connection) makes
-    each token depend on all, and the generalized mean pools them:
-
-    .. math::
-        q_j = \operatorname{relu}(W_q f_j + b_q), \quad k_j = \operatorname{relu}(W_k f_j + b_k),
-        \quad v_j = W_v f_j + b_v, \\
-        h_i = f_i + ψ\Big(\sum_j \operatorname{softmax}_j(q_i^⊤ k_j / \sqrt{C'})\, v_j\Big), \quad
-        g_c = \Big(\frac1n \sum_i \max(h_{ic}, δ)^p\Big)^{1/p}.
-
-    ψ is affine and starts as 0, as in the original, so that the layer starts as GeMean. Batch
-    normalization of q and k, which the original has before the relu, is left out, so that the
-    embedding of an image does not depend on its batch. The weights that are reported are the
-    attention each token receives, averaged over the queries.
-
-    Args:
-        channels: Channels C of the tokens.
-        reduction: q, k and v have C' = C / reduction channels, at least 1.
-        p: Exponent of the generalized mean at the start, positive.
-        learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a feature counts as in the generalized mean.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
-
-    Example:
-        >>> out = SolarPool1d(8).pool(torch.rand(2, 5, 8))
-        >>> out.embedding.shape, out.weights.shape
-        (torch.Size([2, 8]), torch.Size([2, 5]))
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class SolarPool2d(_SolarPool):
@@ -179,11 +130,7 @@ class SolarPool2d(_SolarPool):
         p: Exponent of the generalized mean at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a feature counts as in the generalized mean.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
-        device: Where the parameters are put.
-        dtype: Dtype of the parameters.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
         >>> out = SolarPool2d(8).pool(torch.rand(2, 8, 7, 7))
@@ -191,4 +138,10 @@ class SolarPool2d(_SolarPool):
         (torch.Size([2, 8]), torch.Size([2, 7, 7]))
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class SolarPool1d(_SolarPool):
+    """SOLAR pooling of token sequences; arguments as in :class:`SolarPool2d`."""
+
+    _formats = FORMATS_1D

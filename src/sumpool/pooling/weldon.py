@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_counts, solve_dtype
 
 
 class Extremes(NamedTuple):
@@ -63,8 +63,7 @@ def mean_of_highest(features: Tensor, k: int, mask: Tensor | None = None) -> Ext
 
 
 class _WeldonPool(GlobalPool):
-    pool_type: ClassVar[str] = "weldon"
-    linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
+    pool_type = "weldon"
 
     def __init__(
         self,
@@ -75,8 +74,7 @@ class _WeldonPool(GlobalPool):
         num_prefix_tokens: int = 0,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+        check_counts(k=k)
         self.k = k
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
@@ -90,32 +88,6 @@ class _WeldonPool(GlobalPool):
     def extra_repr(self) -> str:
         """What the layer is, for ``print``."""
         return f"k={self.k}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
-
-
-class WeldonPool1d(_WeldonPool):
-    r"""WELDON pooling of token sequences [weldon].
-
-    Per channel c, with the values in descending order :math:`f_{(1)c} ≥ … ≥ f_{(n)c}`,
-
-    .. math::
-        g_c = \frac1k \sum_{i=1}^k f_{(i)c} + \frac1k \sum_{i=n-k+1}^n f_{(i)c},
-
-    the highest values and the lowest, which speak against a class. With fewer than k valid tokens
-    k is their number; at k = n this is twice the mean. The weight of a token is its share of the
-    selections, over highest and lowest and all channels.
-
-    Args:
-        k: How many values are averaged at either end.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimension as 1.
-        input_fmt: "NLC" (default) or "NCL".
-        num_prefix_tokens: Leading tokens that are dropped.
-
-    Example:
-        >>> WeldonPool1d(k=2)(torch.tensor([[[1.0], [5.0], [4.0], [-2.0]]]))
-        tensor([[4.]])
-    """
-
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_1D
 
 
 class WeldonPool2d(_WeldonPool):
@@ -132,13 +104,17 @@ class WeldonPool2d(_WeldonPool):
 
     Args:
         k: How many values are averaged at either end.
-        flatten: Whether the embedding is (B, C) or keeps the pooled dimensions as 1.
-        input_fmt: "NCHW" (default) or "NHWC".
-        num_prefix_tokens: Must be 0 for maps.
+        flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:
         >>> WeldonPool2d(k=1).pool(torch.tensor([[[[1.0, 5.0, 2.0]]]])).weights
         tensor([[[0.5000, 0.5000, 0.0000]]])
     """
 
-    _formats: ClassVar[tuple[str, ...]] = FORMATS_2D
+    _formats = FORMATS_2D
+
+
+class WeldonPool1d(_WeldonPool):
+    """WELDON pooling of token sequences; arguments as in :class:`WeldonPool2d`."""
+
+    _formats = FORMATS_1D

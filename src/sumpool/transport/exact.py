@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sumpool.transport.problem import TransportProblem, TransportResult
-from sumpool.transport.validation import LEAST_SHARE
+from sumpool.transport.validation import LEAST_SHARE, check_counts
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,7 @@ class Exact:
 
     def __post_init__(self) -> None:
         """Check the number of steps."""
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
+        check_counts(steps=self.steps)
 
     def __call__(self, problem: TransportProblem) -> TransportResult:
         """Solve ``problem``."""

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from sumpool.transport.exact import attach_gradient
 from sumpool.transport.problem import TransportProblem, TransportResult
+from sumpool.transport.validation import check_counts
 
 
 @dataclass(frozen=True)
@@ -31,8 +32,7 @@ class Iterative:
 
     def __post_init__(self) -> None:
         """Check the number of iterations."""
-        if self.steps < 1:
-            raise ValueError(f"steps must be at least 1, got {self.steps}")
+        check_counts(steps=self.steps)
 
     def __call__(self, problem: TransportProblem) -> TransportResult:
         """Iterate on ``problem``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -110,3 +111,17 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 def solve_dtype(*tensors: Tensor) -> torch.dtype:
     """The dtype problems are solved in: float64 where an input is float64, else float32."""
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
+
+
+def check_counts(**counts: int) -> None:
+    """Raise a ValueError that names the first of these arguments that is below 1."""
+    for name, value in counts.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def check_positive(**numbers: float) -> None:
+    """Raise a ValueError that names the first of these arguments that is not in (0, ∞)."""
+    for name, value in numbers.items():
+        if not 0 < value < math.inf:
+            raise ValueError(f"{name} must be a positive finite number, got {value}")
