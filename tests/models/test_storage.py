@@ -153,7 +153,7 @@ def test_what_cannot_be_written_leaves_the_old_model(
     before = load_embedder(stored)(x)
     with monkeypatch.context() as patch:
         patch.setattr(os, failing, full)
-        with pytest.raises(ModelError, match=r"model\.safetensors cannot be written: No space"):
+        with pytest.raises(ModelError, match=r"model\.safetensors could not be written: No space"):
             save_embedder(embedder(seed=1), stored)
     assert torch.equal(load_embedder(stored)(x), before)
     assert sorted(it.name for it in stored.iterdir()) == ["model.json", "model.safetensors"]
@@ -172,7 +172,7 @@ def test_a_save_cut_between_the_files_is_noticed(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "replace", cut)
-        with pytest.raises(ModelError, match=r"model\.json cannot be written"):
+        with pytest.raises(ModelError, match=r"model\.json could not be written"):
             save_embedder(embedder(normalize="ball"), stored)
     with pytest.raises(ModelError, match=r"model\.safetensors was not saved together with"):
         load_embedder(stored)

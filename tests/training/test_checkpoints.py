@@ -122,7 +122,7 @@ except RunError as error:
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "step-000000002.ckpt could not be written" in done.stdout
-    assert "the one of step 1 is intact" in done.stdout
+    assert "that of step 1 is intact" in done.stdout
     loaded = Checkpoints(tmp_path).load()
     assert loaded is not None
     assert loaded["progress"] == {"step": 1}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -19,6 +18,7 @@ from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder, build_untrained
 from sumpool.models.errors import ModelError
 from sumpool.models.weights import load_state
+from sumpool.system.files import StoreError, write_atomic
 
 #: Number of the format written; files with a higher one are refused.
 FORMAT = 1
@@ -57,11 +57,11 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
     text = (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode()
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
     tensors = save(state, {_BELONGS: hashlib.sha256(text).hexdigest()})
-    for path, content in ((Path(folder) / TENSORS, tensors), (Path(folder) / DESCRIPTION, text)):
-        try:
-            _write(path, content)
-        except OSError as error:
-            raise ModelError(f"{path} cannot be written: {error.strerror or error}") from error
+    try:
+        write_atomic(Path(folder) / TENSORS, tensors)
+        write_atomic(Path(folder) / DESCRIPTION, text)
+    except StoreError as error:
+        raise ModelError(str(error)) from error
 
 
 def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
@@ -108,25 +108,6 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
         model.to(state["map.weight"].dtype)  # a model in half precision comes back in it
     load_state(model, state, source=str(tensors), exact=True)
     return model.to(device).eval()
-
-
-def _write(path: Path, content: bytes) -> None:
-    """Replace ``path`` by ``content``; whatever happens, the old or the new content is there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with open(beside, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # the move itself
-    finally:
-        os.close(folder)
 
 
 def _read(path: Path) -> bytes:

@@ -2,7 +2,7 @@
 
 A study fills cells (a method with a seed, say). A finished cell is one line of ``rows.jsonl`` and,
 where a figure needs more than numbers, one file under ``arrays/``. A line reaches the disk before
-the next cell begins, so an interrupted study keeps every finished cell and goes on from there.
+the next cell begins, so an interrupted study keeps every finished cell and resumes from there.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.system.files import StoreError
+from sumpool.system.files import StoreError, write_atomic
 
 ROWS = "rows.jsonl"
 ARRAYS = "arrays"
@@ -89,9 +89,9 @@ class ResultStore:
     Args:
         folder: Where the results are; made if missing.
         study: Name of the study.
-        settings: What all cells share. A folder holds results of one configuration only, so that
-            no table mixes two.
-        force: Discard what the folder holds before beginning.
+        settings: What all cells share. A folder holds results of one configuration, so that no
+            table mixes two.
+        force: First discard what the folder holds.
 
     Raises:
         StoreError: If the folder holds results of another study or configuration.
@@ -166,13 +166,7 @@ class ResultStore:
     def _write_arrays(self, name: str, arrays: Mapping[str, NDArray[Any]]) -> None:
         buffer = io.BytesIO()
         np.savez_compressed(buffer, allow_pickle=False, **arrays)
-        path = self.folder / ARRAYS / name
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            file.write(buffer.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        write_atomic(self.folder / ARRAYS / name, buffer.getvalue())
 
     def _check(self, rows: Iterable[Row]) -> None:
         for row in rows:

@@ -1,11 +1,10 @@
-"""Checkpoints that are whole or not there: written aside, checked by digest, the last two kept."""
+"""Checkpoints: written atomically, checked by digest, the last two kept."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import logging
-import os
 import pickle
 import re
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from typing import Any
 
 import torch
 
+from sumpool.system.files import StoreError, atomic_path
 from sumpool.training.errors import RunError
 
 logger = logging.getLogger(__name__)
@@ -27,13 +27,12 @@ _NAME = re.compile(r"step-(\d+)\.ckpt")
 class Checkpoints:
     """The checkpoints in one folder, the newest last.
 
-    A file is written under another name, forced to disk and then renamed, so a process that dies
-    while writing leaves the previous checkpoint untouched. A file that was damaged later is
-    noticed by its digest and the one before it is used. Nothing in a checkpoint is executed when it
-    is read: it holds tensors, numbers, strings and containers of these.
+    A process that dies while writing leaves the previous checkpoint untouched. Damage is noticed by
+    the digest, and the checkpoint before is used. Nothing in a checkpoint is executed when it is
+    read: it holds tensors, numbers, strings and containers of these.
 
     Args:
-        folder: Where they are; made when the first is written.
+        folder: Created with the first checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -57,25 +56,14 @@ class Checkpoints:
         payload = buffer.getbuffer()
         head = f"{MAGIC} {hashlib.sha256(payload).hexdigest()} {len(payload)}\n".encode("ascii")
         path = self.folder / f"step-{step:09d}.ckpt"
-        aside = path.with_suffix(".part")
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            with aside.open("wb") as file:
+            with atomic_path(path) as aside, aside.open("wb") as file:
                 file.write(head)
                 file.write(payload)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(aside, path)
-            _sync_folder(self.folder)
-        except OSError as error:
-            aside.unlink(missing_ok=True)
+        except StoreError as error:
             before = self.files()
-            kept = (
-                f"the one of step {_step(before[-1])} is intact" if before else "there is none yet"
-            )
-            raise RunError(
-                f"the checkpoint {path} could not be written: {error.strerror or error}; {kept}"
-            ) from error
+            kept = f"that of step {_step(before[-1])} is intact" if before else "there is none yet"
+            raise RunError(f"checkpoint {error}; {kept}") from error
         for old in self.files()[:-KEPT]:
             old.unlink()
         return path
@@ -127,12 +115,3 @@ def _step(path: Path) -> int:
     if match is None:
         raise ValueError(f"{path} is not named like a checkpoint")
     return int(match[1])
-
-
-def _sync_folder(folder: Path) -> None:
-    # A rename is on disk only once its folder is.
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -43,7 +43,7 @@ class ZeroShotConfig:
         lr_multiplier: learning rate of its class embeddings over that of the network
         unit: bring its class embeddings to length 1
         standardize: center its attributes and bring them to a mean length of 1 before the fit
-        halves: order in which the classes of a batch alternate between its halves: appearance (in the
+        halves: order in which the classes of a batch go to its halves in turn: appearance (in the
             batch) or label
         begin: step from which on it counts
         end: step from which on it no longer counts; null is never

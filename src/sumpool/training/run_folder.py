@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from sumpool.report.run.folder import CHECKPOINTS, CONFIG, RUN
-from sumpool.system.files import StoreError
+from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
@@ -131,12 +131,10 @@ class CsvLog:
                     step = row.get(key) or ""
                     if step.isdecimal() and int(step) <= keep_until and None not in row.values():
                         kept.append(row)
-        aside = path.with_suffix(".part")
-        with aside.open("w", newline="", encoding="utf-8") as file:
+        with atomic_path(path) as aside, aside.open("w", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, self._columns)
             writer.writeheader()
             writer.writerows(kept)
-        os.replace(aside, path)
         self._file = path.open("a", newline="", encoding="utf-8")
         self._writer = csv.DictWriter(self._file, self._columns)
 
@@ -151,14 +149,12 @@ class CsvLog:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` to ``path`` whole or not at all."""
-    aside = path.with_name(path.name + ".part")
+    """Write ``value`` to ``path`` completely or not at all."""
+    text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     try:
-        aside.write_text(json.dumps(value, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        os.replace(aside, path)
-    except OSError as error:
-        aside.unlink(missing_ok=True)
-        raise RunError(f"{path} could not be written: {error.strerror or error}") from error
+        write_atomic(path, text.encode())
+    except StoreError as error:
+        raise RunError(str(error)) from error
 
 
 def versions() -> dict[str, str]:
