@@ -43,26 +43,26 @@ def write_member(
 def write_members(
     root: Path, protocol: Protocol, draw: Draw, labels: Sequence[Tensor], seeds: int | None = None
 ) -> list[MemberResult]:
-    """All members of a protocol, judged on the same images."""
-    judged = []
+    """All members of a protocol, evaluated on the same images."""
+    results = []
     for member in protocol.members(seeds):
         vectors = [draw(member, which) for which in range(len(labels))]
         folder = write_member(root / str(member), protocol.evaluated_on, vectors, labels)
-        judged.append(read_member(protocol, member, folder))
-    return judged
+        results.append(read_member(protocol, member, folder))
+    return results
 
 
 def clustered(labels: Sequence[Tensor], dimension: int = 6, noise: float = 1.0) -> Draw:
-    """Embeddings around the centres of classes: models of a fold see nearly the same."""
+    """Embeddings around the centers of classes: models of a fold see nearly the same."""
 
     def draw(member: Member, which: int) -> Tensor:
         shared = torch.Generator().manual_seed(100 * (member.fold or 0))
         own = torch.Generator().manual_seed(100 * (member.fold or 0) + member.seed + 1)
         size = max(int(it.max()) for it in labels) + 1
-        centres = torch.randn(size, dimension, generator=shared)
+        centers = torch.randn(size, dimension, generator=shared)
         together = [torch.randn(len(it), dimension, generator=shared) for it in labels]
         alone = [torch.randn(len(it), dimension, generator=own) for it in labels]
-        x = centres[labels[which]] + noise * (0.8 * together[which] + 0.3 * alone[which])
+        x = centers[labels[which]] + noise * (0.8 * together[which] + 0.3 * alone[which])
         return torch.nn.functional.normalize(x, dim=1)
 
     return draw

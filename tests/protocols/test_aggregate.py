@@ -6,6 +6,7 @@ import json
 import shutil
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -32,11 +33,17 @@ ALONE = [torch.arange(60) % 9]
 WITH_GALLERY = [torch.arange(30) % 9, torch.arange(50) % 8]
 
 
-def naive_fair(judged: Sequence[MemberResult]) -> dict[tuple[int, str], list[float]]:
+@pytest.fixture(scope="module")
+def members(tmp_path_factory: pytest.TempPathFactory) -> list[MemberResult]:
+    """All runs of the fair protocol; their folders are only read."""
+    return write_members(tmp_path_factory.mktemp("fair"), FAIR, clustered(ALONE), ALONE)
+
+
+def naive_fair(results: Sequence[MemberResult]) -> dict[tuple[int, str], list[float]]:
     """Every combination by itself: means of metrics, and metrics of concatenations."""
     values: dict[tuple[int, str], list[float]] = {}
-    by_member = {it.member: it for it in judged}
-    seeds = sorted({it.member.seed for it in judged})
+    by_member = {it.member: it for it in results}
+    seeds = sorted({it.member.seed for it in results})
     for chosen in product(seeds, repeat=4):
         runs = [by_member[Member(fold, seed)] for fold, seed in enumerate(chosen, 1)]
         metrics = [
@@ -67,9 +74,9 @@ def naive_fair(judged: Sequence[MemberResult]) -> dict[tuple[int, str], list[flo
 def test_scores_are_those_of_all_81_combinations(tmp_path: Path, labels: list[Tensor]) -> None:
     draw = clustered(labels)
     # Not all models give vectors of length 1.
-    judged = write_members(tmp_path, FAIR, lambda m, it: draw(m, it) * (1 + m.seed), labels)
-    scores = aggregate(FAIR, judged[::-1])
-    truth = naive_fair(judged)
+    results = write_members(tmp_path, FAIR, lambda m, it: draw(m, it) * (1 + m.seed), labels)
+    scores = aggregate(FAIR, results[::-1])
+    truth = naive_fair(results)
     assert [(it.dimension, it.metric) for it in scores[:2]] == [
         (6, "precision_at_1"),
         (6, "recall_at_1"),
@@ -88,48 +95,46 @@ def test_scores_are_those_of_all_81_combinations(tmp_path: Path, labels: list[Te
     assert one.std > 0
 
 
-def test_the_length_of_a_members_vectors_does_not_count(tmp_path: Path) -> None:
-    draw = clustered(ALONE)
-    plain = aggregate(FAIR, write_members(tmp_path / "a", FAIR, draw, ALONE))
-    judged = write_members(
-        tmp_path / "b", FAIR, lambda m, it: draw(m, it) * (64 if m == Member(2, 1) else 1), ALONE
-    )
-    assert aggregate(FAIR, judged) == plain
+def test_lengths_of_vectors_and_places_of_the_data_do_not_count(
+    members: list[MemberResult], tmp_path: Path
+) -> None:
+    longer = 64 * clustered(ALONE)(Member(4, 2), 0)
+    folder = write_member(tmp_path, "test", [longer], ALONE, root="scratch/cub/images")
+    moved = [*members[:-1], read_member(FAIR, Member(4, 2), folder)]
+    assert aggregate(FAIR, moved) == aggregate(FAIR, members)
 
 
-def test_fewer_seeds_are_fewer_combinations(tmp_path: Path) -> None:
-    judged = write_members(tmp_path, FAIR, clustered(ALONE), ALONE, seeds=2)
-    assert {it.count for it in aggregate(FAIR, judged, seeds=2)} == {16}
-    one = [it for it in judged if it.member.seed == 0]
+def test_fewer_seeds_are_fewer_combinations(members: list[MemberResult]) -> None:
+    two, one = ([it for it in members if it.member.seed < seeds] for seeds in (2, 1))
+    assert {it.count for it in aggregate(FAIR, two, seeds=2)} == {16}
     assert {(it.count, it.std) for it in aggregate(FAIR, one, seeds=1)} == {(1, 0.0)}
 
 
-def test_every_missing_member_is_named_and_nothing_is_averaged(tmp_path: Path) -> None:
-    judged = write_members(tmp_path, FAIR, clustered(ALONE), ALONE)
-    without = [it for it in judged if it.member.fold != 3 and it.member != Member(1, 2)]
+def test_every_missing_member_is_named_and_nothing_is_averaged(members: list[MemberResult]) -> None:
+    without = [it for it in members if it.member.fold != 3 and it.member != Member(1, 2)]
     with pytest.raises(MissingMemberError) as raised:
         aggregate(FAIR, without)
     named = "fold 1, seed 2; fold 3, seed 0; fold 3, seed 1; fold 3, seed 2"
-    assert str(raised.value) == (f"4 of the 12 trainings of the fair protocol are missing: {named}")
+    assert str(raised.value) == f"4 of the 12 runs of the fair protocol are missing: {named}"
 
 
-def test_members_that_do_not_belong_are_refused(tmp_path: Path) -> None:
-    judged = write_members(tmp_path, FAIR, clustered(ALONE), ALONE)
+def test_members_that_do_not_belong_are_refused(members: list[MemberResult]) -> None:
     with pytest.raises(ProtocolError, match="fold 1, seed 0 is there twice"):
-        aggregate(FAIR, [*judged, judged[0]])
-    with pytest.raises(ProtocolError, match="fold 1, seed 2 is none of the fair protocol's"):
-        aggregate(FAIR, judged, seeds=2)
+        aggregate(FAIR, [*members, members[0]])
+    with pytest.raises(ProtocolError, match="fold 1, seed 2 is not part of the fair protocol"):
+        aggregate(FAIR, members, seeds=2)
 
 
-def test_other_images_are_refused_and_their_folder_named(tmp_path: Path) -> None:
-    judged = write_members(tmp_path / "all", FAIR, clustered(ALONE), ALONE)
+def test_other_images_are_refused_and_their_folder_named(
+    members: list[MemberResult], tmp_path: Path
+) -> None:
     draw = clustered(ALONE)(Member(4, 2), 0)
 
-    def replaced(name: str, vectors: list[Tensor], labels: list[Tensor], **told: str) -> str:
-        folder = write_member(tmp_path / name, "test", vectors, labels, **told)
-        other = read_member(FAIR, judged[-1].member, folder)
+    def replaced(name: str, vectors: list[Tensor], labels: list[Tensor]) -> str:
+        folder = write_member(tmp_path / name, "test", vectors, labels)
+        other = read_member(FAIR, members[-1].member, folder)
         with pytest.raises(ProtocolError) as raised:
-            combine(FAIR, [*judged[:-1], other])
+            combine(FAIR, [*members[:-1], other])
         assert str(folder) in str(raised.value)
         assert "fold 4, seed 2" in str(raised.value)
         return str(raised.value)
@@ -147,49 +152,43 @@ def test_other_images_are_refused_and_their_folder_named(tmp_path: Path) -> None
     stored["names"] = [*stored["names"][:7], "/data/birds/7/other.jpg", *stored["names"][8:]]
     (folder / "evaluation/test/items.json").write_text(json.dumps(stored))
     with pytest.raises(ProtocolError, match=r"names .* image 3 is 4/3.jpg and not 3/3.jpg"):
-        combine(FAIR, [*judged[:-1], read_member(FAIR, Member(4, 2), folder)])
+        combine(FAIR, [*members[:-1], read_member(FAIR, Member(4, 2), folder)])
 
 
-def test_data_may_lie_elsewhere_on_another_machine(tmp_path: Path) -> None:
-    judged = write_members(tmp_path / "all", FAIR, clustered(ALONE), ALONE)
-    draw = clustered(ALONE)(Member(4, 2), 0)
-    folder = write_member(tmp_path / "moved", "test", [draw], ALONE, root="scratch/cub/images")
-    moved = [*judged[:-1], read_member(FAIR, Member(4, 2), folder)]
-    assert aggregate(FAIR, moved) == aggregate(FAIR, judged)
-
-
-def test_damaged_and_missing_files_are_named(tmp_path: Path) -> None:
-    judged = write_members(tmp_path, FAIR, clustered(ALONE), ALONE)
-    part = judged[5].folder / "evaluation/test"
+def test_damaged_and_missing_files_are_named(members: list[MemberResult], tmp_path: Path) -> None:
+    shutil.copytree(members[5].folder, tmp_path / "run")
+    damaged = replace(members[5], folder=tmp_path / "run")
+    results = [*members[:5], damaged, *members[6:]]
+    part = damaged.folder / "evaluation/test"
     (part / "embeddings.npy").write_bytes(b"x")
     with pytest.raises(ProtocolError, match=r"embeddings\.npy cannot be read"):
-        aggregate(FAIR, judged)
+        aggregate(FAIR, results)
     np.save(part / "embeddings.npy", np.zeros((59, 6), np.float32))
     with pytest.raises(ProtocolError, match=r"is damaged: 60 labels, 60 names"):
-        aggregate(FAIR, judged)
-    other = MemberResult(judged[5].member, judged[5].folder, {"queries": 60})
+        aggregate(FAIR, results)
+    other = replace(damaged, metrics={"queries": 60})
     with pytest.raises(ProtocolError, match=r"has the metrics none"):
-        aggregate(FAIR, [*judged[:5], other, *judged[6:]])
+        aggregate(FAIR, [*results[:5], other, *results[6:]])
     shutil.rmtree(part)
     with pytest.raises(ProtocolError, match=r"fold 2, seed 2: .*metrics\.json cannot be read"):
-        read_member(FAIR, judged[5].member, judged[5].folder)
+        read_member(FAIR, results[5].member, results[5].folder)
 
 
 def test_a_gallery_without_its_embeddings_does_not_pass_for_none(tmp_path: Path) -> None:
-    judged = write_members(tmp_path, FAIR, clustered(WITH_GALLERY), WITH_GALLERY)
-    for it in judged:
+    results = write_members(tmp_path, FAIR, clustered(WITH_GALLERY), WITH_GALLERY)
+    for it in results:
         (it.folder / "evaluation/test/gallery-embeddings.npy").unlink()
     with pytest.raises(ProtocolError, match=r"gallery-embeddings\.npy cannot be read"):
-        aggregate(FAIR, judged)
+        aggregate(FAIR, results)
 
 
 def test_the_conventional_score_is_of_one_model_and_says_how_it_was_chosen(tmp_path: Path) -> None:
     protocol = PROTOCOLS["conventional"]
     draw = clustered(ALONE, noise=1.5)
-    judged = write_members(tmp_path, protocol, draw, ALONE)
-    best = max(judged, key=lambda it: it.metrics["precision_at_1"])
-    assert len({it.metrics["precision_at_1"] for it in judged}) == 3
-    for it in aggregate(protocol, judged):
+    results = write_members(tmp_path, protocol, draw, ALONE)
+    best = max(results, key=lambda it: it.metrics["precision_at_1"])
+    assert len({it.metrics["precision_at_1"] for it in results}) == 3
+    for it in aggregate(protocol, results):
         assert it.mean == best.metrics[it.metric]
         assert (it.dimension, it.std, it.count) == (6, 0.0, 1)
         assert it.note == "selected on the test set, best of 3"
@@ -197,11 +196,11 @@ def test_the_conventional_score_is_of_one_model_and_says_how_it_was_chosen(tmp_p
 
 def test_the_tuning_score_is_the_mean_over_seeds_on_validation_classes(tmp_path: Path) -> None:
     protocol = PROTOCOLS["tuning"]
-    judged = write_members(tmp_path, protocol, clustered(ALONE), ALONE)
-    scores = aggregate(protocol, judged)
+    results = write_members(tmp_path, protocol, clustered(ALONE), ALONE)
+    scores = aggregate(protocol, results)
     for it in scores:
-        values = [own.metrics[it.metric] for own in judged]
+        values = [own.metrics[it.metric] for own in results]
         assert it.mean == pytest.approx(statistics.fmean(values))
         assert it.std == pytest.approx(statistics.stdev(values))
         assert (it.count, it.note) == (3, "on validation classes")
-    assert not (judged[0].folder / "evaluation/test").exists()
+    assert not (results[0].folder / "evaluation/test").exists()

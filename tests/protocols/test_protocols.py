@@ -82,28 +82,19 @@ def test_proxy_losses_have_one_image_of_a_class_and_a_warm_up(loss: str) -> None
 def test_chance_constrained_proxies_are_validated_more_often(data_set: str, every: int) -> None:
     found = settings("fair", data_set, ccp=CcpConfig(True), pool="gap")
     assert (found["stop.validate_every"], found["stop.patience"]) == (every, 60)
-    # In one place, which trainings outside of protocols follow too.
+    # In one place, which runs outside of protocols follow too.
     assert (
         resolve(TrainConfig(data="x", ccp=CcpConfig(True)), data_set).stop.validate_every == every
     )
 
 
 @pytest.mark.parametrize(
-    ("data_set", "lr", "every", "patience"),
+    ("data_set", "lr", "every", "patience", "backbone", "batch", "decay"),
     [
-        ("cub", 1e-5, 25, 15),
-        ("cars196", 1e-4, 25, 15),
-        ("sop", 1e-4, 250, 10),
-        ("inshop", 1e-4, 250, 10),
-    ],
-)
-@pytest.mark.parametrize(
-    ("backbone", "batch", "decay"),
-    [
-        ("bn_inception", 128, 1e-4),
-        ("resnet50", 112, 4e-4),
-        ("resnet50.tv_in1k", 112, 4e-4),
-        ("seresnet50", 128, 1e-4),
+        ("cub", 1e-5, 25, 15, "bn_inception", 128, 1e-4),
+        ("cars196", 1e-4, 25, 15, "resnet50", 112, 4e-4),
+        ("sop", 1e-4, 250, 10, "resnet50.tv_in1k", 112, 4e-4),
+        ("inshop", 1e-4, 250, 10, "seresnet50", 128, 1e-4),
     ],
 )
 @pytest.mark.parametrize("ccp", [False, True])
@@ -211,7 +202,7 @@ def test_members_and_data_sets_that_are_not_there_are_refused() -> None:
         settings("fair", "cub", Member(1, -1))
 
 
-def test_settings_that_were_asked_for_stay_and_are_told() -> None:
+def test_settings_that_were_asked_for_stay_and_are_listed() -> None:
     asked = TrainConfig(
         data="x",
         batch_size=64,
@@ -250,6 +241,7 @@ def test_what_was_configured_is_not_changed_by_doing_it_again() -> None:
         assert resolve(once, "sop") == once
 
 
+@pytest.mark.process
 def test_protocols_are_listed_without_torch() -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
