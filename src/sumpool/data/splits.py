@@ -85,6 +85,25 @@ def split_classes(
     return _parts(chosen[ranks])
 
 
+def first_of_each_class(labels: Tensor, count: int | None, indices: Tensor | None = None) -> Tensor:
+    """Indices of the first ``count`` images of each class, ascending; None is all of them.
+
+    Args:
+        labels: The class of each image, (N,).
+        count: Most images of a class.
+        indices: The images to choose from, in this order; None is all of them.
+
+    Example:
+        >>> first_of_each_class(torch.tensor([4, 4, 2, 2, 4]), 1)
+        tensor([0, 2])
+    """
+    chosen = torch.arange(len(labels)) if indices is None else indices
+    if count is not None:
+        own = labels[chosen]
+        chosen = torch.cat([chosen[own == label][:count] for label in own.unique()])
+    return chosen.sort().values
+
+
 def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
     """Labels renumbered 0 … C−1 in their order, and the original value of each number.
 
