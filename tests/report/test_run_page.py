@@ -100,7 +100,7 @@ def test_weights_prototypes_and_map_are_explained(whole: str) -> None:
     assert "The 2 most used of 8 prototypes (an equal share would be 12.5%" in text
     assert "Prototype 7 receives 50.0% of what is pooled" in text
     assert "left: 25.0%; top: 50.0%; width: 25.0%; height: 50.0%" in whole
-    assert "the 2 classes that are retrieved worst in colour, 1 grey" in text
+    assert "the 2 classes that are retrieved worst in color, 1 gray" in text
     assert "PCA in two dimensions" in text
 
 

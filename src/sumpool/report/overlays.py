@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 MAP = mpl.colormaps["inferno"]
-#: Share of the heat in the blend; the rest is the image in grey.
+#: Share of the heat in the blend; the rest is the image in gray.
 HEAT = 0.62
 
 
@@ -22,7 +22,7 @@ def scale_top(maps: Iterable[NDArray[np.float32]]) -> float:
 
 
 def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
-    """The image in grey under the heat of its weights, as JPEG.
+    """The image in gray under the heat of its weights, as JPEG.
 
     Args:
         jpeg: The image.
@@ -38,18 +38,18 @@ def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
 def blended(
     image: NDArray[np.uint8], weights: NDArray[np.float32], top: float
 ) -> NDArray[np.uint8]:
-    """The image (H, W, 3) in grey under the heat of its weights (h, w), as :func:`overlay`."""
+    """The image (H, W, 3) in gray under the heat of its weights (h, w), as :func:`overlay`."""
     picture = Image.fromarray(image)
     field = Image.fromarray(np.asarray(weights, np.float32))
     smooth = np.asarray(field.resize(picture.size, Image.Resampling.BILINEAR))
     heat = MAP(np.clip(smooth / top, 0, 1))[..., :3]
-    grey = np.asarray(picture.convert("L"))[..., None] / 255
-    blend: NDArray[np.uint8] = (255 * (HEAT * heat + (1 - HEAT) * grey) + 0.5).astype(np.uint8)
+    gray = np.asarray(picture.convert("L"))[..., None] / 255
+    blend: NDArray[np.uint8] = (255 * (HEAT * heat + (1 - HEAT) * gray) + 0.5).astype(np.uint8)
     return blend
 
 
 def stored_image(arrays: Mapping[str, NDArray[Any]], number: int, side: int) -> NDArray[np.uint8]:
-    """One of the stored ``images``, enlarged to ``side`` pixels; plain grey if none are stored.
+    """One of the stored ``images``, enlarged to ``side`` pixels; plain gray if none are stored.
 
     Results can so be passed on, and drawn again, where the images may not be.
     """
@@ -59,18 +59,9 @@ def stored_image(arrays: Mapping[str, NDArray[Any]], number: int, side: int) -> 
     return np.asarray(image.resize((side, side), Image.Resampling.BICUBIC))
 
 
-def scale_html(top: float) -> str:
-    """The scale as a bar with its ends and the equal weight named."""
-    stops = ", ".join(mpl.colors.to_hex(MAP(step / 8)) for step in range(9))
-    equal = 100 / top
-    return (
-        '<div class="scale"><div class="bar" role="img" '
-        f'aria-label="Colour scale of relative weights from 0, dark, to {top:.1f}, bright" '
-        f'style="background: linear-gradient(to right, {stops})"></div>'
-        f'<div class="ticks"><span style="left: 0%">0</span>'
-        f'<span style="left: {equal:.1f}%">1 = equal</span>'
-        f'<span style="left: 100%">{top:.1f}</span></div></div>'
-    )
+def scale_stops() -> list[str]:
+    """Nine colors of the scale, evenly spaced from 0 to its upper end."""
+    return [mpl.colors.to_hex(MAP(step / 8)) for step in range(9)]
 
 
 def effective_share(weights: NDArray[np.float32]) -> float:

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sumpool.report.html_page import Picture
-from sumpool.report.run.curves import COLORS, MARKERS
+from sumpool.report.style import COLORS, MARKERS
 
 
 def picture(figure: Figure, alt: str, *, dpi: int = 140, **options: Any) -> Picture:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 import statistics
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from sumpool.report.latex import UNDER, latex_table
+from sumpool.report.html_page import render_part
+from sumpool.report.latex import latex_table
 
 
 @dataclass(frozen=True)
@@ -62,29 +62,7 @@ class Table:
 
     def html(self) -> str:
         """The table in HTML without the caption, everything in it escaped."""
-
-        def line(tag: str, cells: Iterable[str]) -> str:
-            return "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells)
-
-        under = ' class="under"'
-        body = "\n".join(
-            f'<tr{under if name.startswith(UNDER) else ""}><th scope="row">{name}</th>'
-            f"{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
-            for name, *cells in self._marked("<strong>{}</strong>", html.escape)
-        )
-        above = "".join(
-            "<tr>"
-            + "".join(
-                f'<th colspan="{width}" scope="colgroup">{html.escape(name)}</th>'
-                for name, width in names
-            )
-            + "</tr>\n"
-            for names in self.spans
-        )
-        return (
-            f"<table>\n<thead>{above}<tr>{line('th', self.header)}</tr></thead>\n"
-            f"<tbody>\n{body}\n</tbody>\n</table>"
-        )
+        return render_part("table_of", self)
 
     def latex(self) -> str:
         """The table in LaTeX with its caption, everything in it escaped; it needs booktabs."""

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from functools import partial
 
 from sumpool.bench.report.figure import METRIC, draw, improvements
 from sumpool.bench.report.labels import caption_prefix, data_set_name
 from sumpool.bench.report.scores import Gain, Score
-from sumpool.report.html_page import Picture, document, pictures_html
+from sumpool.report.html_page import Picture, render
 from sumpool.report.section import render_png
 from sumpool.report.tables import Table
 
 TITLE = "sumpool: benchmark"
-#: Names over several columns stand in their middle; published rows stand back behind ours.
-STYLE = """
-thead th[colspan] { text-align: center; }
-tbody tr:has(+ .under) > * { border-bottom: 0; padding-bottom: 0; }
-tr.under > * { color: var(--dim); font-size: .85rem; font-weight: 400; padding-top: 0; }
-""".strip()
 
 
 def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, Picture]:
@@ -58,13 +51,7 @@ def latex_text(tables: Sequence[Table]) -> str:
 
 def page_text(tables: Sequence[Table], pictures: Sequence[Picture]) -> str:
     """One HTML page with the tables and the figures inside it."""
-    numbers = "\n".join(
-        f'<p class="caption">{html.escape(table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
-        for table in tables
-    )
-    figures = f"\n{pictures_html(pictures)}" if pictures else ""
-    return document(TITLE, f"{numbers}{figures}", STYLE)
+    return render("bench.html", title=TITLE, tables=tables, figures=pictures)
 
 
 def _plain(name: str) -> str:

@@ -2,42 +2,33 @@
 
 from __future__ import annotations
 
-import html
 import math
 import os
 import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from sumpool.report.html_page import image_html, paragraphs, pictures_html, write_document
-from sumpool.report.overlays import overlay, scale_html, scale_top
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.report.html_page import write_page
+from sumpool.report.overlays import overlay, scale_stops, scale_top
 from sumpool.report.run.curves import SCORES, comparison_pictures, score_picture
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.folder import REPORT
+from sumpool.report.run.gallery import Gallery, Query
 from sumpool.report.run.groups import group_runs, seed_of
 from sumpool.report.run.labels import ON_TEST, PERCENT, duration, seconds_of, summary
-from sumpool.report.run.page import STYLE, missing
-from sumpool.report.run.thumbnails import is_flat
+from sumpool.report.run.weight_maps import is_flat
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.files import StoreError
 
 __all__ = ["comparison_table", "group_runs", "write_comparison_page"]
 
-#: Most images whose weights are shown side by side.
+#: Most images whose weights are compared.
 IMAGES = 12
-
-PAGE_STYLE = (
-    STYLE
-    + """
-.side { display: grid; grid-template-columns: repeat(auto-fill, minmax(var(--set), 1fr));
-  gap: 1rem 1.4rem; }
-.set { display: grid; gap: 3px; }
-.set .text { grid-column: 1 / -1; }
-.heads { font-size: .74rem; color: var(--dim); text-align: center; }
-@media (max-width: 46rem) { .side { grid-template-columns: 1fr; } }
-"""
-)
 
 
 def write_comparison_page(
@@ -59,29 +50,23 @@ def write_comparison_page(
     """
     read = _read(groups)
     source = _source(read)
-    table = _table(read, source)
     scores = {
         label: {group: _values(runs, source, metric) for group, runs in read.items()}
         for metric, label in SCORES.items()
     }
-    anything = any(values for groups in scores.values() for values in groups.values())
-    pictures = [score_picture(label, source, own) for label, own in scores.items()]
-    sections = {
-        "Scores": _scrolled(table)
-        + "\n"
-        + paragraphs(_differences(read, source))
-        + ("\n" + pictures_html(pictures, "chart") if anything else ""),
-        "Training": _curves(read),
-        "Weights of the pooling": _weights(read),
-        "Runs": _runs(read, source, out),
-    }
-    links = "\n".join(f'<a href="#{_anchor(name)}">{name}</a>' for name in sections)
-    parts = "\n".join(
-        f'<section id="{_anchor(name)}">\n<h2>{name}</h2>\n{body}\n</section>'
-        for name, body in sections.items()
+    anything = any(values for own in scores.values() for values in own.values())
+    return write_page(
+        out,
+        "comparison.html",
+        title=title,
+        notes=notes,
+        table=_table(read, source),
+        differences=_differences(read, source),
+        scores=[score_picture(label, source, own) for label, own in scores.items() if anything],
+        curves=comparison_pictures(read),
+        weights=_weights(read),
+        runs=_runs(read, source, out),
     )
-    body = f"{paragraphs(notes)}\n<nav>\n{links}\n</nav>\n{parts}"
-    return write_document(out, title, body, PAGE_STYLE)
 
 
 def comparison_table(groups: Mapping[str, Sequence[Path]]) -> Table:
@@ -142,18 +127,7 @@ def _differences(read: Mapping[str, Sequence[Run]], source: str) -> list[str]:
     return lines
 
 
-def _curves(read: Mapping[str, Sequence[Run]]) -> str:
-    pictures = comparison_pictures(read)
-    if not pictures:
-        return missing("Nothing has been logged yet.")
-    note = (
-        "Each run is a faint line; the strong one is the mean over the steps that all runs have. "
-        "The base loss is without the zero-shot loss, so that groups can be compared."
-    )
-    return f"<p>{note}</p>\n{pictures_html(pictures, 'chart')}"
-
-
-def _weights(read: Mapping[str, Sequence[Run]]) -> str:
+def _weights(read: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
     """The same images under each group's first run that has weights."""
     chosen = {
         group: next((run for run in runs if run.gallery and run.gallery.weights), None)
@@ -161,91 +135,66 @@ def _weights(read: Mapping[str, Sequence[Run]]) -> str:
     }
     shown = {group: run for group, run in chosen.items() if run is not None}
     lacking = ", ".join(group for group in read if group not in shown)
-    words = missing(f"No weights were collected for {lacking}.") if lacking else ""
-    maps = {}
-    for group, run in shown.items():
-        assert run.gallery is not None
-        queries = {query.item: query for query in run.gallery.sample}
-        maps[group] = {
-            item: (run.gallery.images[query.image], run.gallery.weights[query.image], query)
-            for item, query in queries.items()
-            if query.image in run.gallery.weights
-        }
+    missing = [f"No weights were collected for {lacking}."] if lacking else []
+    maps = {group: _maps(run.gallery) for group, run in shown.items() if run.gallery}
     if not maps:
-        return words or missing("No weights were collected.")
+        return {"sets": [], "missing": missing}
     first = next(iter(maps.values()))
     items = [item for item in first if all(item in own for own in maps.values())][:IMAGES]
     if not items:
-        return words + missing("The groups were shown different images.")
-    top = scale_top(own[item][1] for own in maps.values() for item in items)
-    seeds = ", ".join(f"{group} seed {seed_of(run)}" for group, run in shown.items())
-    flat = [group for group, own in maps.items() if is_flat({item: own[item][1] for item in items})]
-    intro = (
-        "The same images drawn at random, under the first run of each group "
-        f"({seeds}). Weight p of each of n positions relative to an equal one, n·p; all on one "
-        "scale." + (f" {', '.join(flat)}: every position has the same weight." if flat else "")
-    )
-    heads = "".join(f'<span class="heads">{html.escape(name)}</span>' for name in ("image", *maps))
-    sets = []
-    for item in items:
-        jpeg, _, query = first[item]
-        tiles = [image_html(jpeg, f"image of {query.class_name}", "jpeg")]
-        for group, own in maps.items():
-            alt = f"{query.class_name}: pooling weights of {group}"
-            tiles.append(image_html(overlay(own[item][0], own[item][1], top), alt, "jpeg"))
-        sets.append(
-            f'<div class="set tile" style="grid-template-columns: repeat({len(tiles)}, 1fr)">'
-            f'{heads}{"".join(tiles)}<span class="text name" title="{html.escape(item)}">'
-            f"{html.escape(query.class_name)}</span></div>"
-        )
-    width = 6.5 * (1 + len(maps))
-    side = f'<div class="side" style="--set: {width:g}rem">\n' + "\n".join(sets) + "\n</div>"
-    return f"<p>{html.escape(intro)}</p>\n{scale_html(top)}\n{side}\n{words}"
+        return {"sets": [], "missing": [*missing, "The groups were shown different images."]}
+    top = scale_top(own[item][2] for own in maps.values() for item in items)
+    flat = [group for group, own in maps.items() if is_flat(own[item][2] for item in items)]
+    return {
+        "groups": list(maps),
+        "seeds": ", ".join(f"{group} seed {seed_of(run)}" for group, run in shown.items()),
+        "flat": ", ".join(flat),
+        "scale": {"top": top, "stops": scale_stops()},
+        "sets": [
+            {
+                "query": first[item][0],
+                "jpeg": first[item][1],
+                "heats": {group: overlay(*own[item][1:], top) for group, own in maps.items()},
+            }
+            for item in items
+        ],
+        "missing": missing,
+    }
 
 
-def _runs(read: Mapping[str, Sequence[Run]], source: str, out: Path) -> str:
-    """Every run in a line, with a link to its page where there is one."""
-    lines, cells = [], []
+def _maps(gallery: Gallery) -> dict[str, tuple[Query, bytes, NDArray[np.float32]]]:
+    """Query, thumbnail and weights of the images drawn at random, by the name of the image."""
+    return {
+        query.item: (query, gallery.images[query.image], gallery.weights[query.image])
+        for query in gallery.sample
+        if query.image in gallery.weights
+    }
+
+
+def _runs(read: Mapping[str, Sequence[Run]], source: str, out: Path) -> dict[str, Any]:
+    """One row per run, with a link to its page where there is one."""
+    labels = [f"{label} [%]" for label in SCORES.values()]
+    rows, notes = [], []
     for group, runs in read.items():
-        lines.append(f"{group}: {summary(runs[0])}")
+        notes.append(f"First run of {group}: {summary(runs[0])}")
         for run in runs:
             page = run.folder / REPORT
-            name = html.escape(f"{group}, seed {seed_of(run)}")
-            if page.is_file():
-                # Relative: the folder may be moved or sent as a whole.
-                link = quote(Path(os.path.relpath(page, out.parent)).as_posix())
-                name = f'<a href="{link}">{name}</a>'
-            cells.append(f"<tr><th>{name}</th>{_run_cells(run, source)}</tr>")
-    header = "".join(
-        f"<th>{name}</th>"
-        for name in ("run", *(f"{label} [%]" for label in SCORES.values()), "best step", "steps",
-                     "time", "stopped")
-    )  # fmt: skip
-    table = f"<table>\n<thead><tr>{header}</tr></thead>\n<tbody>\n" + "\n".join(cells)
-    text = f'<div class="scroll" tabindex="0">\n{table}\n</tbody>\n</table>\n</div>\n'
-    return text + paragraphs([f"First run of {line}" for line in lines])
+            # Relative: the folder may be moved or sent as a whole.
+            link = quote(Path(os.path.relpath(page, out.parent)).as_posix())
+            name = f"{group}, seed {seed_of(run)}"
+            rows.append((name, link if page.is_file() else None, _run_cells(run, source)))
+    header = ("run", *labels, "best step", "steps", "time", "stopped")
+    return {"header": header, "rows": rows, "notes": notes}
 
 
-def _run_cells(run: Run, source: str) -> str:
+def _run_cells(run: Run, source: str) -> list[str]:
     scores = run.scores(source) or {}
     seconds = seconds_of(run)
     steps = run.facts.get("steps") or (int(run.log["step"][-1]) if "step" in run.log else None)
     stopped = run.facts.get("stopped")
-    cells = [
+    return [
         *(f"{100 * scores[metric]:.1f}" if metric in scores else "–" for metric in SCORES),
         *("–" if number is None else f"{number:,}" for number in (run.best_step, steps)),
         "–" if seconds is None else duration(seconds),
         {"max_steps": "last step"}.get(str(stopped), str(stopped or "not finished")),
     ]
-    return "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
-
-
-def _scrolled(table: Table) -> str:
-    return (
-        f'<p class="caption">{html.escape(table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
-    )
-
-
-def _anchor(title: str) -> str:
-    return title.split()[0].lower()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import html
-
 import numpy as np
 from matplotlib.figure import Figure
 
@@ -17,7 +15,7 @@ SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚",
 
 
 def map_picture(chart: EmbeddingMap, source: str) -> Picture:
-    """Every mark a query; the classes to tell apart in colour, the others grey."""
+    """Every mark a query; the classes to tell apart in color, the others gray."""
     figure = Figure(figsize=(6.6, 5.0), layout="constrained")
     axes = figure.subplots()
     rest = ~np.isin(chart.labels, chart.colored)
@@ -38,12 +36,12 @@ def map_picture(chart: EmbeddingMap, source: str) -> Picture:
     axes.spines[:].set_color("0.8")
     title = f"{chart.method} of the embeddings of {len(chart.points):,} {source} images"
     axes.set_title(plain_text(title), fontsize=10.5)
-    alt = f"{title}, {len(chart.colored)} classes in colour."
+    alt = f"{title}, {len(chart.colored)} classes in color."
     return Picture(to_png(figure), alt)
 
 
-def legend_html(chart: EmbeddingMap) -> str:
-    """Which mark is which class."""
+def map_legend(chart: EmbeddingMap) -> list[tuple[str, str, str]]:
+    """Color, mark and name of each class that is told apart, then of all others."""
     marks = [
         (_color(position), SIGNS[_marker(position)], chart.class_names[label])
         for position, label in enumerate(chart.colored)
@@ -51,11 +49,7 @@ def legend_html(chart: EmbeddingMap) -> str:
     more = len(np.unique(chart.labels)) - len(chart.colored)
     if more:
         marks.append((REST, "●", f"{more} more {'classes' if more > 1 else 'class'}"))
-    listed = "\n".join(
-        f'<li><span style="color: {color}">{sign}</span> {html.escape(name)}</li>'
-        for color, sign, name in marks
-    )
-    return f'<ul class="legend">\n{listed}\n</ul>'
+    return marks
 
 
 def _color(position: int) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 import shlex
 from collections.abc import Mapping
@@ -11,38 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from sumpool.report.html_page import paragraphs, pictures_html, write_document
-from sumpool.report.overlays import scale_html, scale_top
-from sumpool.report.run import thumbnails
+from sumpool.report.html_page import write_page
+from sumpool.report.overlays import scale_stops, scale_top
 from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
 from sumpool.report.run.curves import run_pictures
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.folder import REPORT
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.labels import headline, metric_table, summary
-from sumpool.report.run.map_figure import legend_html, map_picture
+from sumpool.report.run.map_figure import map_legend, map_picture
+from sumpool.report.run.weight_maps import is_flat, weight_maps
 
-STYLE = (
-    thumbnails.STYLE
-    + """
-.lead { font-size: 1.2rem; line-height: 1.35; margin: .8rem 0 .4rem; font-weight: 600; }
-nav { display: flex; flex-wrap: wrap; gap: .1rem 1rem; font-size: .9rem; margin: 1rem 0 0; }
-a { color: inherit; }
-.missing { color: var(--dim); font-style: italic; }
-pre { overflow-x: auto; font-size: .8rem; line-height: 1.45; padding: .7rem;
-  border: 1px solid var(--line); border-radius: 6px; }
-dl { display: grid; grid-template-columns: max-content 1fr; gap: .2rem 1rem; font-size: .88rem; }
-dt { color: var(--dim); }
-dd { margin: 0; overflow-wrap: anywhere; }
-figure.chart img { border-radius: 4px; }
-.legend { display: flex; flex-wrap: wrap; justify-content: center; gap: .1rem 1.2rem; margin: 0;
-  padding: 0; list-style: none; font-size: .82rem; overflow-wrap: anywhere; }
-@media (prefers-color-scheme: dark) {
-  figure.chart { background: none; }
-  figure.chart img, .legend span { filter: invert(.92) hue-rotate(180deg); }
-}
-"""
-)
+#: Sections that every run has, and those that need its gallery.
+_FIRST, _LAST = ("Metrics", "Training"), ("Configuration",)
+_SHOWN = ("Retrieved images", "Weights of the pooling", "Prototypes", "Map of the embedding")
 
 
 def write_run_page(run: Path, out: Path | None = None) -> Path:
@@ -61,168 +42,94 @@ def write_run_page(run: Path, out: Path | None = None) -> Path:
         StoreError: If the folder holds no run, or a file in it is damaged.
     """
     read = read_run(run)
-    sections = {
-        "Metrics": _metrics(read),
-        "Training": _training(read),
-        **_problems(read),
-        **_shown(read.gallery),
-        "Configuration": _configuration(read),
-    }
-    names = {title: title.split()[0].lower() for title in sections}
-    links = "\n".join(f'<a href="#{name}">{title}</a>' for title, name in names.items())
-    parts = "\n".join(
-        f'<section id="{names[title]}">\n<h2>{title}</h2>\n{body}\n</section>'
-        for title, body in sections.items()
+    problems = ("Problems",) if read.problems else ()
+    shown = _SHOWN if read.gallery else _SHOWN[:1]
+    return write_page(
+        out or run / REPORT,
+        "run.html",
+        title=f"sumpool run: {read.folder.resolve().name}",
+        titles=(*_FIRST, *problems, *shown, *_LAST),
+        run=read,
+        headline=headline(read),
+        summary=summary(read),
+        metrics=metric_table(read),
+        curves=run_pictures(read),
+        diverged=_first_not_finite(read),
+        problems=_problems(read),
+        facts=_facts(read),
+        **_gallery(read.gallery),
     )
-    body = (
-        f'<p class="lead">{html.escape(headline(read))}</p>\n'
-        f"<p>{html.escape(summary(read))}</p>\n{paragraphs(read.notes)}\n"
-        f"<nav>\n{links}\n</nav>\n{parts}"
-    )
-    title = f"sumpool run: {read.folder.resolve().name}"
-    return write_document(out or run / REPORT, title, body, STYLE)
 
 
-def missing(text: str) -> str:
-    """A line that says what is not there."""
-    return f'<p class="missing">{html.escape(text)}</p>'
-
-
-def _metrics(run: Run) -> str:
-    table = metric_table(run)
-    if not table.rows:
-        return missing("Neither validation nor test has been made yet.")
-    text = (
-        f'<p class="caption">{html.escape(table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
-    )
-    if "test" not in run.evaluations:
-        text += "\n" + missing("There is no evaluation on a test set.")
-    return text
-
-
-def _training(run: Run) -> str:
-    pictures = run_pictures(run)
-    if not pictures:
-        return missing("Nothing has been logged yet.")
-    text = pictures_html(pictures, "chart")
+def _first_not_finite(run: Run) -> int | None:
+    """The first step whose loss is not a finite number; None if there is none."""
     loss = run.log.get("loss")
-    if loss is not None and not np.isfinite(loss).all():
-        first = int(run.log["step"][~np.isfinite(loss)][0])
-        text += f"\n<p>The loss is not a finite number at step {first:,}.</p>"
-    if "step" not in run.validation:
-        text += "\n" + missing("No validation has been made yet.")
-    return text
+    if loss is None or np.isfinite(loss).all():
+        return None
+    return int(run.log["step"][~np.isfinite(loss)][0])
 
 
-def _problems(run: Run) -> Mapping[str, str]:
+def _problems(run: Run) -> dict[str, Any] | None:
     if not run.problems:
-        return {}
-    table = problem_table(run.problems)
-    text = (
-        f"<p>{html.escape(problem_note(run.problems))}</p>\n"
-        f"{pictures_html(problem_pictures(run.problems), 'chart')}\n"
-        f'<p class="caption">{html.escape(table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
-    )
-    return {"Problems": text}
-
-
-def _shown(gallery: Gallery | None) -> Mapping[str, str]:
-    if gallery is None:
-        why = "No pictures were collected for this run (they are when training ends)."
-        return {"Retrieved images": missing(why)}
+        return None
     return {
-        "Retrieved images": _retrieved(gallery),
-        "Weights of the pooling": _weights(gallery),
-        "Prototypes": _prototypes(gallery),
-        "Map of the embedding": _map(gallery),
+        "note": problem_note(run.problems),
+        "pictures": problem_pictures(run.problems),
+        "table": problem_table(run.problems),
     }
 
 
-def _retrieved(gallery: Gallery) -> str:
-    intro = (
-        f"Images of the {gallery.source} set. A query is followed by the images nearest to it, "
-        "nearest first, with 1 − ½ distance², which is the cosine of unit vectors. ✓ and a plain "
-        "frame: the same class. ✗ and a dashed frame: another class."
-    )
-    parts = [f"<p>{html.escape(intro)}</p>"]
-    for title, queries in (
-        (f"Worst of {gallery.queries:,} queries, by average precision", gallery.worst),
-        ("Queries drawn at random", gallery.sample),
-    ):
-        shown = thumbnails.queries_html(queries, gallery.images) if queries else missing("None.")
-        parts.append(f"<h3>{html.escape(title)}</h3>\n{shown}")
-    return "\n".join(parts)
+def _gallery(gallery: Gallery | None) -> dict[str, Any]:
+    if gallery is None:
+        return {"gallery": None}
+
+    def notes(subject: str) -> list[str]:
+        return [note for note in gallery.notes if subject in note]
+
+    idle = 0
+    if gallery.usage is not None:
+        idle = int((gallery.usage < 0.1 / len(gallery.usage)).sum())
+    weights = " ".join(notes("weights")) or "This pooling has no weights to show."
+    return {
+        "gallery": gallery,
+        "notes": notes,
+        "idle": idle,
+        "weights": _weights(gallery) if gallery.weights else weights,
+        "chart": _map(gallery),
+    }
 
 
-def _weights(gallery: Gallery) -> str:
-    if not gallery.weights:
-        return _because(gallery, "weights", "This pooling has no weights to show.")
-    if thumbnails.is_flat(gallery.weights):
-        return missing("Every position of an image has the same weight, as in average pooling.")
+def _weights(gallery: Gallery) -> dict[str, Any] | str:
+    if is_flat(gallery.weights.values()):
+        return "Every position of an image has the same weight, as in average pooling."
     top = scale_top(gallery.weights.values())
-    grid = "×".join(map(str, next(iter(gallery.weights.values())).shape))
-    intro = (
-        f"Weight p of each of the n positions ({grid}) relative to an equal one, n·p: 1 is what "
-        "average pooling would give, 0 leaves the position out. All images are on one scale and "
-        "are shown as the network sees them; colours are smoothed between positions. Spread: the "
-        "share of positions that equal weights would cover to be as concentrated, 1/(n Σp²)."
-    )
-    return "\n".join(
-        [
-            f"<p>{html.escape(intro)}</p>",
-            scale_html(top),
-            "<h3>Images drawn at random</h3>",
-            thumbnails.weights_html(gallery, gallery.sample, top),
-            "<h3>The worst queries</h3>",
-            thumbnails.weights_html(gallery, gallery.worst, top),
-        ]
-    )
+    return {
+        "grid": "×".join(map(str, next(iter(gallery.weights.values())).shape)),
+        "scale": {"top": top, "stops": scale_stops()},
+        "sample": weight_maps(gallery, gallery.sample, top),
+        "worst": weight_maps(gallery, gallery.worst, top),
+    }
 
 
-def _prototypes(gallery: Gallery) -> str:
-    if gallery.usage is None or not gallery.prototypes:
-        return _because(gallery, "prototypes", "This pooling has no prototypes.")
-    count = len(gallery.usage)
-    idle = int((gallery.usage < 0.1 / count).sum())
-    intro = (
-        f"The {len(gallery.prototypes)} most used of {count} prototypes (an equal share would be "
-        f"{1 / count:.1%}; {idle} receive less than a tenth of that). Each is shown by the "
-        "positions that send it most, at most one an image: the box marks the position, the number "
-        "is the weight that goes from it to the prototype, relative to an equal one (n·π/μ)."
-    )
-    notes = paragraphs([note for note in gallery.notes if "prototypes" in note])
-    shown = thumbnails.prototypes_html(gallery.prototypes, gallery.images)
-    return f"<p>{html.escape(intro)}</p>\n{notes}\n{shown}"
-
-
-def _map(gallery: Gallery) -> str:
+def _map(gallery: Gallery) -> dict[str, Any] | None:
     chart = gallery.embedding_map
     if chart is None:
-        return _because(gallery, "map", "There is no map of the embedding.")
-    classes = len(np.unique(chart.labels))
-    colored = len(chart.colored)
+        return None
+    classes, colored = len(np.unique(chart.labels)), len(chart.colored)
     chosen = (
-        "all classes in colour"
+        "all classes in color"
         if colored == classes
-        else f"the {colored} classes that are retrieved worst in colour, {classes - colored} grey"
+        else f"the {colored} classes that are retrieved worst in color, {classes - colored} gray"
     )
-    keeps = "neighbourhoods, not distances" if chart.method == "t-SNE" else "the widest directions"
-    note = (
-        f"{chart.method} in two dimensions, one mark an image, {chosen}. It keeps {keeps}: it is "
-        "a picture to look at, and the metrics above are the measure."
-    )
-    picture = pictures_html([map_picture(chart, gallery.source)], "chart")
-    return f"<p>{html.escape(note)}</p>\n{picture}\n{legend_html(chart)}"
+    return {
+        "method": chart.method,
+        "chosen": chosen,
+        "picture": map_picture(chart, gallery.source),
+        "legend": map_legend(chart),
+    }
 
 
-def _because(gallery: Gallery, subject: str, otherwise: str) -> str:
-    reasons = [note for note in gallery.notes if subject in note]
-    return missing(" ".join(reasons) or otherwise)
-
-
-def _configuration(run: Run) -> str:
+def _facts(run: Run) -> dict[str, str]:
     facts = run.facts
     listed = {
         "started": facts.get("started"),
@@ -230,16 +137,7 @@ def _configuration(run: Run) -> str:
         "command": shlex.join(map(str, facts.get("command") or [])),
         **{name: facts.get(name) for name in ("machine", "versions", "images", "classes")},
     }
-    terms = "\n".join(
-        f"<dt>{name}</dt><dd>{html.escape(_plain(value))}</dd>"
-        for name, value in listed.items()
-        if value
-    )
-    return (
-        f"<dl>\n{terms}\n</dl>\n<details><summary>All options (config.yaml)</summary>\n"
-        f"<pre>{html.escape(run.config_text)}</pre></details>\n"
-        f'<p class="provenance">Drawn from the files in {html.escape(str(run.folder))}.</p>'
-    )
+    return {name: _plain(value) for name, value in listed.items() if value}
 
 
 def _plain(value: Any) -> str:
