@@ -215,8 +215,8 @@ def test_a_model_in_half_precision_gives_unit_vectors() -> None:
     ("case", "pooling"),
     [
         ("maps", "gap"),
-        pytest.param("maps", "gsp", marks=pytest.mark.slow),
-        pytest.param("tokens", "gsp", marks=pytest.mark.slow),
+        pytest.param("maps", "gsp", marks=pytest.mark.process),
+        pytest.param("tokens", "gsp", marks=pytest.mark.process),
     ],
 )
 def test_a_model_compiles_whole(case: str, pooling: str) -> None:

@@ -90,19 +90,3 @@ def test_weights_sum_to_one_where_attention_vanishes() -> None:
     torch.nn.init.constant_(pool.spatial.bias, -500.0)
     weights = pool.pool(maps()).weights
     torch.testing.assert_close(weights.sum((1, 2)), torch.ones(3))
-
-
-def test_a_mask_is_refused() -> None:
-    with pytest.raises(ValueError, match="mask must be None for the pooling 'cbam'"):
-        CbamPool2d(CHANNELS)(maps(), torch.ones(3, 5, 6, dtype=torch.bool))
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        CbamPool2d(0)
-    with pytest.raises(ValueError, match="reduction must be at least 1, got 0"):
-        CbamPool2d(4, 0)
-    with pytest.raises(ValueError, match="kernel_size must be odd and positive, got 4"):
-        CbamPool2d(4, 2, 4)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        CbamPool2d(5)(maps())

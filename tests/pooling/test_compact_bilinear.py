@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from pooling.layers import CHANNELS, maps, tokens
+from pooling.layers import CHANNELS, tokens
 from sumpool.pooling.compact_bilinear import (
     CompactBilinearPool1d,
-    CompactBilinearPool2d,
     rank_k_bilinear,
     signed_sqrt,
 )
@@ -93,35 +91,3 @@ def test_the_scale_at_the_start_depends_neither_on_rank_nor_on_channels(
 ) -> None:
     pool = CompactBilinearPool1d(channels, 256, rank=rank, signed_sqrt=False)
     assert 0.8 < pool(torch.randn(64, 1, channels)).std().item() < 1.25
-
-
-def test_maps_are_pooled_as_the_sequence_of_their_features() -> None:
-    flat, x = layer(dtype=torch.float32), maps()
-    pool = CompactBilinearPool2d(CHANNELS, 6)
-    pool.load_state_dict(flat.state_dict())
-    torch.testing.assert_close(pool(x), flat(x.flatten(2).mT))
-
-
-def test_what_stands_at_masked_positions_has_no_influence() -> None:
-    pool, x, mask = layer(), tokens(length=7, **DOUBLE), random_mask(3, 7)
-    spoilt = x.masked_fill(~mask.unsqueeze(-1), math.nan).requires_grad_()
-    out = pool(spoilt, mask)
-    torch.testing.assert_close(out, pool(x, mask))
-    out.sum().backward()
-    assert (spoilt.grad[~mask] == 0).all()
-
-
-def test_the_embedding_has_the_size_asked_for() -> None:
-    assert CompactBilinearPool2d(CHANNELS)(maps()).shape == (3, 128)
-    assert CompactBilinearPool2d(CHANNELS).out_channels(CHANNELS) == 128
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        CompactBilinearPool2d(0)
-    with pytest.raises(ValueError, match="embedding_size must be at least 1, got 0"):
-        CompactBilinearPool2d(4, 0)
-    with pytest.raises(ValueError, match="rank must be at least 1, got 0"):
-        CompactBilinearPool2d(4, rank=0)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        CompactBilinearPool2d(5)(maps())

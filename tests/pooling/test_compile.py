@@ -11,8 +11,10 @@ import torch
 from torch import Tensor
 
 from pooling.layers import gsp1d, gsp2d, maps, tokens
-from sumpool.transport import Exact, Iterative, partial_transport
+from sumpool.transport import Exact, partial_transport
 from transport.generators import random_cost, random_mask
+
+pytestmark = pytest.mark.process
 
 COMPILERS = ("g++", "clang++", "c++")
 COMPILER = next(filter(None, map(shutil.which, COMPILERS)), None)
@@ -60,14 +62,6 @@ def test_a_layer_of_sequences_compiles_with_a_prefix() -> None:
     compare(gsp1d(num_prefix_tokens=1, flatten=False, solver=Exact(steps=2)), tokens())
 
 
-def test_the_iterative_solver_compiles() -> None:
-    compare(gsp1d(solver=Iterative(steps=5, unroll=True)), tokens())
-
-
-def test_average_pooling_by_mu_one_compiles() -> None:
-    compare(short2d(mu=1.0), maps())
-
-
 def test_weights_and_attributes_compile() -> None:
     layer = short2d()
     compiled = torch.compile(layer.pool, fullgraph=True, backend="aot_eager")
@@ -92,7 +86,6 @@ def test_a_layer_compiles_once_for_all_sizes() -> None:
         torch.testing.assert_close(compiled(x), layer(x))
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     COMPILER is None, reason=f"needs a C++ compiler on the path: {' or '.join(COMPILERS)}"
 )

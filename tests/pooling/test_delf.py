@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from pooling.layers import CHANNELS, maps, tokens
-from sumpool.pooling.delf import DelfPool1d, DelfPool2d, score_shares
+from pooling.layers import CHANNELS, tokens
+from sumpool.pooling.delf import DelfPool1d, score_shares
 from transport.generators import random_mask
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
@@ -53,24 +53,6 @@ def test_the_embedding_is_the_sum_weighted_by_scores(masked: bool) -> None:
     torch.testing.assert_close(out.weights, weights, rtol=0, atol=1e-12)
 
 
-def test_maps_are_pooled_as_the_sequence_of_their_features() -> None:
-    x, flat = maps(), layer(dtype=torch.float32)
-    pool = DelfPool2d(CHANNELS, 12)
-    pool.load_state_dict(flat.state_dict())
-    torch.testing.assert_close(pool(x), flat(x.flatten(2).mT))
-
-
-def test_what_stands_at_masked_positions_has_no_influence() -> None:
-    pool, x, mask = layer(), tokens(length=7, **DOUBLE), random_mask(3, 7)
-    spoilt = x.masked_fill(~mask.unsqueeze(-1), math.nan).requires_grad_()
-    out = pool.pool(spoilt, mask)
-    torch.testing.assert_close(out.embedding, pool(x, mask))
-    assert (out.weights[~mask] == 0).all()
-    out.embedding.sum().backward()
-    assert spoilt.grad.isfinite().all()
-    assert (spoilt.grad[~mask] == 0).all()
-
-
 def test_equal_features_have_equal_weights() -> None:
     weights = layer().pool(torch.ones(2, 5, CHANNELS, **DOUBLE)).weights
     torch.testing.assert_close(weights, torch.full((2, 5), 0.2, **DOUBLE))
@@ -94,12 +76,3 @@ def test_shares_are_continuous_where_the_formula_changes() -> None:
     logits = torch.tensor([[-40 - 1e-9, 0.0], [-40 + 1e-9, 0.0]], **DOUBLE)
     first, second = score_shares(logits)[:, 0].log()
     assert abs(float(first - second)) < 1e-8
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        DelfPool2d(0)
-    with pytest.raises(ValueError, match="hidden must be at least 1, got 0"):
-        DelfPool2d(4, 0)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        DelfPool2d(5)(maps())

@@ -34,11 +34,6 @@ SMALL: dict[str, Any] = {
 }
 
 each = pytest.mark.parametrize("name", NAMES)
-#: Those that take the compiler seconds; gsp has tests of its own for that.
-LONG = {"gsp", "gmp+gsp", "gemean+gsp", "gsop", "otp"}
-each_compiled = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LONG)) for name in NAMES]
-)
 each_set = pytest.mark.parametrize("name", SETS)
 
 
@@ -122,7 +117,7 @@ def test_the_order_of_positions_does_not_matter(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 5), (6, 2)])
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (6, 2)])
 def test_maps_of_any_shape_are_pooled(name: str, height: int, width: int) -> None:
     layer = layer_of(name)
     x = maps(3, height, width).requires_grad_()
@@ -151,9 +146,10 @@ def test_calling_gives_the_embedding_alone(name: str) -> None:
 
 @each
 def test_maps_give_the_same_numbers_in_every_format(name: str) -> None:
-    first = layer_of(name).pool(maps())
-    last = layer_of(name, input_fmt="NHWC").pool(maps().permute(0, 2, 3, 1).contiguous())
-    torch.testing.assert_close(last, first)
+    last = maps().permute(0, 2, 3, 1).contiguous()
+    for mask in (None,) if name in MAPS_ONLY else (None, random_mask(2, 3, 4)):
+        expected = layer_of(name).pool(maps(), mask)
+        torch.testing.assert_close(layer_of(name, input_fmt="NHWC").pool(last, mask), expected)
 
 
 @each_set
@@ -168,11 +164,15 @@ def test_a_map_is_a_sequence_of_its_positions(name: str) -> None:
 
 
 @each_set
-@pytest.mark.parametrize("garbage", [math.nan, math.inf, -1e30])
+@pytest.mark.parametrize("garbage", [math.nan, math.inf])
 def test_masked_positions_have_no_influence(name: str, garbage: float) -> None:
     layer, x, mask = layer_of(name, sequence=True), tokens(3, 9), random_mask(3, 9, seed=2)
     spoilt = x.masked_fill(~mask.unsqueeze(-1), garbage).requires_grad_()
     out = layer.pool(spoilt, mask)
+    if hasattr(layer, "plan"):
+        plan = layer.plan(spoilt, mask)
+        torch.testing.assert_close(plan, layer.plan(x, mask))
+        assert not plan.mT[~mask].any()
     for image in range(3):
         alone = layer.pool(x[image : image + 1, mask[image]])
         torch.testing.assert_close(out.embedding[image], alone.embedding[0])
@@ -207,7 +207,7 @@ def test_autocast_changes_little(name: str) -> None:
 
 
 @each
-@pytest.mark.parametrize("scale", [0.0, 1e-12, 1e4])
+@pytest.mark.parametrize("scale", [0.0, 1e4])
 def test_any_magnitude_gives_finite_numbers(name: str, scale: float) -> None:
     layer, x = layer_of(name), (scale * maps()).requires_grad_()
     out = layer.pool(x)
@@ -248,7 +248,8 @@ def short_of(name: str, solver: Solver) -> GlobalPool:
     return layer_of(name, **{"solver": solver} if "solver" in pooling_options(name) else {})
 
 
-@each_compiled
+@pytest.mark.process
+@each
 def test_layers_compile_whole(name: str) -> None:
     torch._dynamo.reset()
     layer = short_of(name, Iterative(steps=1, unroll=True))
@@ -259,7 +260,8 @@ def test_layers_compile_whole(name: str) -> None:
     torch.testing.assert_close(gradients(layer, got, x), gradients(layer, expected, x))
 
 
-@each_compiled
+@pytest.mark.process
+@each
 def test_layers_export_with_open_sizes(name: str) -> None:
     layer = short_of(name, Exact(steps=1)).eval()
     sizes = {0: Dim("batch"), 2: Dim("height"), 3: Dim("width")}

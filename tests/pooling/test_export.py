@@ -15,6 +15,8 @@ from sumpool import GeneralizedSumPool2d
 from sumpool.transport import Exact
 from transport.generators import random_mask
 
+pytestmark = pytest.mark.process
+
 
 def test_a_layer_exports() -> None:
     layer = gsp2d(solver=Exact(steps=4)).eval()

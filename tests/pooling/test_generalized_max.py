@@ -93,22 +93,3 @@ def test_equal_features_of_any_magnitude_have_equal_weights(scale: float) -> Non
         torch.testing.assert_close(out.embedding, torch.full((2, CHANNELS), expected))
     out.embedding.sum().backward()
     assert x.grad.isfinite().all()
-
-
-def test_masked_positions_have_no_influence() -> None:
-    x, mask, layer = tokens(), random_mask(3, 30), GeneralizedMaxPool1d()
-    expected = layer.pool(x, mask)
-    spoilt = x.masked_fill(~mask.unsqueeze(-1), math.nan).requires_grad_()
-    got = layer.pool(spoilt, mask)
-    assert torch.equal(got.embedding, expected.embedding)
-    assert torch.equal(got.weights, expected.weights)
-    assert not got.weights[~mask].any()
-    got.embedding.sum().backward()
-    assert not spoilt.grad[~mask].any()
-    assert spoilt.grad.isfinite().all()
-
-
-@pytest.mark.parametrize("value", [0.0, -1.0, math.inf, math.nan])
-def test_a_bad_ridge_is_named(value: float) -> None:
-    with pytest.raises(ValueError, match=f"ridge must be a positive finite number, got {value}"):
-        GeneralizedMaxPool2d(value)

@@ -86,30 +86,12 @@ def test_prototypes_are_set_by_the_first_training_pass() -> None:
     assert torch.equal(layer.prototypes, twin.prototypes)
 
 
-def test_invalid_positions_have_no_influence_whatever_stands_there() -> None:
-    layer, mask = pool1d(), random_mask(3, 30)
-    x = positive().masked_fill(~mask.unsqueeze(-1), torch.nan)
-    out = layer.pool(x, mask)
-    for row in range(3):
-        alone = layer.pool(x[row : row + 1, mask[row]])
-        torch.testing.assert_close(out.embedding[row], alone.embedding[0])
-        torch.testing.assert_close(out.weights[row, mask[row]], alone.weights[0])
-    assert (out.weights[~mask] == 0).all()
-    out.embedding.square().sum().backward()
-    assert all(it.grad.isfinite().all() for it in layer.parameters())
-
-
-def test_the_exponent_is_learned_unless_told_otherwise() -> None:
+def test_the_exponent_is_learned_unless_it_is_held() -> None:
     layer = pool1d()
     layer(positive()).sum().backward()
     assert layer.p.item() == 3.0
     assert layer.p.grad.abs() > 0
     assert not pool1d(learn_p=False).p.requires_grad
-
-
-def test_gradients_are_those_of_the_formula() -> None:
-    layer, x = pool1d(), positive(2, 5).requires_grad_()
-    torch.autograd.gradcheck(lambda x, *_: layer(x), (x, layer.map.weight, layer.p))
 
 
 def test_resetting_brings_the_exponent_back() -> None:
@@ -118,18 +100,3 @@ def test_resetting_brings_the_exponent_back() -> None:
         layer.p += 1
     layer.reset_parameters()
     assert layer.p.item() == 2.0
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
-        ({"p": 0.0}, r"p must be a positive finite number, got 0\.0"),
-        ({"floor": 0.0}, r"floor must be a positive finite number, got 0\.0"),
-        ({"channels": 0}, r"channels must be at least 1, got 0"),
-        ({"embedding_size": -1}, r"embedding_size must be at least 1, got -1"),
-        ({"eps": 0.0}, r"eps must be a positive finite number up to 1e\+30, got 0\.0"),
-    ],
-)
-def test_settings_out_of_range_are_refused(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
-        GeneralizedMeanSumPool2d(**{"channels": 8, **options})

@@ -113,19 +113,3 @@ def test_weights_sum_to_one_where_attention_vanishes() -> None:
     pool = GsopPool2d(CHANNELS)
     nn.init.constant_(pool.spatial_expand.bias, -500.0)
     torch.testing.assert_close(pool.pool(maps()).weights.sum((1, 2)), torch.ones(3))
-
-
-def test_a_mask_is_refused() -> None:
-    with pytest.raises(ValueError, match="mask must be None for the pooling 'gsop'"):
-        GsopPool2d(CHANNELS)(maps(), torch.ones(3, 5, 6, dtype=torch.bool))
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        GsopPool2d(0)
-    with pytest.raises(ValueError, match="reduced must be None or at least 1, got 0"):
-        GsopPool2d(4, 0)
-    with pytest.raises(ValueError, match="grid must be at least 1, got 0"):
-        GsopPool2d(4, grid=0)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        GsopPool2d(5)(maps())

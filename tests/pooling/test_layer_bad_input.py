@@ -3,45 +3,100 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
 import torch
 
-from pooling.layers import gsp1d, gsp2d, maps, tokens
-from sumpool import (
-    GeneralizedSumPool1d,
-    GeneralizedSumPool2d,
-    GlobalAveragePool1d,
-    GlobalAveragePool2d,
-)
+from pooling.layers import CHANNELS, gsp1d, gsp2d, maps, tokens
+from sumpool import GeneralizedSumPool2d, GlobalAveragePool1d, GlobalAveragePool2d
+from sumpool.pooling import POOLINGS, build_pooling, pooling_options
+from sumpool.pooling.optimal_transport import uniform_transport
+
+NEED_CHANNELS = [name for name in POOLINGS if build_pooling(name, CHANNELS).channels is not None]
+MAP_INSIDE = [name for name, (cls, _) in POOLINGS.items() if cls.linear_map == "inside"]
+NEED_MAPS = [name for name, (_, on_tokens) in POOLINGS.items() if on_tokens is None]
+#: Options that several poolings have, with values that none accepts.
+COUNTS = ("clusters", "grid", "hidden", "iterations", "k", "prototypes", "rank", "reduction")
+POSITIVE = ("floor", "p", "ridge")
+SHARED = [
+    *((option, 0, f"{option} must be at least 1, got 0") for option in COUNTS),
+    *(
+        (option, value, f"{option} must be a positive finite number, got {value}")
+        for option in POSITIVE
+        for value in (0.0, -1.0, math.inf, math.nan)
+    ),
+    ("kernel_size", 4, "kernel_size must be odd and positive, got 4"),
+    ("input_fmt", "CHW", r"input_fmt must be one of \('N.*'\), got 'CHW'"),
+    ("num_prefix_tokens", -1, "num_prefix_tokens must be at least 0 .*, got -1"),
+    ("init", "best", r"init must be one of \('k-.*', 'random'\), got 'best'"),
+]
 
 
-@pytest.mark.parametrize("build", [GeneralizedSumPool1d, GeneralizedSumPool2d])
+@pytest.mark.parametrize(("option", "value", "match"), SHARED)
+def test_options_out_of_range_are_refused_by_every_pooling(
+    option: str, value: Any, match: str
+) -> None:
+    names = [name for name in POOLINGS if option in pooling_options(name)]
+    assert names
+    for name in names:
+        with pytest.raises(ValueError, match=match):
+            build_pooling(name, CHANNELS, **{option: value})
+
+
+@pytest.mark.parametrize("name", NEED_CHANNELS)
+def test_channels_that_do_not_fit_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
+        build_pooling(name, 0)
+    with pytest.raises(ValueError, match="x must have 5 channels in the layout NCHW, got 8"):
+        build_pooling(name, 5)(maps())
+
+
+@pytest.mark.parametrize("name", MAP_INSIDE)
+def test_an_embedding_of_no_size_is_refused(name: str) -> None:
+    with pytest.raises(
+        ValueError, match=r"embedding_size must be (at least 1|a positive .*), got 0"
+    ):
+        build_pooling(name, CHANNELS, embedding_size=0)
+
+
+@pytest.mark.parametrize("name", NEED_MAPS)
+def test_poolings_that_look_at_neighbors_refuse_masks(name: str) -> None:
+    match = f"mask must be None for the pooling {re.escape(repr(name))}"
+    with pytest.raises(ValueError, match=match):
+        build_pooling(name, CHANNELS)(maps(), torch.ones(3, 5, 6, dtype=torch.bool))
+
+
 @pytest.mark.parametrize(
-    ("options", "match"),
+    ("name", "options", "match"),
     [
-        ({"channels": 0}, r"channels must be at least 1, got 0"),
-        ({"prototypes": 0}, r"prototypes must be at least 1, got 0"),
-        ({"prototypes": -2}, r"prototypes must be at least 1, got -2"),
-        ({"mu": 0.0}, r"mu must be a number in \(0, 1\], at least 1e-30, got 0\.0"),
-        ({"mu": -0.1}, r"mu must be a number in \(0, 1\], at least 1e-30, got -0\.1"),
-        ({"mu": 1.5}, r"mu must be a number in \(0, 1\], at least 1e-30, got 1\.5"),
-        ({"mu": math.nan}, r"mu must be a number in \(0, 1\], at least 1e-30, got nan"),
-        ({"eps": 0.0}, r"eps must be a positive finite number up to 1e\+30, got 0\.0"),
-        ({"eps": math.inf}, r"eps must be a positive finite number up to 1e\+30, got inf"),
-        ({"eps": math.nan}, r"eps must be a positive finite number up to 1e\+30, got nan"),
-        ({"mu": 1.0, "background": True}, r"mu must be below 1 with .*background, got 1\.0"),
-        ({"mu": 1.0, "learn_mu": True}, r"mu must be below 1 with learn_mu .*, got 1\.0"),
-        ({"solver": "newton"}, r"solver must be one of \['exact', .*\].*, got 'newton'"),
-        ({"init": "k-means"}, r"init must be one of \('k-center', 'random'\), got 'k-means'"),
-        ({"input_fmt": "CHW"}, r"input_fmt must be one of \('N.*'\), got 'CHW'"),
-        ({"num_prefix_tokens": -1}, r"num_prefix_tokens must be at least 0 .*, got -1"),
+        ("gsp", {"mu": 0.0}, r"mu must be a number in \(0, 1\], at least 1e-30, got 0\.0"),
+        ("gsp", {"mu": 1.5}, r"mu must be a number in \(0, 1\], at least 1e-30, got 1\.5"),
+        ("gmp+gsp", {"mu": math.nan}, r"mu must be a number in \(0, 1\], at least .*, got nan"),
+        ("gsp", {"eps": 0.0}, r"eps must be a positive finite number up to 1e\+30, got 0\.0"),
+        ("gemean+gsp", {"eps": math.inf}, r"eps must be a positive finite .* 1e\+30, got inf"),
+        ("gsp", {"mu": 1.0, "background": True}, r"mu must be below 1 with .*background, got 1"),
+        ("gsp", {"mu": 1.0, "learn_mu": True}, r"mu must be below 1 with learn_mu .*, got 1\.0"),
+        ("gsp", {"solver": "newton"}, r"solver must be one of \['exact', .*\].*, got 'newton'"),
+        ("crow", {"eps": 0.0}, r"eps must be a positive finite number, got 0\.0"),
+        ("gsop", {"reduced": 0}, "reduced must be None or at least 1, got 0"),
+        ("netvlad", {"alpha": 0.0}, r"alpha must be None or a positive finite number, got 0\.0"),
+        ("netvlad", {"clusters": 7}, "must be a positive multiple of clusters=7, got 128"),
+        ("otp", {"prototypes": 7}, "must be a positive multiple of prototypes=7, got 128"),
+        ("otp", {"eps": 0.0}, r"eps must be a positive finite number up to 1e\+30, got 0\.0"),
     ],
 )
-def test_settings_out_of_range_are_refused(build: Any, options: dict[str, Any], match: str) -> None:
+def test_options_of_a_pooling_out_of_range_are_refused(
+    name: str, options: dict[str, Any], match: str
+) -> None:
     with pytest.raises(ValueError, match=match):
-        build(**{"channels": 8, **options})
+        build_pooling(name, CHANNELS, **options)
+
+
+def test_no_iterations_are_refused() -> None:
+    with pytest.raises(ValueError, match="iterations must be at least 1, got 0"):
+        uniform_transport(torch.rand(3, 2), 1.0, iterations=0)
 
 
 def test_formats_of_the_other_kind_are_refused() -> None:
@@ -61,14 +116,6 @@ def test_inputs_of_a_wrong_rank_are_refused(build: Any, training: bool) -> None:
     layer = build().train(training)
     with pytest.raises(ValueError, match=r"x must have 4 dimensions \(NCHW\), got shape \(3, 30"):
         layer(tokens())
-
-
-@pytest.mark.parametrize("init", ["random", "k-center"])
-def test_inputs_of_wrong_channels_are_refused(init: str) -> None:
-    with pytest.raises(ValueError, match=r"x must have 8 channels in the layout NCHW, got 6"):
-        gsp2d(init=init)(maps().permute(0, 3, 1, 2))
-    with pytest.raises(ValueError, match=r"x must have 8 channels in the layout NLC, got 30"):
-        gsp1d(init=init)(tokens().mT)
 
 
 @pytest.mark.parametrize("build", [gsp1d, GlobalAveragePool1d])

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch import Tensor
 
 from pooling.layers import CHANNELS, gsp1d, gsp2d, maps, tokens
 from sumpool import GlobalAveragePool1d, GlobalAveragePool2d
@@ -16,36 +17,6 @@ from transport.generators import random_mask
 Build = Callable[..., GlobalPool]
 POOLS_2D = [gsp2d, GlobalAveragePool2d]
 POOLS_1D = [gsp1d, GlobalAveragePool1d]
-
-
-@pytest.mark.parametrize("build", POOLS_2D)
-def test_maps_give_the_same_numbers_in_every_format(build: Build) -> None:
-    x, mask = maps(), random_mask(3, 5, 6)
-    for it in (None, mask):
-        first = build(input_fmt="NCHW").pool(x, it)
-        last = build(input_fmt="NHWC").pool(x.permute(0, 2, 3, 1), it)
-        for a, b in zip(first, last, strict=True):
-            torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("build", POOLS_1D)
-def test_sequences_give_the_same_numbers_in_every_format(build: Build) -> None:
-    x, mask = tokens(), random_mask(3, 30)
-    for it in (None, mask):
-        last = build(input_fmt="NLC").pool(x, it)
-        first = build(input_fmt="NCL").pool(x.mT, it)
-        for a, b in zip(first, last, strict=True):
-            torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize(("one", "two"), list(zip(POOLS_1D, POOLS_2D, strict=True)))
-def test_a_map_is_a_sequence_of_its_positions(one: Build, two: Build) -> None:
-    x = maps()
-    whole, flat = two().pool(x), one().pool(x.flatten(2).mT)
-    torch.testing.assert_close(whole.embedding, flat.embedding)
-    assert whole.weights is not None
-    assert flat.weights is not None
-    torch.testing.assert_close(whole.weights.flatten(1), flat.weights)
 
 
 def test_the_layer_is_the_function() -> None:
@@ -73,34 +44,24 @@ def test_weights_and_attributes_have_the_shape_of_the_map(build: Build) -> None:
 
 
 @pytest.mark.parametrize(
-    ("input_fmt", "kept"), [("NCHW", (3, CHANNELS, 1, 1)), ("NHWC", (3, 1, 1, CHANNELS))]
+    ("build", "input_fmt", "x", "kept"),
+    [
+        (gsp2d, "NCHW", maps(), (3, CHANNELS, 1, 1)),
+        (gsp2d, "NHWC", maps().permute(0, 2, 3, 1), (3, 1, 1, CHANNELS)),
+        (gsp1d, "NLC", tokens(), (3, 1, CHANNELS)),
+        (gsp1d, "NCL", tokens().mT, (3, CHANNELS, 1)),
+    ],
+    ids=["NCHW", "NHWC", "NLC", "NCL"],
 )
-@pytest.mark.parametrize("build", POOLS_2D)
-def test_flatten_keeps_or_drops_the_pooled_dimensions_of_maps(
-    build: Build, input_fmt: str, kept: tuple[int, ...]
+def test_flatten_keeps_or_drops_the_pooled_dimensions(
+    build: Build, input_fmt: str, x: Tensor, kept: tuple[int, ...]
 ) -> None:
-    x = maps() if input_fmt == "NCHW" else maps().permute(0, 2, 3, 1)
     flat = build(input_fmt=input_fmt)(x)
     full = build(input_fmt=input_fmt, flatten=False)
     assert flat.shape == (3, CHANNELS)
     assert full(x).shape == kept
     assert torch.equal(full(x).flatten(1), flat)
     assert full.pool(x).embedding.shape == (3, CHANNELS)
-
-
-@pytest.mark.parametrize(
-    ("input_fmt", "kept"), [("NLC", (3, 1, CHANNELS)), ("NCL", (3, CHANNELS, 1))]
-)
-@pytest.mark.parametrize("build", POOLS_1D)
-def test_flatten_keeps_or_drops_the_pooled_dimension_of_sequences(
-    build: Build, input_fmt: str, kept: tuple[int, ...]
-) -> None:
-    x = tokens() if input_fmt == "NLC" else tokens().mT
-    flat = build(input_fmt=input_fmt)(x)
-    full = build(input_fmt=input_fmt, flatten=False)(x)
-    assert flat.shape == (3, CHANNELS)
-    assert full.shape == kept
-    assert torch.equal(full.flatten(1), flat)
 
 
 @pytest.mark.parametrize("build", POOLS_2D)
@@ -127,16 +88,6 @@ def test_prefix_tokens_are_dropped(build: Build, input_fmt: str) -> None:
         assert got.weights.shape == (3, 30)
         for a, b in zip(got, expected, strict=True):
             torch.testing.assert_close(a, b)
-
-
-@pytest.mark.parametrize("build", POOLS_2D)
-def test_layers_answer_as_poolings_of_timm_do(build: Build) -> None:
-    layer = build()
-    assert layer.feat_mult() == 1
-    assert layer.is_identity() is False
-    assert layer.pool_type in ("gsp", "gap")
-    assert layer.flatten is True
-    assert layer.input_fmt == "NCHW"
 
 
 def test_layers_say_what_they_are() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 PROGRAM = """
@@ -23,6 +24,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.process
 def test_all_processes_take_the_prototypes_of_the_first(tmp_path: Path) -> None:
     running = [
         subprocess.Popen(

@@ -64,24 +64,3 @@ def test_a_map_of_zeros_has_uniform_weights_and_a_gradient() -> None:
     torch.testing.assert_close(out.weights, torch.full((1, 2, 3), 1 / 6))
     out.embedding.sum().backward()
     assert x.grad.isfinite().all()
-
-
-def test_the_embedding_has_the_size_asked_for() -> None:
-    assert SmkPool2d(CHANNELS)(maps()).shape == (3, 128)
-    assert SmkPool2d(CHANNELS).out_channels(CHANNELS) == 128
-
-
-def test_a_mask_is_refused() -> None:
-    with pytest.raises(ValueError, match="mask must be None for the pooling 't-smk'"):
-        SmkPool2d(CHANNELS)(maps(), torch.ones(3, 5, 6, dtype=torch.bool))
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        SmkPool2d(0)
-    with pytest.raises(ValueError, match="embedding_size must be at least 1, got 0"):
-        SmkPool2d(4, 0)
-    with pytest.raises(ValueError, match="kernel_size must be odd and positive, got 2"):
-        SmkPool2d(4, kernel_size=2)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        SmkPool2d(5)(maps())

@@ -65,36 +65,6 @@ def test_a_new_layer_is_generalized_mean_pooling() -> None:
     torch.testing.assert_close(out, generalized_mean(x.flatten(2).mT, 2.5))
 
 
-def test_the_exponent_is_learned_unless_it_is_not() -> None:
+def test_the_exponent_is_learned_unless_it_is_held() -> None:
     assert SolarPool2d(CHANNELS).p.requires_grad
     assert not SolarPool2d(CHANNELS, learn_p=False).p.requires_grad
-
-
-def test_maps_are_pooled_as_the_sequence_of_their_features() -> None:
-    flat, x = layer(dtype=torch.float32), maps()
-    pool = SolarPool2d(CHANNELS)
-    pool.load_state_dict(flat.state_dict())
-    torch.testing.assert_close(pool(x), flat(x.flatten(2).mT))
-
-
-def test_what_stands_at_masked_positions_has_no_influence() -> None:
-    pool, x, mask = layer(), tokens(length=7, **DOUBLE), random_mask(3, 7)
-    spoilt = x.masked_fill(~mask.unsqueeze(-1), math.nan).requires_grad_()
-    out = pool.pool(spoilt, mask)
-    torch.testing.assert_close(out.embedding, pool(x, mask))
-    (out.embedding.sum() + out.weights.square().sum()).backward()
-    assert spoilt.grad.isfinite().all()
-    assert (spoilt.grad[~mask] == 0).all()
-
-
-def test_errors_name_the_argument() -> None:
-    with pytest.raises(ValueError, match="channels must be at least 1, got 0"):
-        SolarPool2d(0)
-    with pytest.raises(ValueError, match="reduction must be at least 1, got 0"):
-        SolarPool2d(4, 0)
-    with pytest.raises(ValueError, match="p must be a positive finite number, got -1"):
-        SolarPool2d(4, p=-1.0)
-    with pytest.raises(ValueError, match="floor must be a positive finite number, got 0"):
-        SolarPool2d(4, floor=0.0)
-    with pytest.raises(ValueError, match="x must have 5 channels, got 8"):
-        SolarPool2d(5)(maps())

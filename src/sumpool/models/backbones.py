@@ -15,7 +15,7 @@ from torch import nn
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.layout import FeatureLayout, find_layout
 from sumpool.models.packaged import packaged_state, packaged_weights
-from sumpool.models.timm_networks import build_timm
+from sumpool.models.timm_networks import build_timm, with_sizes
 from sumpool.models.weights import load_state, read_state
 
 
@@ -36,11 +36,7 @@ class BackboneRecipe:
     classifier: tuple[str, ...] = ()
 
     def build(self, name: str, options: Mapping[str, Any]) -> nn.Module:
-        """The network, with random weights.
-
-        Raises:
-            ValueError: If its class has no such option.
-        """
+        """The network, with random weights; a ValueError names options that its class lacks."""
         module, _, attribute = self.source.partition(":")
         cls = getattr(importlib.import_module(module), attribute)
         accepted = [key for key in inspect.signature(cls).parameters if key not in self.options]
@@ -141,7 +137,7 @@ def build_backbone(
         network, preprocessing, classifier = build_timm(
             name, pretrained=weights == "timm", crop=crop, options=options or {}
         )
-    preprocessing = _with_sizes(preprocessing, resize, crop)
+    preprocessing = with_sizes(preprocessing, resize, crop)
     if weights == "packaged":
         packaged = packaged_weights(name)
         preprocessing = replace(preprocessing, mean=packaged.mean, std=packaged.std)
@@ -160,19 +156,3 @@ def _check_timm_name(name: str) -> None:
     raise ValueError(
         f"backbone must be one of {', '.join(BACKBONES)} or a model of timm, got {name!r}: {hint}"
     )
-
-
-def _with_sizes(view: Preprocessing, resize: int | None, crop: int | None) -> Preprocessing:
-    """``view`` with other sizes, its random boxes covering the same shares of an image."""
-    if crop is None:
-        crop = view.crop
-    elif resize is None and crop != view.crop:
-        # 256 for 224, as is usual; the same proportion for others, and whole images stay whole.
-        resize = crop if view.resize == view.crop else round(crop * 8 / 7)
-    if resize is None:
-        resize = view.resize
-    assert resize is not None
-    assert view.resize is not None
-    scale = (resize / view.resize) ** 2
-    area = (view.area[0] * scale, view.area[1] * scale)
-    return replace(view, resize=resize, crop=crop, area=area)

@@ -14,7 +14,7 @@ from sumpool.models.weights import load_state, read_state
 
 @dataclass(frozen=True)
 class Inception:
-    """Widths of a block's branches, side by side: 1×1; 3×3; two 3×3; a pooling and its 1×1.
+    """Widths of a block's parallel branches: 1×1; 3×3; two 3×3; a pooling and its 1×1.
 
     Attributes:
         name: Name in the checkpoint.
@@ -56,10 +56,9 @@ MEAN = (128.0, 117.0, 104.0)
 class BNInception(nn.Module):
     """BN-Inception without its classifier [batchnorm]: images to maps of 1024 channels.
 
-    Modules have the names of the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``), which the
-    public PyTorch checkpoints kept. Takes RGB images less :data:`MEAN`, as everything here does,
-    and turns them into BGR, which the public weights expect. The map is 1/32 of the image in each
-    direction: 7×7 for 224 and 227 pixels.
+    Modules have the names of the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``), as in the
+    public PyTorch checkpoints. Takes RGB images less :data:`MEAN` and turns them into BGR, which
+    the public weights expect. The map is 7×7 for images of 224 and 227 pixels.
 
     Example:
         >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
@@ -135,11 +134,10 @@ def _pool(block: Inception, x: Tensor) -> Tensor:
 
 
 def load_bn_inception(path: str | Path) -> BNInception:
-    """BN-Inception with the ImageNet weights in the file at ``path``.
+    """BN-Inception with the ImageNet weights in the file at ``path``, without the classifier.
 
-    The file is the public one that the Caffe model was converted to (``bn_inception-*.pth``), or
-    the same tensors as safetensors. Nothing in it is executed. Its classifier (``last_linear``) is
-    left out.
+    The file is the public one converted from Caffe (``bn_inception-*.pth``), or the same tensors as
+    safetensors. Nothing in it is executed.
 
     Raises:
         ModelError: If the file cannot be read, or a tensor is missing, unknown or of another shape;

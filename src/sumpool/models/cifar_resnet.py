@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from sumpool.transport.validation import check_at_least_one
+
 
 class _Block(nn.Module):
     """Two 3×3 convolutions beside a shortcut without parameters.
@@ -48,7 +50,7 @@ class CifarResNet(nn.Module):
     ResNetV2-20. Shortcuts have no parameters.
 
     Args:
-        blocks: Blocks n of a stage.
+        blocks: Blocks n per stage.
         preactivated: Whether the blocks are those of [resnet-v2].
 
     Example:
@@ -60,8 +62,7 @@ class CifarResNet(nn.Module):
 
     def __init__(self, blocks: int = 3, preactivated: bool = False) -> None:
         super().__init__()
-        if blocks < 1:
-            raise ValueError(f"blocks must be at least 1, got {blocks}")
+        check_at_least_one(blocks=blocks)
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         # Without pre-activation it follows the first convolution, with it the last block.
         self.bn1 = nn.BatchNorm2d(64 if preactivated else 16)

@@ -56,7 +56,6 @@ class EmbedderConfig:
     backbone_options: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Check what can be checked without building anything."""
         for name in ("backbone", "weights", "pooling", "normalize"):
             value = getattr(self, name)
             if not isinstance(value, str) or not value:
@@ -84,11 +83,7 @@ class EmbedderConfig:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EmbedderConfig:
-        """The configuration that :meth:`to_dict` gave; keys left out take their defaults.
-
-        Raises:
-            ValueError: If a key is unknown or a value is not accepted.
-        """
+        """The configuration of :meth:`to_dict`; missing keys take defaults, unknown ones raise."""
         known = [entry.name for entry in dataclasses.fields(cls)]
         unknown = [key for key in values if key not in known]
         if unknown:

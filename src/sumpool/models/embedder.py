@@ -17,15 +17,9 @@ from sumpool.models.backbones import Backbone, build_backbone
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.folding import fold_batch_norm
 from sumpool.models.layout import FeatureLayout
-from sumpool.pooling import (
-    GlobalPool,
-    Pooled,
-    build_pooling,
-    pooling_class,
-    pooling_options,
-)
+from sumpool.pooling import GlobalPool, Pooled, build_pooling, pooling_class, pooling_options
 from sumpool.transport import lipschitz_normalize
-from sumpool.transport.validation import solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 class Embedder(nn.Module):
@@ -73,17 +67,16 @@ class Embedder(nn.Module):
         self.map = _build_map(config, layout, self.pooling)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
         self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = _run
-        self._judged_size: int | None = None
+        self._evaluation_size: int | None = None
         self.train(self.training)
 
     def compile_backbone(self) -> None:
         """Run the backbone compiled with ``torch.compile``, for training and for evaluation.
 
-        Batch normalization that is frozen becomes a part of the convolutions, see
-        :func:`~sumpool.models.folding.fold_batch_norm`. The code serves all models with this
-        backbone and size of images in the process. It is made for one size of batches in training,
-        and for one in evaluation, the first that comes; others there run uncompiled, as the last
-        batch of a data set does.
+        Frozen batch normalization becomes a part of the convolutions, see
+        :func:`~sumpool.models.folding.fold_batch_norm`. All models of the process with this
+        backbone and image size share the code. It is compiled for one batch size in training and
+        for one in evaluation, the first; batches of other sizes run uncompiled there.
         """
         if self.batch_norm_frozen:
             side, device = self.preprocessing.crop, next(self.parameters()).device
@@ -110,10 +103,9 @@ class Embedder(nn.Module):
     def feature_map(self, images: Tensor) -> Tensor:
         """What the pooling receives: local features in the layout of the backbone.
 
-        A tensor (B, D, h, w) for "NCHW", (B, h, w, D) for "NHWC" and (B, L, D) for "NLC", where L
-        counts prefix tokens too; in the dtype of the parameters, under autocast as well. D is the
-        embedding size where the map comes before the pooling, and otherwise the channels of the
-        backbone.
+        A tensor (B, D, h, w), (B, h, w, D) or, prefix tokens included, (B, L, D) in the dtype of
+        the parameters, under autocast as well. D is the embedding size where the map comes before
+        the pooling, and otherwise the channels of the backbone.
         """
         run = self._run_backbone if self._is_compiled_for(images) else _run
         features = run(self.backbone, images)
@@ -127,9 +119,9 @@ class Embedder(nn.Module):
             return True
         if self.training:
             return False
-        if self._judged_size is None:
-            self._judged_size = len(images)
-        return len(images) == self._judged_size
+        if self._evaluation_size is None:
+            self._evaluation_size = len(images)
+        return len(images) == self._evaluation_size
 
     @property
     def frozen_batch_norms(self) -> int:
@@ -162,17 +154,16 @@ class Embedder(nn.Module):
         """
         if isinstance(images, Image.Image) or not images:
             raise ValueError(f"images must be a non-empty list of PIL images, got {images!r}")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        check_at_least_one(batch_size=batch_size)
         view, device = self.preprocessing.test_view(), next(self.parameters()).device
         training = self.training
         self.eval()
         try:
-            found = []
+            embeddings = []
             for start in range(0, len(images), batch_size):
                 batch = [view(image.convert("RGB")) for image in images[start : start + batch_size]]
-                found.append(self(self.preprocessing.normalize(torch.stack(batch).to(device))))
-            return torch.cat(found)
+                embeddings.append(self(self.preprocessing.normalize(torch.stack(batch).to(device))))
+            return torch.cat(embeddings)
         finally:
             self.train(training)
 
@@ -201,7 +192,9 @@ def _compiled_run() -> Callable[[nn.Module, Tensor], Tensor]:
     return torch.compile(_run, dynamic=False)
 
 
-def build_embedder(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
+def build_embedder(
+    config: EmbedderConfig, *, seed: int = 0, weights: str | None = None
+) -> Embedder:
     """Build an embedder, with the weights that ``config`` names in its backbone.
 
     All that is random comes from the seed; torch's global generators are left as they were.
@@ -209,26 +202,18 @@ def build_embedder(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
     Args:
         config: What it is made of.
         seed: Seed of the map, of the prototypes' initialization and of a backbone without weights.
+        weights: Read in place of those in ``config``: "none" for a model to load a state into.
 
     Raises:
         ValueError: If a name or an option is not accepted; the message says what is.
         ModelError: If the weights cannot be loaded.
     """
-    return _assemble(config, config.weights, seed)
-
-
-def build_untrained(config: EmbedderConfig, *, seed: int = 0) -> Embedder:
-    """The same model with random weights whatever ``config`` says, to load a stored state into."""
-    return _assemble(config, "none", seed)
-
-
-def _assemble(config: EmbedderConfig, weights: str, seed: int) -> Embedder:
     with torch.random.fork_rng(devices=[]):
         # Not torch.manual_seed, which would seed accelerators too.
         torch.default_generator.manual_seed(seed)
         backbone = build_backbone(
             config.backbone,
-            weights=weights,
+            weights=config.weights if weights is None else weights,
             resize=config.resize,
             crop=config.crop,
             options=config.backbone_options,

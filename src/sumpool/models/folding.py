@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import torch
 from timm.layers.conv2d_same import Conv2dSame
@@ -13,12 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-
-class Pair(NamedTuple):
-    """A convolution, and the batch normalization that alone uses its output."""
-
-    convolution: nn.Conv2d
-    normalization: nn.BatchNorm2d
+#: A convolution, and the batch normalization that alone uses its output.
+Pair = tuple[nn.Conv2d, nn.BatchNorm2d]
 
 
 def fold_batch_norm(network: nn.Module, images: Tensor) -> int:
@@ -26,9 +22,9 @@ def fold_batch_norm(network: nn.Module, images: Tensor) -> int:
 
     Normalization by kept statistics, s · (w ∗ x − μ) + β with s = γ/√(σ² + ε), is a convolution
     with the weight s · w and the bias β − s · μ. Both are computed anew in every pass, so that w,
-    γ and β learn as before, and by the same gradients up to rounding: what changes is that
-    activations are read and written fewer times. On CUDA in the layout NHWC a convolution of 1 × 1
-    is a matrix product as well, whose gradients are faster than those of a convolution.
+    γ and β learn as before, by the same gradients up to rounding, while activations are read and
+    written fewer times. On CUDA in the layout NHWC a 1 × 1 convolution becomes a matrix product,
+    whose gradients are faster.
 
     Parameters, their names and the network's state stay what they are. A layer is left alone if its
     output goes to anything but one normalization, if either is called more than once, or if it is
@@ -126,11 +122,8 @@ def _is_product(convolution: nn.Conv2d, x: Tensor) -> bool:
 def _find_pairs(network: nn.Module, images: Tensor) -> list[Pair]:
     known = [m for m in network.modules() if type(m) in _FOLDED]
     convolutions = [m for m in known if isinstance(m, nn.Conv2d)]
-    normalizations = [
-        m
-        for m in known
-        if isinstance(m, nn.BatchNorm2d) and not m.training and m.running_var is not None
-    ]
+    frozen = [m for m in known if isinstance(m, nn.BatchNorm2d) and not m.training]
+    normalizations = [m for m in frozen if m.running_var is not None]
     with torch.no_grad(), _Uses(convolutions, normalizations) as uses:
         network(images)
     return uses.pairs()
@@ -140,10 +133,10 @@ class _Uses(TorchFunctionMode):
     """Notes which layer made a tensor, and what it goes to."""
 
     def __init__(
-        self, convolutions: Iterable[nn.Module], normalizations: Iterable[nn.Module]
+        self, convolutions: Sequence[nn.Module], normalizations: Sequence[nn.Module]
     ) -> None:
         super().__init__()
-        self._convolutions, self._normalizations = list(convolutions), list(normalizations)
+        self._convolutions, self._normalizations = convolutions, normalizations
         self._hooks: list[Any] = []
         # Outputs are kept, so that no other tensor gets the identity of one.
         self._outputs: dict[int, tuple[Tensor, nn.Module]] = {}
@@ -189,7 +182,7 @@ class _Uses(TorchFunctionMode):
             if goes_to == 1 and calls == (1, 1) and identity not in self._elsewhere:
                 assert isinstance(convolution, nn.Conv2d)
                 assert isinstance(normalization, nn.BatchNorm2d)
-                pairs.append(Pair(convolution, normalization))
+                pairs.append((convolution, normalization))
         return pairs
 
     def _note(self, values: Iterable[Any]) -> None:

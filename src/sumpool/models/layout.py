@@ -24,10 +24,10 @@ class FeatureLayout(NamedTuple):
 
 
 def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
-    """Send a blank image through ``network`` and see what comes out.
+    """Send a blank image through ``network`` and look at what comes out.
 
-    timm's networks say by ``output_fmt`` if their maps are not NCHW, and by ``num_prefix_tokens``
-    or a ``cls_token`` what stands before the patches.
+    timm's networks announce maps that are not NCHW by ``output_fmt``, and tokens before the patches
+    by ``num_prefix_tokens`` or a ``cls_token``.
 
     Args:
         network: From images (B, 3, size, size) to local features.

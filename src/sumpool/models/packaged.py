@@ -74,8 +74,8 @@ def rename_lite0(name: str) -> str:
     number, module, tensor = match.groups()
     if number is None:
         return f"{_LITE0_OUTSIDE.get(module, module)}.{tensor}"
-    names = _LITE0_OTHERS if int(number) else _LITE0_FIRST
     place = int(number)
+    names = _LITE0_OTHERS if place else _LITE0_FIRST
     for stage, blocks in enumerate(_LITE0_STAGES):
         if place < blocks:
             return f"blocks.{stage}.{place}.{names.get(module, module)}.{tensor}"
@@ -97,11 +97,7 @@ PACKAGED: Mapping[str, PackagedWeights] = {
 
 
 def packaged_weights(backbone: str) -> PackagedWeights:
-    """Where the weights of ``backbone`` are.
-
-    Raises:
-        ValueError: If no package carries any; the message names the backbones that have some.
-    """
+    """Where the weights of ``backbone`` are; a ValueError names the backbones that have some."""
     if backbone not in PACKAGED:
         raise ValueError(
             f"weights='packaged' are there for {sorted(PACKAGED)}, not for {backbone!r}: choose "
@@ -111,10 +107,10 @@ def packaged_weights(backbone: str) -> PackagedWeights:
 
 
 def packaged_file(weights: PackagedWeights) -> Path:
-    """The path of the file, which is found without running any code of the package.
+    """The path of the file, found without running any code of the package.
 
     Raises:
-        ModelError: If the package or the file in it is missing.
+        ModelError: If the package or the file is missing.
     """
     spec = find_spec(weights.package)
     if spec is None or not spec.submodule_search_locations:

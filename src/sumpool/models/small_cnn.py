@@ -5,21 +5,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from sumpool.transport.validation import check_at_least_one
+
 
 class SmallConvNet(nn.Module):
     """Four 3×3 convolutions with batch-norm: the network of the glyph collages.
 
-    The first one has stride 2, a 2×2 maximum follows the second and the third, so that a local
-    feature stands for 8×8 pixels and sees 37×37. With 16, 32, 64 and 128 channels it has 98
-    thousand parameters and costs 8 million multiplications for an image of 48×48 pixels. It runs in
-    the layout NHWC, in which convolutions of so few channels are fastest on CPUs; what it takes and
-    gives has the shape NCHW in any case.
+    The first one has stride 2, a 2×2 maximum follows the second and the third: a local feature
+    stands for 8×8 pixels and sees 37×37. At the default width it has 98 thousand parameters and
+    takes 8 million multiplications per image of 48×48 pixels. Maps are NCHW in shape and NHWC in
+    memory, which is fastest on CPUs for so few channels.
 
-    Its last layer ends in a ReLU on purpose. All features then lie in one orthant and all
-    embeddings start near to each other, which is where a contrastive loss brings them first.
+    The last layer ends in a ReLU on purpose: all features lie in one orthant and all embeddings
+    start close together, which is where a contrastive loss brings them first.
 
     Args:
-        width: Channels of the first layer; each later one has twice as many as the one before.
+        width: Channels of the first layer; each later layer has twice as many.
 
     Attributes:
         num_features: Channels of the maps, 8 · ``width``.
@@ -31,8 +32,7 @@ class SmallConvNet(nn.Module):
 
     def __init__(self, width: int = 16) -> None:
         super().__init__()
-        if width < 1:
-            raise ValueError(f"width must be at least 1, got {width}")
+        check_at_least_one(width=width)
         self.num_features = 8 * width
         self.layers = nn.Sequential(
             _layer(3, width, stride=2),

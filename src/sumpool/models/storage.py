@@ -15,7 +15,7 @@ from safetensors.torch import save
 
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.config import EmbedderConfig
-from sumpool.models.embedder import Embedder, build_untrained
+from sumpool.models.embedder import Embedder, build_embedder
 from sumpool.models.errors import ModelError
 from sumpool.models.weights import load_state
 from sumpool.system.files import StoreError, write_atomic
@@ -32,8 +32,8 @@ _BELONGS = "description_sha256"
 def save_embedder(model: Embedder, folder: str | Path) -> None:
     """Write ``model`` into ``folder``, as model.safetensors and model.json.
 
-    Each file is complete or not there: it is written beside its place, brought to the disk and
-    moved. A folder that was left between the two moves is recognized when it is loaded.
+    Each file is written completely or not at all. A folder with only one of them replaced is
+    recognized when it is loaded.
 
     Args:
         model: The model itself, not a wrapper around it.
@@ -94,7 +94,7 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
     try:
         config = EmbedderConfig.from_dict(description["config"])
         preprocessing = Preprocessing.from_dict(description["preprocessing"])
-        model = build_untrained(config, seed=description["seed"])
+        model = build_embedder(config, seed=description["seed"], weights="none")
     except (TypeError, ValueError) as error:
         raise ModelError(f"{described} describes no model that can be built: {error}") from error
     model.preprocessing = preprocessing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import timm
@@ -65,9 +66,24 @@ def _view(settings: Any) -> Preprocessing:
     if not settings.fixed_input_size:
         return Preprocessing(mean=mean, std=std)
     crop = settings.input_size[-1]
-    resize = round(crop * 8 / 7)  # 256 for 224
-    low, high = Preprocessing().area
-    scale = (resize / 256) ** 2
-    return Preprocessing(
-        resize=resize, crop=crop, mean=mean, std=std, area=(low * scale, high * scale)
-    )
+    return with_sizes(Preprocessing(mean=mean, std=std), _usual_resize(crop), crop)
+
+
+def _usual_resize(crop: int) -> int:
+    return round(crop * 8 / 7)  # 256 for 224
+
+
+def with_sizes(view: Preprocessing, resize: int | None, crop: int | None) -> Preprocessing:
+    """``view`` with other sizes, its random boxes covering the same shares of an image."""
+    if crop is None:
+        crop = view.crop
+    elif resize is None and crop != view.crop:
+        # Whole images stay whole.
+        resize = crop if view.resize == view.crop else _usual_resize(crop)
+    if resize is None:
+        resize = view.resize
+    assert resize is not None
+    assert view.resize is not None
+    scale = (resize / view.resize) ** 2
+    area = (view.area[0] * scale, view.area[1] * scale)
+    return replace(view, resize=resize, crop=crop, area=area)

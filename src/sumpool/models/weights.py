@@ -58,8 +58,8 @@ def load_state(
 ) -> None:
     """Copy ``state`` into ``network``, all of it and nothing less.
 
-    Unless ``exact``, what old files of the same network do otherwise is put up with: they do not
-    count the batches that batch normalization has seen, and hold its vectors as (1, C).
+    Unless ``exact``, peculiarities of old files are accepted: no count of the batches that batch
+    normalization has seen, and its vectors as (1, C).
 
     Args:
         network: Its parameters and buffers are set in place.
@@ -81,11 +81,7 @@ def load_state(
         counts = [name for name in expected if name.endswith("num_batches_tracked")]
         given = {**{name: expected[name] for name in counts}, **given}
     missing = [name for name in expected if name not in given]
-    unknown = [
-        name
-        for name in state
-        if name not in expected and not (dropped and name.startswith(dropped))
-    ]
+    unknown = [name for name in state if name not in expected and not name.startswith(dropped)]
     shapes = [
         f"{name} {tuple(value.shape)} in place of {tuple(expected[name].shape)}"
         for name, value in given.items()

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 class CbamPool2d(MapPool):
@@ -54,7 +54,7 @@ class CbamPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, reduction=reduction)
+        check_at_least_one(channels=channels, reduction=reduction)
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}")
         self.channels = channels

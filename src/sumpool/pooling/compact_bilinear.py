@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -90,7 +90,7 @@ class _CompactBilinearPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, embedding_size=embedding_size, rank=rank)
+        check_at_least_one(channels=channels, embedding_size=embedding_size, rank=rank)
         self.channels = channels
         self.embedding_size = embedding_size
         self.rank = rank

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 # Below this logit softplus(z) is exp(z) to the last digit of float64.
 _EXPONENTIAL = -40.0
@@ -52,7 +52,7 @@ class _DelfPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, hidden=hidden)
+        check_at_least_one(channels=channels, hidden=hidden)
         self.channels = channels
         self.hidden_layer = nn.Linear(channels, hidden, device=device, dtype=dtype)
         self.score_layer = nn.Linear(hidden, 1, device=device, dtype=dtype)

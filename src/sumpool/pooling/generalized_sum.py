@@ -11,7 +11,7 @@ from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
 from sumpool.pooling.prototypes import PrototypePool
 from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
 from sumpool.transport.solve import resolve_solver
-from sumpool.transport.validation import LEAST_SHARE, check_counts, check_eps, check_mu
+from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_eps, check_mu
 
 
 class _GeneralizedSumPool(PrototypePool):
@@ -41,7 +41,7 @@ class _GeneralizedSumPool(PrototypePool):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        check_counts(prototypes=prototypes)
+        check_at_least_one(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
         if mu == 1 and (learn_mu or background):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 def averaging_matrix(
@@ -132,7 +132,7 @@ class GsopPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, grid=grid)
+        check_at_least_one(channels=channels, grid=grid)
         if reduced is not None and reduced < 1:
             raise ValueError(f"reduced must be None or at least 1, got {reduced}")
         self.channels = channels

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d
-from sumpool.transport.validation import check_counts
+from sumpool.transport.validation import check_at_least_one
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def forwards_to(target: type) -> Callable[[type[T]], type[T]]:
     """Class decorator: the signature names the arguments that ``**options`` hand to ``target``."""
 
     def decorate(cls: type[T]) -> type[T]:
-        own = inspect.signature(cls.__init__).parameters  # type: ignore[misc]
+        own = inspect.signature(cls.__init__).parameters
         named = [p for p in own.values() if p.name != "self" and p.kind is not p.VAR_KEYWORD]
         further = [
             p.replace(kind=p.KEYWORD_ONLY)
@@ -69,7 +69,7 @@ class MappedSumPool(GlobalPool):
         **gsp: Any,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, embedding_size=embedding_size)
+        check_at_least_one(channels=channels, embedding_size=embedding_size)
         self.channels = channels
         self.embedding_size = embedding_size
         self.map = nn.Linear(channels, embedding_size, bias=False, device=device, dtype=dtype)

@@ -12,7 +12,7 @@ from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import prototype_costs
 from sumpool.transport.sinkhorn import sinkhorn
 from sumpool.transport.validation import (
-    check_counts,
+    check_at_least_one,
     check_eps,
     check_floating,
     check_mask,
@@ -47,9 +47,7 @@ def uniform_transport(
         iterations: Number of scalings of each side.
         mask: True for valid features, of shape (..., n); others have no mass, and n counts the
             valid ones.
-        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
-            support, unless the environment sets ``SUMPOOL_FUSED=0``; True demands them; False
-            never takes them. The numbers are the same.
+        fused: Whether to run the fused Triton kernels, as in :func:`~sumpool.transport.sum_pool`.
 
     Returns:
         The plan π of shape (..., n, m), which sums to 1.
@@ -61,7 +59,7 @@ def uniform_transport(
     """
     check_floating("cost", cost)
     check_eps(eps)
-    check_counts(iterations=iterations)
+    check_at_least_one(iterations=iterations)
     if mask is not None:
         check_mask(mask, tuple(cost.shape[:-1]))
         mask = mask.expand(cost.shape[:-1])
@@ -93,7 +91,7 @@ class _OptimalTransportPool(PrototypePool):
     ) -> None:
         dim = split_embedding(embedding_size, "prototypes", prototypes)
         check_eps(eps)
-        check_counts(iterations=iterations)
+        check_at_least_one(iterations=iterations)
         super().__init__(
             channels,
             prototypes,

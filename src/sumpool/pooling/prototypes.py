@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 #: Accepted ways to set the prototypes at the start.
 INITS = ("k-center", "random")
@@ -25,7 +25,7 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
         >>> split_embedding(128, "prototypes", 8)
         16
     """
-    check_counts(**{option: parts})
+    check_at_least_one(**{option: parts})
     if embedding_size < 1 or embedding_size % parts:
         raise ValueError(
             f"embedding_size must be a positive multiple of {option}={parts}, got {embedding_size}"
@@ -77,7 +77,7 @@ class PrototypePool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels)
+        check_at_least_one(channels=channels)
         if init not in self.inits:
             raise ValueError(f"init must be one of {self.inits}, got {init!r}")
         self.channels = channels

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 # Added to a squared norm, as in the original; it makes weights of a map of zeros uniform.
 _NORM_FLOOR = 1e-10
@@ -62,7 +62,7 @@ class SmkPool2d(MapPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, embedding_size=embedding_size)
+        check_at_least_one(channels=channels, embedding_size=embedding_size)
         if kernel_size < 1 or kernel_size % 2 == 0:
             raise ValueError(f"kernel_size must be odd and positive, got {kernel_size}")
         self.channels = channels

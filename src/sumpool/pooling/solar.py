@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
 from sumpool.pooling.generalized_mean import generalized_mean
-from sumpool.transport.validation import check_counts, check_positive, solve_dtype
+from sumpool.transport.validation import check_at_least_one, check_positive, solve_dtype
 
 
 def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -59,7 +59,7 @@ class _SolarPool(GlobalPool):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(channels=channels, reduction=reduction)
+        check_at_least_one(channels=channels, reduction=reduction)
         check_positive(p=p, floor=floor)
         self.channels = channels
         self.floor = float(floor)

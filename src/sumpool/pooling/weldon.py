@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
-from sumpool.transport.validation import check_counts, solve_dtype
+from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 class Extremes(NamedTuple):
@@ -74,7 +74,7 @@ class _WeldonPool(GlobalPool):
         num_prefix_tokens: int = 0,
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
-        check_counts(k=k)
+        check_at_least_one(k=k)
         self.k = k
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from sumpool.transport.problem import TransportProblem, TransportResult
-from sumpool.transport.validation import LEAST_SHARE, check_counts
+from sumpool.transport.validation import LEAST_SHARE, check_at_least_one
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,7 @@ class Exact:
     steps: int = 10
 
     def __post_init__(self) -> None:
-        """Check the number of steps."""
-        check_counts(steps=self.steps)
+        check_at_least_one(steps=self.steps)
 
     def __call__(self, problem: TransportProblem) -> TransportResult:
         """Solve ``problem``."""

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from sumpool.transport.exact import attach_gradient
 from sumpool.transport.problem import TransportProblem, TransportResult
-from sumpool.transport.validation import check_counts
+from sumpool.transport.validation import check_at_least_one
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,7 @@ class Iterative:
     unroll: bool = False
 
     def __post_init__(self) -> None:
-        """Check the number of iterations."""
-        check_counts(steps=self.steps)
+        check_at_least_one(steps=self.steps)
 
     def __call__(self, problem: TransportProblem) -> TransportResult:
         """Iterate on ``problem``."""

@@ -51,16 +51,11 @@ def greedy_k_center(
 
 
 def farthest_first(points: Tensor, far: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Pick the farthest point ``steps`` times.
+    """Pick the farthest of ``points`` (..., n, d) ``steps`` times.
 
-    Args:
-        points: Points (..., n, d).
-        far: Distance of each to its nearest center, (..., n): inf where there is none, −inf for
-            points that are not to be picked.
-        steps: How many picks.
-
-    Yields:
-        The pick (..., 1), and ``far`` with that pick among the centers; it is −inf at all picks.
+    ``far`` (..., n) holds the distance of each to its nearest center: inf where there is none, −inf
+    for points that are not to be picked. Yields each pick (..., 1), and ``far`` with the pick among
+    the centers, −inf at all picks.
     """
     for _ in range(steps):
         pick = far.argmax(-1, keepdim=True)  # (..., 1); the first among equals

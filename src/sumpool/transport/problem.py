@@ -40,7 +40,6 @@ class TransportProblem:
     mask: Tensor | None = None
 
     def __post_init__(self) -> None:
-        """Check every argument and bring the cost to the dtype the problem is solved in."""
         check_floating("cost", self.cost)
         if self.cost.ndim < 2 or self.cost.shape[-1] < 1 or self.cost.shape[-2] < 1:
             raise ValueError(
@@ -151,12 +150,10 @@ class TransportResult:
         """How far each constraint is off, per image."""
         problem = self.problem
         share = torch.as_tensor(problem.mu, dtype=self.weights.dtype, device=self.weights.device)
-        off = problem.fill_invalid(
-            problem.count * (self.residual + self.transported) - 1, 0.0
-        )  # (..., n)
+        whole = problem.count * (self.residual + self.transported)  # 1 for each feature, (..., n)
         return ConstraintErrors(
             mass=(self.transported.sum(-1) - share).abs() / share,
-            marginal=off.abs().amax(-1),
+            marginal=problem.fill_invalid(whole - 1, 0.0).abs().amax(-1),
             weights=(self.weights.sum(-1) - 1).abs(),
         )
 

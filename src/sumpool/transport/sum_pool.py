@@ -37,9 +37,9 @@ def sum_pool(
             left out [gsp, app. B]. Needs μ < 1.
         solver: A solver of :func:`partial_transport`.
         attributes: Whether the attributes are wanted; they cost the plain path an extra pass.
-        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
-            support (:func:`fused_support`), unless the environment sets ``SUMPOOL_FUSED=0``;
-            True demands them; False never takes them. The numbers are the same.
+        fused: Whether to run the fused Triton kernels: None runs them on CUDA tensors they support
+            (:func:`fused_support`) unless the environment sets ``SUMPOOL_FUSED=0``, True demands
+            them, False never runs them. The numbers are the same.
 
     Returns:
         A :class:`SumPooled`. The embedding has the dtype of the features; weights and attributes
@@ -95,7 +95,5 @@ def _fused_sum_pool(
         background,
     )
     if len(batch) != 1:
-        embedding = embedding.reshape(*batch, -1)
-        weights = weights.reshape(*batch, -1)
-        z = z.reshape(*batch, -1)
+        embedding, weights, z = (it.reshape(*batch, -1) for it in (embedding, weights, z))
     return SumPooled(embedding, weights, z if attributes else None)

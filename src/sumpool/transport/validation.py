@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
-#: Smallest share solved for. Below it σ(−x) cannot be told from 0 next to 1 in any dtype, so that
-#: μ = 1 gives the weights 1/n bit for bit without a case of its own.
+#: Smallest share solved for. In every dtype 1 − σ(−x) rounds to 1 below it, so that μ = 1 gives the
+#: weights 1/n bit for bit without a case of its own.
 LEAST_SHARE = 1e-30
 #: Costs are at most 4: their products with it are far from the end of float32.
 LARGEST_EPS = 1e30
@@ -58,8 +59,9 @@ def check_eps(eps: float | Tensor) -> None:
     _check_scalar("eps", eps, accepted, lambda v: (v > 0) & (v <= LARGEST_EPS))
 
 
-def _check_scalar(name: str, value: float | Tensor, accepted: str, admits: object) -> None:
-    assert callable(admits)
+def _check_scalar(
+    name: str, value: float | Tensor, accepted: str, admits: Callable[[Any], Any]
+) -> None:
     if isinstance(value, Tensor):
         check_floating(name, value)
         # Reading a value off an accelerator would stall it and cannot be captured in a graph, so
@@ -113,7 +115,7 @@ def solve_dtype(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
-def check_counts(**counts: int) -> None:
+def check_at_least_one(**counts: int) -> None:
     """Raise a ValueError that names the first of these arguments that is below 1."""
     for name, value in counts.items():
         if value < 1:

@@ -1,9 +1,9 @@
 """Launching Triton kernels at little cost.
 
-Triton's own launcher works out, call by call, which compiled variant fits the arguments and what
-its options are; with thirty arguments that takes longer than a small kernel runs. Here a variant
-met before is launched directly. Variants are told apart by more than Triton does (the values of
-integers instead of their divisibility), so that one is never used where it does not fit.
+Triton's own launcher looks for the compiled variant that fits the arguments in every call; with
+thirty arguments that takes longer than a small kernel runs. Here a known variant is launched
+directly. Variants differ by more than they do for Triton (by the values of integers, not their
+divisibility), so that one is never used where it does not fit.
 """
 
 from __future__ import annotations
@@ -15,11 +15,7 @@ from torch import Tensor
 
 
 class Kernel:
-    """A Triton function that remembers its compiled variants.
-
-    Args:
-        function: A ``triton.jit`` function whose constants come last in its signature.
-    """
+    """A ``triton.jit`` function, its constants last, that remembers its compiled variants."""
 
     def __init__(self, function: Any) -> None:
         self.function = function

@@ -35,15 +35,7 @@ def fused_support(
     ``TRITON_INTERPRET=1``), features in float32, float16 or bfloat16, scalar μ and ε, the exact
     solver, and at most 256 prototypes, 16,384 features and 4,096 channels.
 
-    Args:
-        features: Features of shape (..., n, d).
-        prototypes: Prototypes of shape (m, d).
-        mu: The share μ.
-        eps: The inverse smoothing ε.
-        solver: The solver asked for.
-
-    Returns:
-        A reason, or None.
+    The arguments are those of :func:`~sumpool.transport.sum_pool`.
 
     Example:
         >>> fused_support(torch.zeros(1, 4, 8, dtype=torch.float64), torch.zeros(2, 8), 0.3, 5.0)

@@ -1,11 +1,9 @@
 """Fused generalized sum pooling as torch operators, ``torch.ops.sumpool.sum_pool``.
 
 Registered with shapes for fake tensors and with a gradient, so that compile, export and autograd
-treat it as any other operator. They are defined through ``torch.library.Library``, whose calls cost
-a third of ``torch.library.custom_op``'s: in eager mode the calls cost more than the kernels.
-
-First-order gradients come from the fused backward kernels. Where a gradient is to be
-differentiated again, it is taken through the plain path, which computes the same function.
+work. Calls through ``torch.library.Library`` cost a third of ``torch.library.custom_op``'s, and in
+eager mode more than the kernels. First-order gradients come from the fused backward kernels; a
+gradient that is differentiated again is taken through the plain path.
 """
 
 from __future__ import annotations
@@ -166,7 +164,9 @@ def _forward(
     return out
 
 
-def _empty_outputs(features: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _empty_outputs(
+    features: Tensor, prototypes: Tensor, *settings: Any
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, n, d = features.shape
     m = prototypes.shape[0]
     return (
@@ -175,12 +175,6 @@ def _empty_outputs(features: Tensor, prototypes: Tensor) -> tuple[Tensor, Tensor
         features.new_empty((batch, m), dtype=torch.float32),
         features.new_empty((batch, n + d + m), dtype=torch.float32),
     )
-
-
-def _forward_fake(
-    features: Tensor, prototypes: Tensor, *settings: Any
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _empty_outputs(features, prototypes)
 
 
 def _backward(
@@ -241,14 +235,8 @@ def _backward(
     return grad_features, grad_prototypes, scalars
 
 
-def _backward_fake(
-    grad_embedding: Tensor | None,
-    grad_weights: Tensor | None,
-    grad_attributes: Tensor | None,
-    features: Tensor,
-    prototypes: Tensor,
-    *rest: Any,
-) -> tuple[Tensor, Tensor, Tensor]:
+def _backward_fake(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
+    features, prototypes = inputs[3:5]
     scalars = features.new_empty(2, dtype=torch.float32)
     return torch.empty_like(features), torch.empty_like(prototypes), scalars
 
@@ -270,9 +258,7 @@ class _SumPool(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
         features, prototypes, mu_tensor, eps_tensor, mask, saved = ctx.saved_tensors
         if torch.is_grad_enabled():
-            to_features, to_prototypes, to_mu, to_eps = _differentiable_gradients(
-                ctx, features, prototypes, mu_tensor, eps_tensor, mask, grads[:3]
-            )
+            to_features, to_prototypes, to_mu, to_eps = _differentiable_gradients(ctx, grads[:3])
         else:
             to_features, to_prototypes, scalars = torch.ops.sumpool.sum_pool_backward.default(
                 *grads[:3], features, prototypes, ctx.mu, ctx.eps, mu_tensor, eps_tensor, mask,
@@ -284,15 +270,10 @@ class _SumPool(torch.autograd.Function):
 
 
 def _differentiable_gradients(
-    ctx: Any,
-    features: Tensor,
-    prototypes: Tensor,
-    mu_tensor: Tensor | None,
-    eps_tensor: Tensor | None,
-    mask: Tensor | None,
-    grads: tuple[Tensor | None, ...],
+    ctx: Any, grads: tuple[Tensor | None, ...]
 ) -> tuple[Tensor | None, ...]:
     """The same gradients as functions of the inputs, for a second derivative."""
+    features, prototypes, mu_tensor, eps_tensor, mask, _ = ctx.saved_tensors
     mu = ctx.mu if mu_tensor is None else mu_tensor
     eps = ctx.eps if eps_tensor is None else eps_tensor
     attributes = grads[2] is not None
@@ -300,22 +281,16 @@ def _differentiable_gradients(
     pairs = [(o, g) for o, g in zip(out, grads, strict=True) if o is not None and g is not None]
     inputs = (features, prototypes, mu_tensor, eps_tensor)
     wanted = [t for t in inputs if t is not None and t.requires_grad]
-    found = torch.autograd.grad(
-        [o for o, _ in pairs], wanted, [g for _, g in pairs], create_graph=True, allow_unused=True
-    )
-    gradient_of = {id(t): g for t, g in zip(wanted, found, strict=True)}
+    outputs, incoming = zip(*pairs, strict=True)
+    outgoing = torch.autograd.grad(outputs, wanted, incoming, create_graph=True, allow_unused=True)
+    gradient_of = {id(t): g for t, g in zip(wanted, outgoing, strict=True)}
     return tuple(gradient_of.get(id(t)) for t in inputs)
-
-
-def _autograd(*inputs: Any) -> tuple[Tensor, ...]:
-    out: tuple[Tensor, ...] = _SumPool.apply(*inputs)
-    return out
 
 
 for _key in ("CPU", "CUDA"):  # on the CPU the kernels run in Triton's interpreter
     _LIBRARY.impl("sum_pool", _forward, _key)
     _LIBRARY.impl("sum_pool_backward", _backward, _key)
-_LIBRARY.impl("sum_pool", _autograd, "Autograd")
-torch.library.register_fake("sumpool::sum_pool", _forward_fake, lib=_LIBRARY)
+_LIBRARY.impl("sum_pool", _SumPool.apply, "Autograd")
+torch.library.register_fake("sumpool::sum_pool", _empty_outputs, lib=_LIBRARY)
 torch.library.register_fake("sumpool::sum_pool_backward", _backward_fake, lib=_LIBRARY)
 sum_pool_op = torch.ops.sumpool.sum_pool.default

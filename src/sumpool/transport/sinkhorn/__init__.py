@@ -27,9 +27,8 @@ def sinkhorn(
         scores: Scores s = −ε c of shape (..., n, m), float32 or float64.
         iterations: Number of scalings of each side.
         mask: True for valid features, of shape (..., n).
-        fused: Whether to run the fused Triton kernels: None takes them for CUDA tensors they
-            support (:func:`fused_sinkhorn_support`), unless the code is being exported or the
-            environment sets ``SUMPOOL_FUSED=0``; True demands them; False never takes them.
+        fused: As in :func:`~sumpool.transport.sum_pool`, by :func:`fused_sinkhorn_support`; by
+            default code that is exported does without the kernels.
 
     Returns:
         The plan of shape (..., n, m).
@@ -54,16 +53,10 @@ def sinkhorn(
 
 
 def fused_sinkhorn_support(scores: Tensor) -> str | None:
-    """Why the fused kernels cannot take these scores, or None if they can.
+    """Why the fused kernels cannot take these scores (..., n, m), or None if they can.
 
     They need Triton and a CUDA device (or, on the CPU, Triton's interpreter:
     ``TRITON_INTERPRET=1``), scores in float32, and images of at most ``MAX_TILE`` scores.
-
-    Args:
-        scores: Scores of shape (..., n, m).
-
-    Returns:
-        A reason, or None.
 
     Example:
         >>> fused_sinkhorn_support(torch.zeros(1, 4, 8, dtype=torch.float64))

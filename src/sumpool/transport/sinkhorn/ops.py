@@ -1,8 +1,7 @@
 """Fused Sinkhorn iterations as torch operators, ``torch.ops.sumpool.sinkhorn``.
 
-Registered as those of fused sum pooling are: with shapes for fake tensors and with a gradient, so
-that compile and autograd treat them as any other operator. The gradient is that of the unrolled
-iterations; it cannot be differentiated again, which raises.
+Registered as those of fused sum pooling are. The gradient is that of the unrolled iterations; to
+differentiate it again raises.
 """
 
 from __future__ import annotations
@@ -131,21 +130,11 @@ class _SinkhornBackward(torch.autograd.Function):
         )
 
 
-def _autograd(*inputs: Any) -> tuple[Tensor, Tensor]:
-    out: tuple[Tensor, Tensor] = _Sinkhorn.apply(*inputs)
-    return out
-
-
-def _backward_autograd(*inputs: Any) -> Tensor:
-    out: Tensor = _SinkhornBackward.apply(*inputs)
-    return out
-
-
 for _key in ("CPU", "CUDA"):  # on the CPU the kernels run in Triton's interpreter
     _LIBRARY.impl("sinkhorn", _forward, _key)
     _LIBRARY.impl("sinkhorn_backward", _backward, _key)
-_LIBRARY.impl("sinkhorn", _autograd, "Autograd")
-_LIBRARY.impl("sinkhorn_backward", _backward_autograd, "Autograd")
+_LIBRARY.impl("sinkhorn", _Sinkhorn.apply, "Autograd")
+_LIBRARY.impl("sinkhorn_backward", _SinkhornBackward.apply, "Autograd")
 torch.library.register_fake("sumpool::sinkhorn", _forward_fake, lib=_LIBRARY)
 torch.library.register_fake("sumpool::sinkhorn_backward", _backward_fake, lib=_LIBRARY)
 sinkhorn_op = torch.ops.sumpool.sinkhorn.default
