@@ -86,7 +86,7 @@ def by_hand(
 
 
 @pytest.mark.parametrize("number", [0, 2, 9])
-def test_a_block_is_its_branches_side_by_side(number: int, tmp_path: Path) -> None:
+def test_a_block_is_its_parallel_branches(number: int, tmp_path: Path) -> None:
     block = BLOCKS[number]
     public_file(tmp_path / "weights.pth")
     network = load_bn_inception(tmp_path / "weights.pth").eval()

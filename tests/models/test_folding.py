@@ -47,12 +47,12 @@ def check_folded(network: nn.Module, images: Tensor, pairs: int) -> None:
 @pytest.mark.parametrize(
     ("backbone", "pairs", "size"),
     [
-        ("tf_efficientnet_lite0", 49, 45),
-        ("bn_inception", 69, 64),
-        ("resnet18", 20, 40),
+        pytest.param("tf_efficientnet_lite0", 49, 45, marks=pytest.mark.process),
+        pytest.param("bn_inception", 69, 64, marks=pytest.mark.process),
+        pytest.param("resnet18", 20, 40, marks=pytest.mark.process),
         ("resnet20", 19, 32),
         ("resnetv2_20", 9, 32),  # normalization comes first there: the others follow a sum
-        ("densenet121", 59, 64),
+        pytest.param("densenet121", 59, 64, marks=pytest.mark.process),
     ],
 )
 def test_a_folded_network_is_the_network(backbone: str, pairs: int, size: int) -> None:
@@ -120,6 +120,7 @@ def test_what_is_folded_once_is_folded() -> None:
     assert [fold_batch_norm(network, images) for _ in range(2)] == [1, 0]
 
 
+@pytest.mark.process
 def test_compiled_code_serves_all_networks_of_a_kind() -> None:
     def run(network: nn.Module, images: Tensor) -> Tensor:
         out: Tensor = network(images)

@@ -21,6 +21,7 @@ def _alone(tmp_path: Path) -> Iterator[None]:
     dist.destroy_process_group()
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("_alone")
 def test_steps_are_those_of_the_model_itself() -> None:
     options = {"pooling_options": {"prototypes": 4}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -41,10 +42,17 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]
     save_file(state, path, metadata)
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models") / "model"
+    save_embedder(embedder(), folder)
+    return folder
+
+
 @pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    save_embedder(embedder(), tmp_path / "model")
-    return tmp_path / "model"
+def stored(original: Path, tmp_path: Path) -> Path:
+    """A stored model to be damaged."""
+    return Path(shutil.copytree(original, tmp_path / "model"))
 
 
 @pytest.mark.parametrize("case", sorted(LAYOUTS))

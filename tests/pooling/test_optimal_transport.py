@@ -56,6 +56,7 @@ def test_the_plan_equals_sinkhorns_loops(eps: float) -> None:
     torch.testing.assert_close(got, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.process  # importing POT takes seconds
 @pytest.mark.parametrize("eps", [1.0, 10.0])
 def test_the_plan_equals_that_of_pot(eps: float) -> None:
     ot = pytest.importorskip("ot")

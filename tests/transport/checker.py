@@ -1,4 +1,4 @@
-"""The one judge of all solvers' results."""
+"""The one checker of all solvers' results."""
 
 from __future__ import annotations
 

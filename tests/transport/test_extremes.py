@@ -60,7 +60,7 @@ def huge(n: int) -> tuple[Tensor, Tensor]:
 
 
 def mixed(n: int) -> tuple[Tensor, Tensor]:
-    """Norms 0 and 1e4, ordinary ones and prototypes, side by side."""
+    """Norms 0 and 1e4, ordinary ones and prototypes, in one image."""
     features, prototypes = ordinary(n)
     features[::4] = 0
     features[1::4] *= 1e4

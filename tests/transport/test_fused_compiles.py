@@ -68,5 +68,6 @@ print("compiled", count)
 CASES = [(True, (16, 16, 16), "fp32"), (False, (40, 16, 16), "bf16")]
 
 
+@pytest.mark.process
 def test_kernels_compile_for_a_gpu() -> None:
     assert compiled(PROGRAM, CASES) == 14

@@ -53,5 +53,6 @@ print("compiled", count)
 CASES = [(True, 40, 6), (False, 1, 8), (True, 16, 1)]
 
 
+@pytest.mark.process
 def test_kernels_compile_for_a_gpu() -> None:
     assert compiled(PROGRAM, CASES) == 6

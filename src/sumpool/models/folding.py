@@ -142,7 +142,7 @@ class _Uses(TorchFunctionMode):
         self._outputs: dict[int, tuple[Tensor, nn.Module]] = {}
         self._elsewhere: set[int] = set()
         self._calls: list[nn.Module] = []
-        self._found: list[tuple[int, nn.Module]] = []
+        self._entered: list[tuple[int, nn.Module]] = []
         self._inside = False
 
     def __enter__(self) -> _Uses:
@@ -175,9 +175,9 @@ class _Uses(TorchFunctionMode):
     def pairs(self) -> list[Pair]:
         """The pairs that a network can do without the second of."""
         pairs = []
-        for identity, normalization in self._found:
+        for identity, normalization in self._entered:
             _, convolution = self._outputs[identity]
-            goes_to = sum(it == identity for it, _ in self._found)
+            goes_to = sum(it == identity for it, _ in self._entered)
             calls = self._calls.count(convolution), self._calls.count(normalization)
             if goes_to == 1 and calls == (1, 1) and identity not in self._elsewhere:
                 assert isinstance(convolution, nn.Conv2d)
@@ -198,7 +198,7 @@ class _Uses(TorchFunctionMode):
 
     def _enters(self, layer: nn.Module, args: tuple[Tensor, ...]) -> None:
         if id(args[0]) in self._outputs:
-            self._found.append((id(args[0]), layer))
+            self._entered.append((id(args[0]), layer))
         self._calls.append(layer)
         self._inside = True
 

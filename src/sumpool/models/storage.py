@@ -119,24 +119,24 @@ def _read(path: Path) -> bytes:
 
 def _parse(path: Path, text: bytes) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        description = json.loads(text)
     except ValueError as error:
         raise ModelError(f"{path} is not JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ModelError(f"{path} must hold a JSON object, got {type(found).__name__}")
-    number = found.get("format")
+    if not isinstance(description, dict):
+        raise ModelError(f"{path} must hold a JSON object, got {type(description).__name__}")
+    number = description.get("format")
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise ModelError(f"{path}: format must be a number from 1 to {FORMAT}, got {number!r}")
     if number > FORMAT:
         raise ModelError(
-            f"{path} is of format {number}, written by sumpool {found.get('sumpool')}; this is "
-            f"version {version('sumpool')}, which reads formats up to {FORMAT}"
+            f"{path} is of format {number}, written by sumpool {description.get('sumpool')}; this "
+            f"is version {version('sumpool')}, which reads formats up to {FORMAT}"
         )
     kinds = {"config": dict, "preprocessing": dict, "seed": int}
-    wrong = [key for key, kind in kinds.items() if not isinstance(found.get(key), kind)]
+    wrong = [key for key, kind in kinds.items() if not isinstance(description.get(key), kind)]
     if wrong:
         raise ModelError(f"{path}: {', '.join(wrong)} missing or of the wrong type")
-    return found
+    return description
 
 
 def _read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str | None]:

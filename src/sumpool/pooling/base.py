@@ -46,7 +46,7 @@ class GlobalPool(nn.Module, ABC):
     Poolings with parameters also take the ``device`` and the ``dtype`` of these.
     """
 
-    #: Name in the manner of timm's ``SelectAdaptivePool2d.pool_type``.
+    #: Name, like timm's ``SelectAdaptivePool2d.pool_type``.
     pool_type: ClassVar[str]
     #: Where the linear map to the embedding size belongs: "before" the pooling, on every local
     #: feature; "after" it, on the pooled vector; or "inside", where the pooling has its own and
@@ -83,7 +83,7 @@ class GlobalPool(nn.Module, ABC):
         """
 
     def pool(self, x: Tensor, mask: Tensor | None = None) -> Pooled:
-        """Pool ``x`` and say how.
+        """Pool ``x``, with weights and attributes.
 
         Args:
             x: Features in the layout ``input_fmt``.
@@ -146,15 +146,15 @@ class GlobalPool(nn.Module, ABC):
             )
 
     def out_channels(self, channels: int) -> int:
-        """Length of the pooled vector of features with so many channels."""
+        """Length of the pooled vector for features with ``channels`` channels."""
         return channels
 
     def feat_mult(self) -> int:
-        """How many times the input channels the embedding has, as timm asks of its poolings."""
+        """Embedding channels per input channel, part of timm's pooling interface."""
         return 1
 
     def is_identity(self) -> bool:
-        """False: a pooling always pools (timm asks this of its pooling layers)."""
+        """False, since a pooling always pools; part of timm's pooling interface."""
         return False
 
 
@@ -171,7 +171,7 @@ class MapPool(GlobalPool):
         """Pool maps ``x`` (B, C, H, W), with weights of shape (B, H, W)."""
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Refused: local features without their places are not enough."""
+        """Raise: local features without their positions are not enough."""
         raise TypeError(f"the pooling {self.pool_type!r} needs maps, not a set of local features")
 
     def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:

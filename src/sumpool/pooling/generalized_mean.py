@@ -120,7 +120,7 @@ class _GeneralizedMeanPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """The exponent as given."""
+        """Set the exponent back to its initial value."""
         with torch.no_grad():
             self.p.fill_(self._p)
 

@@ -37,7 +37,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         self.p = nn.Parameter(self.map.weight.new_full((), self._p), requires_grad=learn_p)
 
     def reset_parameters(self) -> None:
-        """The map as torch draws its own; GSP as new; the exponent as given."""
+        """Draw the map and the prototypes again; set the exponent to its initial value."""
         super().reset_parameters()
         with torch.no_grad():
             self.p.fill_(self._p)

@@ -75,7 +75,7 @@ class _GeneralizedSumPool(PrototypePool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Random prototypes inside the unit ball, from the seed; μ and ε as given."""
+        """Random prototypes inside the unit ball, from the seed; μ and ε at their start values."""
         self.reset_prototypes()
         with torch.no_grad():
             if self.mu_logit is not None:

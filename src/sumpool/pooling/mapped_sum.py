@@ -126,7 +126,7 @@ class MappedSumPool(GlobalPool):
         return local
 
     def reset_parameters(self) -> None:
-        """The map as torch draws its own; GSP as new."""
+        """Draw the map and the prototypes again."""
         self.map.reset_parameters()
         self.gsp.reset_parameters()
 

@@ -100,7 +100,7 @@ class _NetVladPool(PrototypePool):
         self._reset_clusters()
 
     def reset_parameters(self) -> None:
-        """The map as torch draws its own; random centers from the seed, assignments to them."""
+        """Draw the map as torch does, and random centers with their assignments from the seed."""
         self.map.reset_parameters()
         self._reset_clusters()
 

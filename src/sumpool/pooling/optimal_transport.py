@@ -111,7 +111,7 @@ class _OptimalTransportPool(PrototypePool):
         self.reset_prototypes()
 
     def reset_parameters(self) -> None:
-        """The map as torch draws its own; random prototypes from the seed."""
+        """Draw the map as torch does, and random prototypes from the seed."""
         self.map.reset_parameters()
         self.reset_prototypes()
 

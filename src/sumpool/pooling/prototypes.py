@@ -19,7 +19,7 @@ INITS = ("k-center", "random")
 
 
 def split_embedding(embedding_size: int, option: str, parts: int) -> int:
-    """Channels of each of so many parts of an embedding; ``option`` names their number.
+    """Channels per part of an embedding; ``option`` is the argument that sets the number of parts.
 
     Example:
         >>> split_embedding(128, "prototypes", 8)
@@ -190,7 +190,7 @@ class PrototypePool(GlobalPool):
         self.prototypes.copy_(self.pick_prototypes(local))
         self.spread_prototypes(local)
         if dist.is_available() and dist.is_initialized():
-            # Each process has seen a batch of its own; all go on with what the first one picked.
+            # Each process has seen a batch of its own; all continue with the picks of the first.
             for parameter in self.prototype_parameters():
                 dist.broadcast(parameter, src=0)
         self._mark_ready(True)

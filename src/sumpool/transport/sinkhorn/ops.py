@@ -18,8 +18,8 @@ from sumpool.transport.fused.launch import Kernel
 from sumpool.transport.fused.limits import FUSED_VARIABLE
 from sumpool.transport.sinkhorn import kernels
 
-#: Scores that a thread holds, until an image has so many warps.
-SCORES_A_THREAD, MAX_WARPS = 16, 16
+#: Scores per thread, and the most warps per image.
+SCORES_PER_THREAD, MAX_WARPS = 16, 16
 
 # A fragment: the operators of sum pooling define the namespace.
 _LIBRARY = torch.library.Library("sumpool", "FRAGMENT")
@@ -44,7 +44,7 @@ class Tile(NamedTuple):
 def tile_of(n: int, m: int) -> Tile:
     """The tile for n features and m prototypes."""
     rows, columns = triton.next_power_of_2(n), triton.next_power_of_2(m)
-    warps = rows * columns // (32 * SCORES_A_THREAD)
+    warps = rows * columns // (32 * SCORES_PER_THREAD)
     return Tile(rows, columns, min(max(warps, 1), MAX_WARPS))
 
 
@@ -109,8 +109,8 @@ class _Sinkhorn(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None]:
         if grads[0] is None:
             return None, None, None
-        found = torch.ops.sumpool.sinkhorn_backward.default(grads[0], *ctx.saved_tensors)
-        return found, None, None
+        to_scores = torch.ops.sumpool.sinkhorn_backward.default(grads[0], *ctx.saved_tensors)
+        return to_scores, None, None
 
 
 class _SinkhornBackward(torch.autograd.Function):
