@@ -107,7 +107,7 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ({"validation": 1.0}, "validation must lie in"),
         ({"batch_size": 30}, "multiple of images_per_class 4"),
         ({"images_per_class": 1}, "images_per_class must be at least 2 with loss c2"),
-        ({"batch_size": 4}, "at least two classes a batch"),
+        ({"batch_size": 4}, "at least two classes per batch"),
         ({"batch_size": 0}, "batch_size must be positive"),
         ({"optimizer": OptimizerConfig(lr=-1.0)}, "lr must be positive"),
         ({"zero_shot": ZeroShotConfig(weight=2.0)}, r"zero_shot.weight must lie in \[0, 1\]"),

@@ -24,14 +24,14 @@ MEASURED_CLASSES = 400
 
 
 class Alternating:
-    """Gives an :class:`sumpool.ccp.Alternation` what it needs, and tells what it does.
+    """Gives an :class:`sumpool.ccp.Alternation` what it needs, and logs what it does.
 
     Args:
         fabric: Devices and precision.
         task: What is trained; its criterion is, or holds, a :class:`sumpool.ccp.ProxyPairs`.
         config: The resolved configuration.
         optimizer: Its moments of the proxies begin anew with every problem.
-        journal: Hears of every finished problem.
+        journal: Logs every finished problem.
         trace: Keep the proxies of every problem.
 
     Attributes:
@@ -50,7 +50,7 @@ class Alternating:
         *,
         trace: bool,
     ) -> None:
-        chance, criterion = config.ccp, task.criterion
+        ccp, criterion = config.ccp, task.criterion
         pairs = criterion.base if isinstance(criterion, Mixture) else criterion
         assert isinstance(pairs, ProxyPairs)
         self._fabric, self._task, self._config, self._pairs = fabric, task, config, pairs
@@ -59,10 +59,10 @@ class Alternating:
             task.model,
             criterion,
             pairs,
-            weight=chance.pull,
-            patience=chance.patience,
-            problems=chance.problems,
-            solution=chance.solution,
+            weight=ccp.pull,
+            patience=ccp.patience,
+            problems=ccp.problems,
+            solution=ccp.solution,
         )
         self._classes = task.class_of[task.feed.dataset.labels]
         self._tracing = trace
@@ -86,7 +86,7 @@ class Alternating:
         self._alternation.add_pull()
 
     def validated(self, value: float, step: int) -> bool:
-        """Tell of a validation; whether the problem has ended with it."""
+        """Note a validation; returns whether the problem ends with it."""
         return self._alternation.validated(value, step)
 
     def turn(self, step: int) -> None:
@@ -104,11 +104,11 @@ class Alternating:
             self._finish(step)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on later."""
+        """Everything needed to resume."""
         return {"alternation": self._alternation.state_dict(), "problems": self.problems}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Resume from what :meth:`state_dict` gave."""
         self._alternation.load_state_dict(state["alternation"])
         self.problems = list(state["problems"])
 
@@ -117,7 +117,7 @@ class Alternating:
         pool = self._draw(problem.number + 1)
         vectors = self._embed(pool)
         mask = pool.mask.to(vectors.device)
-        found = {
+        measured = {
             "problem": float(problem.number),
             "first_step": float(problem.first_step),
             "last_step": float(step),
@@ -128,18 +128,18 @@ class Alternating:
             "travel": self._alternation.travel(),
             "norm": float(vectors.norm(dim=-1)[mask].mean()),
         }
-        self.problems.append(found)
+        self.problems.append(measured)
         counts = ("problem", "first_step", "last_step", "best_step")
-        self._journal.solved({**found, **{name: int(found[name]) for name in counts}})
+        self._journal.solved({**measured, **{name: int(measured[name]) for name in counts}})
         if self._tracing:
             self.trace.append((self._pairs.centers().detach().cpu().clone(), None))
         return vectors, mask
 
     @torch.no_grad()
     def _measure(self, vectors: Tensor, mask: Tensor) -> dict[str, float]:
-        chance = self._config.ccp
-        assert chance.beta is not None
-        assert chance.alpha is not None
+        ccp = self._config.ccp
+        assert ccp.beta is not None
+        assert ccp.alpha is not None
         centers = self._pairs.centers()
         among = torch.cdist(centers, centers)  # (C, P, P)
         count = centers.shape[1]
@@ -151,7 +151,7 @@ class Alternating:
         own = torch.eye(len(some), dtype=torch.bool, device=some.device)
         positive = own.repeat_interleave(some.shape[1], 0).repeat_interleave(count, 1)
         counted = kept.flatten()[:, None].expand_as(positive)
-        violations = pair_violations(distances, positive, chance.beta, chance.alpha, counted)
+        violations = pair_violations(distances, positive, ccp.beta, ccp.alpha, counted)
         return {
             "covering_radius": float(covering_radius(vectors, centers, mask).mean()),
             "spread": spread,

@@ -89,7 +89,7 @@ def check_devices(config: TrainConfig, fabric: Fabric) -> None:
 
 
 def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
-    """Refuse batch normalisation that would see a part of the batch only.
+    """Refuse batch normalization that would see only a part of the batch.
 
     Raises:
         ConfigError: If there is some, and several processes.
@@ -220,7 +220,7 @@ def build_task(
         config: The resolved configuration.
         model: The embedder.
         feed: The training images.
-        validate: Judges a model.
+        validate: Evaluates a model.
         fabric: Says which process this is.
         data_set: The column of the loss catalog.
 

@@ -83,7 +83,7 @@ class Checkpoints:
             except RunError as error:
                 logger.warning("%s; the checkpoint before it is used", error)
         if files:
-            raise RunError(f"no sound checkpoint in {self.folder}: begin the run anew")
+            raise RunError(f"no sound checkpoint in {self.folder}: start the run again")
         return None
 
 

@@ -12,21 +12,20 @@ from sumpool.data import Batch
 #: A training step: from a batch to its loss and the parts of it, weights updated.
 Step = Callable[[Batch], dict[str, Tensor]]
 
-#: Steps that run as they are before one is recorded: the optimiser makes its moments in the first,
-#: libraries choose their kernels.
+#: Steps that run as they are before one is recorded: the optimizer creates its moments, libraries
+#: choose their kernels.
 EAGER_STEPS = 3
 
 
 class CudaGraphStep:
-    """Forward pass, loss, backward pass and optimiser, launched at once.
+    """Forward pass, loss, backward pass and optimizer, launched at once.
 
-    The first steps run as they are, on a stream of their own; then one is recorded, which does not
-    run it, and from there on steps are replayed. All of them are steps of the training, so that a
-    recorded run computes what an unrecorded one does. :meth:`forget` begins anew, for when other
-    parameters are to learn.
+    The first steps run eagerly, on a stream of their own; then one is recorded, which does not run
+    it, and from there on steps are replayed. All of them train, so that a recorded run computes
+    what an unrecorded one does. :meth:`forget` starts over, for when other parameters are to learn.
 
     Args:
-        step: The step. It must not wait for the device, and its optimiser must be ``capturable``.
+        step: The step. It must not wait for the device, and its optimizer must be ``capturable``.
     """
 
     def __init__(self, step: Step) -> None:

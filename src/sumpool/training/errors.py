@@ -2,4 +2,4 @@
 
 
 class RunError(Exception):
-    """A run cannot begin, go on or be read; the message says what, where, and what is kept."""
+    """A run cannot start, resume or be read; the message says what, where, and what is kept."""

@@ -1,4 +1,4 @@
-"""Keeps Lightning from telling of every training what it runs on."""
+"""Keeps Lightning from logging for every run what it runs on."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Its loggers: it speaks under the name of whichever part of it was imported last.
+#: Its loggers: it uses the name of whichever part of it was imported last.
 LOGGERS = ("lightning.fabric", "lightning.pytorch")
 
 
 @contextmanager
 def quiet_fabric() -> Iterator[None]:
-    """Hear warnings of Lightning alone inside the ``with``; it holds for the whole process."""
+    """Let only warnings of Lightning through inside the ``with``, in the whole process."""
     # Importing it sets the levels of its loggers: it must not happen later, inside the block.
     import lightning.fabric  # noqa: F401
 

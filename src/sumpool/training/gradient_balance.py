@@ -1,4 +1,4 @@
-"""How strongly two losses pull at the local features, and a weight that sets them in proportion."""
+"""The gradients of two losses at the local features, and a weight that balances them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ class GradientNorms(NamedTuple):
         """The λ at which the two have that ratio.
 
         Example:
-            >>> pulls = GradientNorms(1.0, 70.0, 0.5, 20.0)
-            >>> round(pulls.ratio(pulls.weight(0.7)), 6)
+            >>> norms = GradientNorms(1.0, 70.0, 0.5, 20.0)
+            >>> round(norms.ratio(norms.weight(0.7)), 6)
             0.7
         """
         return ratio * self.base / max(self.zero_shot + ratio * self.base, 1e-12)
@@ -50,21 +50,21 @@ def measure_gradient_norms(
     *,
     embed: Callable[[Tensor], Tensor],
 ) -> GradientNorms:
-    """Both losses and how they pull at ``features``, what the pooling receives, with their labels.
+    """Both losses on a batch, and the lengths of their gradients at ``features``.
 
     Args:
         pooling: A pooling with attributes, its prototypes set.
         criterion: The two losses; nothing of theirs is changed.
-        features: Local features of a batch, in the layout of the pooling.
+        features: Local features of the batch, what the pooling receives.
         labels: Classes 0..C−1, (b,).
         embed: From what the pooling gives to what the base loss sees.
     """
-    measured = copy.deepcopy(criterion)  # a memory of past batches must not hear of this one
+    measured = copy.deepcopy(criterion)  # a memory of past batches must not see this one
     features = features.detach().float().requires_grad_()
     with torch.enable_grad():
         pooled = pooling.pool(features)  # type: ignore[operator]
         base = measured.base(embed(pooled.embedding), labels)
         other = measured.zero_shot(pooled.attributes, labels)
-        (pull,) = torch.autograd.grad(base, features, retain_graph=True)
-        (other_pull,) = torch.autograd.grad(other, features)
-    return GradientNorms(base.item(), other.item(), pull.norm().item(), other_pull.norm().item())
+        (of_base,) = torch.autograd.grad(base, features, retain_graph=True)
+        (of_other,) = torch.autograd.grad(other, features)
+    return GradientNorms(base.item(), other.item(), of_base.norm().item(), of_other.norm().item())

@@ -1,4 +1,4 @@
-"""Ends a run between two steps when the process is asked to stop."""
+"""Ends a run between two steps when the process receives a signal."""
 
 from __future__ import annotations
 

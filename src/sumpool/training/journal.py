@@ -1,4 +1,4 @@
-"""What a run tells while it goes: the progress bar, the CSV files, TensorBoard."""
+"""What a run logs: the progress bar, the CSV files, TensorBoard."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ VALIDATION_COLUMNS = (
 
 
 class Journal:
-    """Writes on the first process alone; the others keep silent.
+    """Logs on the first process only.
 
     Args:
         fabric: Says which process this is.
@@ -77,7 +77,7 @@ class Journal:
         self._lap = time.monotonic()
 
     def open(self, progress: Progress, *, resume: bool) -> None:
-        """Begin, or go on with, the files and the bar.
+        """Start, or continue, the files and the bar.
 
         Args:
             progress: How far the run is.
@@ -96,7 +96,7 @@ class Journal:
                 problems = path / PROBLEMS
                 self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
             self._board = SummaryWriter(str(path / "tensorboard"), purge_step=keep_until)
-        # Away from a terminal every update is a line of its own, so there are few.
+        # Away from a terminal every update is a line of its own: few of them.
         every = 0.1 if sys.stderr.isatty() else 15.0
         self._bar = tqdm(
             total=self._first_end(progress),
@@ -110,11 +110,11 @@ class Journal:
         self._lap = time.monotonic()
 
     def advance(self) -> None:
-        """One step was done."""
+        """Count a step."""
         self._bar.update(1)
 
     def log(self, progress: Progress, means: Mapping[str, float], rate: float, images: int) -> None:
-        """Losses averaged since the last line, over ``images`` images."""
+        """Log the losses, averaged over the ``images`` images since the last line."""
         speed = images / max(time.monotonic() - self._lap, 1e-9)
         self._lap = time.monotonic()
         row = {
@@ -130,7 +130,7 @@ class Journal:
         self._say(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
 
     def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
-        """A validation was made."""
+        """Log a validation."""
         if self._validation is not None:
             self._validation.add(
                 {
@@ -148,7 +148,7 @@ class Journal:
         self._lap = time.monotonic()
 
     def solved(self, problem: Mapping[str, float]) -> None:
-        """A problem of chance-constrained proxies came to its end."""
+        """Log a finished problem of chance-constrained proxies."""
         if self._problems is not None:
             self._problems.add(problem)
         step = int(problem["last_step"])

@@ -29,7 +29,14 @@ from sumpool.training.optimization import (
 )
 from sumpool.training.phases import Phases
 from sumpool.training.run_folder import RunFolder
-from sumpool.training.step import TrainPass, gather, loss_terms, record, with_centers
+from sumpool.training.step import (
+    TrainPass,
+    average_gradients,
+    gather,
+    loss_terms,
+    record,
+    with_centers,
+)
 from sumpool.training.task import Outcome, Progress, Task
 
 logger = logging.getLogger(__name__)
@@ -41,7 +48,7 @@ ASK_EVERY = 10
 
 
 class Trainer:
-    """Runs a task until patience ends, with everything needed to go on where it stopped.
+    """Runs a task until patience ends; an interrupted run resumes bit for bit.
 
     After :meth:`fit` the model holds the weights of its best validation.
 
@@ -49,8 +56,7 @@ class Trainer:
         fabric: Devices, processes and precision; launched.
         task: What is trained.
         config: The resolved configuration.
-        folder: Where checkpoints and logs go; None keeps nothing (for studies that store their own
-            results).
+        folder: Where checkpoints and logs go; None keeps nothing.
         progress: Whether to show a progress bar.
     """
 
@@ -82,7 +88,7 @@ class Trainer:
         recorded = config.hardware.cuda_step or config.hardware.cuda_graph
         whole = config.hardware.compile and not recorded
         if config.hardware.compile and recorded:
-            # Poolings differ from run to run, the backbone does not: it is compiled once a process.
+            # Poolings differ from run to run, the backbone does not: compiled once per process.
             self.model.compile_backbone()  # type: ignore[operator]
         self._pass: nn.Module = fabric.setup_module(
             torch.compile(train_pass) if whole else train_pass  # type: ignore[arg-type]
@@ -117,8 +123,7 @@ class Trainer:
         """Train to the end of patience, or of ``max_steps``, or to a signal.
 
         Args:
-            resume: Go on from the newest checkpoint in the folder. Without one the run begins at
-                its beginning, as the one that was interrupted did.
+            resume: Continue from the newest checkpoint in the folder; without one, from step 0.
 
         Raises:
             RunError: If the loss is no longer finite, or a checkpoint cannot be written or used.
@@ -144,7 +149,7 @@ class Trainer:
 
     def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
         progress = self.progress
-        begun = time.monotonic() - progress.seconds
+        start = time.monotonic() - progress.seconds
         reason = self._end()
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
@@ -152,24 +157,24 @@ class Trainer:
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
-            progress.seconds = time.monotonic() - begun
+            progress.seconds = time.monotonic() - start
             self._journal.advance()
             validate = progress.step % self._every == 0 or progress.step == self._limit
             if self._since_log == LOG_EVERY or validate:
                 self._log()
             if validate:
                 ended = self._validate()
-                progress.seconds = time.monotonic() - begun
+                progress.seconds = time.monotonic() - start
             reason = self._end()
             if validate and reason is None and ended:
                 self._next_problem()
             if reason is None and self._asked(interrupts):
                 self._save()
-                return self._outcome("interrupted", interrupts.name)
+                return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
             if validate and reason is None and self._save_is_due():
                 self._save()
         self._save()
-        return self._outcome(reason)
+        return Outcome(reason, progress.step, progress.best_step)
 
     def _next_problem(self) -> None:
         assert self.alternating is not None
@@ -180,9 +185,8 @@ class Trainer:
             self._recorded.forget()
 
     def _prepare(self) -> None:
-        # What has to happen before the first step, with its batch. The batch comes from an iterator
-        # of its own: nothing else may use the device while a graph is recorded, and an iterator may
-        # fetch ahead.
+        # Before the first step, with its batch, from an iterator of its own: nothing else may use
+        # the device while a graph is recorded, and an iterator may fetch ahead.
         batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
         try:
             batch = next(batches)
@@ -193,13 +197,6 @@ class Trainer:
             self.alternating.begin()
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
-
-    def _outcome(
-        self,
-        stopped: Literal["patience", "max_steps", "interrupted"],
-        signal: str | None = None,
-    ) -> Outcome:
-        return Outcome(stopped, self.progress.step, self.progress.best_step, signal)
 
     def _end(self) -> Literal["patience", "max_steps"] | None:
         if self.progress.stale >= self._patience:
@@ -220,7 +217,7 @@ class Trainer:
         terms = with_centers(terms, self.criterion, self._regularizer, weight)
         self.optimizer.zero_grad(set_to_none=True)
         fabric.backward(terms["loss"])
-        self._average_loss_gradients()
+        average_gradients(fabric, self.criterion)
         if self.alternating is not None:
             self.alternating.add_pull()
         if self.progress.step < self._phases.warmup:
@@ -228,22 +225,11 @@ class Trainer:
             for parameter in self._groups.backbone:
                 parameter.grad = None
         if self.progress.step < self.config.gsp.average_steps:
-            # Average pooling has no use for them; a weight decay would still move them.
+            # Average pooling does not use them, but weight decay would move them.
             pooling: Any = self.model.get_submodule("pooling")
             pooling.prototypes.grad = None
         self.optimizer.step()
         return {name: value.detach() for name, value in terms.items()}
-
-    def _average_loss_gradients(self) -> None:
-        # Every process has computed the same gradient of the proxies, up to the rounding of its
-        # device; the average keeps them from drifting apart.
-        if self.fabric.world_size == 1:
-            return
-        for parameter in self.criterion.parameters():
-            if parameter.grad is not None:
-                shared = self.fabric.all_reduce(parameter.grad, reduce_op="mean")
-                assert isinstance(shared, Tensor)
-                parameter.grad.copy_(shared)
 
     def _add(self, terms: dict[str, Tensor]) -> None:
         # Kept on the device: reading a number would wait for it.
@@ -266,7 +252,7 @@ class Trainer:
         return float(self.optimizer.param_groups[0]["lr"])
 
     def _validate(self) -> bool:
-        # Whether a problem of chance-constrained proxies has ended with it.
+        # Returns whether a problem of chance-constrained proxies has ended with it.
         with self.fabric.autocast():
             metrics = self.fabric.broadcast(self.task.validate(self.model))
         self.model.train()
@@ -276,7 +262,7 @@ class Trainer:
                 f"validation gives {self.config.stop.monitor} = {value} at step "
                 f"{self.progress.step}: the validation classes need at least two images each"
             )
-        # Until its prototypes are picked the model is not yet what is trained.
+        # Until its prototypes are picked, the model is not the one to select.
         begun = self.progress.step > self.config.gsp.average_steps
         is_best = begun and value > self.progress.best_value
         if is_best:
@@ -336,7 +322,7 @@ class Trainer:
     def _load(self) -> None:
         state = None if self.folder is None else self.folder.checkpoints.load()
         if state is None:
-            logger.warning("there is no checkpoint yet: the run begins at its beginning")
+            logger.warning("there is no checkpoint yet: the run starts from step 0")
             return
         device = self.fabric.device
         self.progress = Progress(**state["progress"])

@@ -1,4 +1,4 @@
-"""Adam with one group a kind of parameter, the warm-up that spares the backbone, the plateau."""
+"""Adam with one group per kind of parameter, the warm-up that spares the backbone, the plateau."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
 def build_plateau(
     optimizer: torch.optim.Optimizer, config: OptimizerConfig
 ) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
-    """The schedule that lowers all rates when validation stands still; None without one."""
+    """The schedule that lowers all rates when validation stops improving; None without one."""
     if config.plateau_patience is None:
         return None
     return torch.optim.lr_scheduler.ReduceLROnPlateau(

@@ -1,4 +1,4 @@
-"""What happens before the first step of a run, and where its steps begin to do something else."""
+"""What happens before the first step of a run, and at which steps its phases change."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Phases:
 
         Args:
             batch: The batch of that step.
-            step: Its number; more than 0 in a run that goes on.
+            step: Its number; more than 0 in a resumed run.
         """
         if step >= self._config.gsp.average_steps:
             self._initialize_pooling(batch)
@@ -60,12 +60,12 @@ class Phases:
             self._balance(batch, self._config.zero_shot.balance)
 
     def enter(self, step: int) -> bool:
-        """Set what this step does; whether it is the first to do something else."""
+        """Set up this step; returns whether it is the first of a phase."""
         criterion, zero_shot = self._task.criterion, self._config.zero_shot
         average = self._config.gsp.average_steps
         if isinstance(criterion, Mixture):
             ended = zero_shot.end is not None and step >= zero_shot.end
-            # While the pooling averages, prototypes are none yet, and attributes say nothing.
+            # While the pooling averages there are no prototypes yet: attributes mean nothing.
             counts = step >= max(zero_shot.begin, average) and not ended
             criterion.weight = self.zero_shot_weight if counts else 0.0
         if average:
@@ -87,19 +87,19 @@ class Phases:
     def _balance(self, batch: Batch, ratio: float) -> None:
         criterion = self._task.criterion
         assert isinstance(criterion, Mixture)
-        found = measure_gradient_norms(
+        norms = measure_gradient_norms(
             self._pooling,
             criterion,
             self._feature_map(batch.images),
             self._class_of[batch.labels],
             embed=self._embed,
         )
-        if not found.base:
+        if not norms.base:
             raise RunError(
-                "zero_shot.balance needs a base loss that pulls, but it is flat on the first "
+                "zero_shot.balance needs a base loss with a gradient, but it is flat on the first "
                 "batch: give zero_shot.weight instead, or another seed"
             )
-        self.zero_shot_weight = found.weight(ratio)
+        self.zero_shot_weight = norms.weight(ratio)
         logger.info("the weight of the zero-shot loss is set to %.3g", self.zero_shot_weight)
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What a pretraining is told. Imports no torch, so that ``sumpool pretrain --help`` is quick."""
+"""The options of pretraining. Imports no torch, so that ``sumpool pretrain --help`` is quick."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PretrainConfig:
         format: cifar10, cifar100, mnist, fashion-mnist or auto
         backbone: resnet20 or resnetv2_20
         epochs: passes over the training images
-        batch_size: images a step
+        batch_size: images per step
         lr: highest learning rate, from which it falls along a cosine
         weight_decay: L2 penalty
         seed: seed of weights, order and views

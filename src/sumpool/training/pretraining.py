@@ -64,8 +64,8 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
 
     Training images are shifted by up to an eighth of their side and half of them mirrored [resnet,
     sec. 4.2]. Stochastic gradient descent with Nesterov momentum, the rate rising over the first
-    twentieth of the steps and falling along a cosine. A folder with a finished pretraining of the
-    same configuration is left as it is; an interrupted one goes on after its last whole epoch.
+    twentieth of the steps and falling along a cosine. A finished pretraining of the same
+    configuration is left as it is; an interrupted one resumes after its last complete epoch.
 
     Args:
         config: What to do.
@@ -85,9 +85,9 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
             "epochs, batch_size and lr must be positive, got "
             f"{config.epochs}, {config.batch_size}, {config.lr}"
         )
-    told = dataclasses.asdict(config)
+    options = dataclasses.asdict(config)
     facts = _read(out / FACTS)
-    if facts is not None and facts["config"] != told:
+    if facts is not None and facts["config"] != options:
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
     if facts is not None and facts["finished"]:
         return out / WEIGHTS
@@ -96,13 +96,13 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     torch.manual_seed(config.seed)
     backbone = _build(config)
     model = Classifier(backbone.network, backbone.layout.channels, len(train.class_names))
-    # Convolutions are faster on maps that lie so.
+    # Convolutions are faster in this memory format.
     model = model.to(memory_format=torch.channels_last).to(device)
     images, labels = _pixels(train, device), train.labels.to(device)
     run = _Descent(config, model, backbone.preprocessing, images, labels)
-    # Only now, so that a folder is not taken up by what could not begin.
+    # Only now, so that what cannot start does not occupy a folder.
     out.mkdir(parents=True, exist_ok=True)
-    write_json(out / FACTS, {"config": told, "finished": False})
+    write_json(out / FACTS, {"config": options, "finished": False})
     checkpoints = Checkpoints(out / CHECKPOINTS)
     first = run.load(checkpoints.load())
     with tqdm(
@@ -117,7 +117,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     state = {name: value.contiguous() for name, value in model.backbone.state_dict().items()}
     save_file(state, out / WEIGHTS)
     done = {
-        "config": told,
+        "config": options,
         "finished": True,
         "test_accuracy": accuracy,
         "train_images": len(train),
@@ -134,7 +134,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
 def classification_accuracy(
     model: nn.Module, dataset: ImageDataset, view: Preprocessing, batch_size: int = 500
 ) -> float:
-    """The share of the images of ``dataset`` that ``model`` classifies right."""
+    """The share of images of ``dataset`` that ``model`` classifies correctly."""
     device = next(model.parameters()).device
     pixels, training = _pixels(dataset, device), model.training
     model.eval()
@@ -148,7 +148,7 @@ def classification_accuracy(
 
 
 def shifted(images: Tensor, pad: int, shifts: Tensor, flips: Tensor) -> Tensor:
-    """Padded images moved and mirrored, each by its own.
+    """Padded images, each shifted and mirrored on its own.
 
     Args:
         images: Images with a border of ``pad`` on each side, (b, c, h + 2p, w + 2p).
@@ -223,7 +223,7 @@ class _Descent:
         }
 
     def load(self, state: dict[str, Any] | None) -> int:
-        """Go on from ``state``; the epochs that are done."""
+        """Resume from ``state``; returns the number of finished epochs."""
         if state is None:
             return 0
         self.model.load_state_dict(state["model"])
@@ -313,5 +313,5 @@ def _read(path: Path) -> dict[str, Any] | None:
     try:
         facts = json.loads(path.read_text())
     except ValueError as error:
-        raise RunError(f"{path} is no JSON file: remove it to begin anew") from error
+        raise RunError(f"{path} is not a JSON file: remove it to start over") from error
     return dict(facts)

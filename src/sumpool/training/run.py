@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RunResult:
-    """What came out of a run.
+    """The result of a run.
 
     Attributes:
         folder: Where everything is.
@@ -53,12 +53,12 @@ def run_training(
     Args:
         config: What to do. With ``resume``, options that are not at their defaults must be those of
             the run, or free to change.
-        resume: Folder of a run that is to go on.
+        resume: Folder of the run to resume.
         progress: Whether to show progress bars.
 
     Raises:
         ConfigError: If the configuration cannot be used.
-        RunError: If the run cannot be begun or continued.
+        RunError: If the run cannot be started or resumed.
         DataError: If the data cannot be used.
     """
     folder: RunFolder | None = None
@@ -88,7 +88,7 @@ def run_training(
 
 
 def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
-    """The configuration under which a run goes on: its own, with what may be changed.
+    """The configuration under which a run resumes: its own, with what may be changed.
 
     Raises:
         ConfigError: If ``given`` sets an option to something else that may not be changed.

@@ -1,4 +1,4 @@
-"""The folder of a run: what it was told, where it ran, and what came out, in files to read."""
+"""The folder of a run: its options, the machine, logs and results, in readable files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RECORDED = (
 
 
 class RunFolder:
-    """Where a run keeps everything.
+    """The folder of one run.
 
     Args:
         path: The folder.
@@ -47,7 +47,7 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: TrainConfig, facts: Mapping[str, Any]) -> RunFolder:
-        """Begin a run in ``path``, which must not hold one.
+        """Start a run in ``path``, which must not hold one.
 
         Raises:
             RunError: If it holds one already, or cannot be written to.
@@ -77,7 +77,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunFolder, TrainConfig]:
-        """A run that was begun, and its configuration.
+        """A run that was started, and its configuration.
 
         Raises:
             RunError: If ``path`` holds no run.
@@ -104,18 +104,18 @@ class RunFolder:
         write_json(path, {**before, **facts})
 
     def finish(self, **facts: Any) -> None:
-        """Note that the run came to its end."""
+        """Record that the run is finished."""
         self.update(finished=_now(), **facts)
 
 
 class CsvLog:
-    """A CSV file that grows by one line at a time, each on disk when the next begins.
+    """A CSV file that grows line by line; each line is flushed.
 
     Args:
         path: The file.
         columns: Its columns; a line may leave values out, and may have no others.
         keep_until: When a run is resumed, lines of later steps are dropped: they will come again.
-            None begins the file anew.
+            None starts the file over.
         key: The column with the step.
     """
 
@@ -166,7 +166,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, Any]:
-    """The machine in words and numbers."""
+    """Operating system, cores and GPUs."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {"system": platform.platform(), "cores": os.cpu_count(), "gpus": gpus}
 

@@ -1,15 +1,16 @@
-"""The constants of the published settings, and the filling in of what a user left open."""
+"""The published settings, what options accept, and values for those a user left open."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from typing import Any
 
 from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
-from sumpool.training.config import CcpConfig, ConfigError, TrainConfig
+from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
 
 
 @dataclass(frozen=True)
@@ -61,12 +62,42 @@ CCP_VALIDATIONS = 4
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
+#: What decides which weights are kept.
+SELECTIONS = ("validation", "test")
+
+#: What a number must be, the test of it, and the options it holds for unless they are null.
+RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
+    (
+        "be positive",
+        lambda value: value > 0,
+        (
+            *("batch_size", "images_per_class", "embedding_size", "optimizer.lr"),
+            *("stop.validate_every", "stop.patience", "stop.max_steps"),
+            *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
+            *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
+            *("zero_shot.scale", "zero_shot.lr_multiplier"),
+        ),
+    ),
+    (
+        "be at least 0",
+        lambda value: value >= 0,
+        (
+            *("seed", "hardware.workers", "gsp.average_steps", "optimizer.warmup_epochs"),
+            *("ccp.pull", "ccp.batch_weight", "center.weight"),
+        ),
+    ),
+    ("be at least 1", lambda value: value >= 1, ("hardware.devices", "hardware.nodes")),
+    ("be at least 2", lambda value: value >= 2, ("folds",)),
+    ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation",)),
+    ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
+    ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight",)),
+)
 
 
 def check_effects(config: TrainConfig) -> None:
     """Refuse options that a user has set and that would have no effect.
 
-    It is for options as they were given: in a resolved configuration all are set.
+    For options as given: in a resolved configuration all are set.
 
     Raises:
         ConfigError: Naming them, and what they would need; or as :func:`check_options`.
@@ -102,69 +133,44 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         ConfigError: If an option is not accepted, or two contradict each other.
     """
     recipe = check_options(config)
-    found = SETTINGS.get(data_set, DEFAULT)
-    gsp, zero_shot, optimizer, stop = config.gsp, config.zero_shot, config.optimizer, config.stop
+    found, ccp = SETTINGS.get(data_set, DEFAULT), config.ccp.enabled
     has_attributes = pooling_class(config.pool).has_attributes
-    resolved = replace(
-        config,
-        gsp=replace(
-            gsp,
-            prototypes=_or(gsp.prototypes, found.prototypes),
-            mu=_or(gsp.mu, found.mu),
-            eps=_or(gsp.eps, found.eps_proxy if recipe.proxy else found.eps_pair),
-        ),
-        zero_shot=replace(
-            zero_shot, weight=_or(zero_shot.weight, found.zero_shot if has_attributes else 0.0)
-        ),
-        weights=_or(config.weights, _weights(config.backbone)),
-        normalize=_or(config.normalize, "ball" if config.ccp.enabled else "l2"),
-        ccp=_resolve_ccp(config, found, data_set),
-        images_per_class=_or(config.images_per_class, recipe.images_per_class),
-        optimizer=replace(
-            optimizer,
-            lr=_or(optimizer.lr, recipe.lr(data_set) or LEARNING_RATE),
-            proxy_lr_multiplier=_or(optimizer.proxy_lr_multiplier, recipe.proxy_lr_multiplier),
-            warmup_epochs=_or(optimizer.warmup_epochs, recipe.warmup_epochs),
-        ),
-        stop=replace(
-            stop,
-            validate_every=_or(stop.validate_every, _validate_every(config, found)),
-            patience=_or(stop.patience, CCP_PATIENCE if config.ccp.enabled else found.patience),
-        ),
-    )
-    _check_numbers(resolved, recipe)
+    defaults: dict[str, Any] = {
+        "gsp.prototypes": found.prototypes,
+        "gsp.mu": found.mu,
+        "gsp.eps": found.eps_proxy if recipe.proxy else found.eps_pair,
+        "zero_shot.weight": found.zero_shot if has_attributes else 0.0,
+        "weights": _weights(config.backbone),
+        "normalize": "ball" if ccp else "l2",
+        "images_per_class": recipe.images_per_class,
+        "optimizer.lr": recipe.lr(data_set) or LEARNING_RATE,
+        "optimizer.proxy_lr_multiplier": recipe.proxy_lr_multiplier,
+        "optimizer.warmup_epochs": recipe.warmup_epochs,
+        "stop.validate_every": found.validate_every // (CCP_VALIDATIONS if ccp else 1),
+        "stop.patience": CCP_PATIENCE if ccp else found.patience,
+        **(_ccp_defaults(config, found, data_set) if ccp else {}),
+    }
+    given = flat(config)
+    left_open = {name: value for name, value in defaults.items() if given[name] is None}
+    resolved = with_options(config, left_open)
+    _check_ranges(resolved)
+    _check_batches(resolved, recipe)
     return resolved
 
 
-def _validate_every(config: TrainConfig, found: DataSettings) -> int:
-    return found.validate_every // CCP_VALIDATIONS if config.ccp.enabled else found.validate_every
-
-
-def _resolve_ccp(config: TrainConfig, found: DataSettings, data_set: str) -> CcpConfig:
-    ccp = config.ccp
-    if not config.ccp.enabled:
-        return ccp
+def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> dict[str, float]:
     beta = alpha = 0.5
     if config.loss == "c2":
-        # The generalised contrastive loss has margins β − α and β + α.
+        # The generalized contrastive loss has margins β − α and β + α.
         constants = {**LOSSES["c2"].constants(data_set), **config.loss_options}
         low, high = float(constants["pos_margin"]), float(constants["neg_margin"])
         beta, alpha = (low + high) / 2, (high - low) / 2
-    proxies = _or(ccp.proxies, found.proxies)
-    return replace(
-        ccp,
-        proxies=proxies,
-        candidates=_or(ccp.candidates, max(found.candidates, proxies)),
-        beta=_or(ccp.beta, beta),
-        alpha=_or(ccp.alpha, alpha),
-    )
-
-
-T = TypeVar("T")
-
-
-def _or(given: T | None, default: T) -> T:
-    return default if given is None else given
+    return {
+        "ccp.proxies": found.proxies,
+        "ccp.candidates": max(found.candidates, config.ccp.proxies or found.proxies),
+        "ccp.beta": beta,
+        "ccp.alpha": alpha,
+    }
 
 
 def _weights(backbone: str) -> str:
@@ -174,87 +180,82 @@ def _weights(backbone: str) -> str:
 
 
 def check_options(config: TrainConfig) -> LossRecipe:
-    """Refuse what no data can make right, before anything is opened; gives what the loss needs.
+    """Refuse what is wrong with any data, before any is opened; gives what the loss needs.
 
     Raises:
         ConfigError: If an option is not accepted, or two contradict each other.
     """
-    if config.loss not in LOSSES:
-        raise ConfigError(f"loss must be one of {', '.join(LOSSES)}, got {config.loss!r}")
-    if config.pool not in POOLINGS:
-        raise ConfigError(f"pool must be one of {', '.join(POOLINGS)}, got {config.pool!r}")
-    if config.zero_shot.weight and not pooling_class(config.pool).has_attributes:
-        raise ConfigError(
-            f"zero_shot.weight is {config.zero_shot.weight:g}, but pool {config.pool} has no "
-            "attributes for the zero-shot loss; average pooling with attributes is --pool gsp "
-            "--gsp.mu 1"
-        )
-    balance = config.zero_shot.balance
-    if balance is not None:
-        if balance <= 0:
-            raise ConfigError(f"zero_shot.balance must be positive, got {balance}")
-        if not pooling_class(config.pool).has_attributes:
-            raise ConfigError(f"zero_shot.balance needs attributes, which pool {config.pool} lacks")
-        if config.zero_shot.weight == 0:
-            raise ConfigError("zero_shot.balance sets the weight, which is given as 0")
-        if config.gsp.average_steps or config.hardware.devices * config.hardware.nodes > 1:
+    for name, choices in (("loss", LOSSES), ("pool", POOLINGS), ("selection", SELECTIONS)):
+        if getattr(config, name) not in choices:
             raise ConfigError(
-                "zero_shot.balance needs prototypes in the first step, and one process: leave "
-                "gsp.average_steps at 0 and hardware.devices at 1"
+                f"{name} must be one of {', '.join(choices)}, got {getattr(config, name)!r}"
             )
-        if config.ccp.enabled:
-            raise ConfigError(
-                "zero_shot.balance compares losses on the first batch, before there are proxies: "
-                "leave one of it and ccp out"
-            )
+    _check_ranges(config)
+    _check_zero_shot(config)
     _check_centers(config)
-    if config.gsp.average_steps < 0:
-        raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
     if config.gsp.average_steps and config.pool != "gsp":
         raise ConfigError(f"gsp.average_steps needs pool gsp, got {config.pool}")
-    for name, count, least in (
-        ("seed", config.seed, 0),
-        ("folds", config.folds, 2),
-        ("hardware.devices", config.hardware.devices, 1),
-        ("hardware.nodes", config.hardware.nodes, 1),
-        ("hardware.workers", config.hardware.workers, 0),
-    ):
-        if count is not None and count < least:
-            raise ConfigError(f"{name} must be at least {least}, got {count}")
     if config.fold is not None and not 1 <= config.fold <= config.folds:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
-    if not 0 < config.validation < 1:
-        raise ConfigError(f"validation must lie in (0, 1), got {config.validation}")
-    _check_selection(config)
-    return LOSSES[config.loss]
-
-
-def _check_selection(config: TrainConfig) -> None:
-    choices = ("validation", "test")
-    if config.selection not in choices:
-        raise ConfigError(
-            f"selection must be one of {', '.join(choices)}, got {config.selection!r}"
-        )
     defaults = TrainConfig()
-    for name in ("fold", "folds", "validation"):
+    for name in ("fold", "folds", "validation") if config.selection == "test" else ():
         value = getattr(config, name)
-        if config.selection == "test" and value != getattr(defaults, name):
+        if value != getattr(defaults, name):
             raise ConfigError(
                 f"{name} is {value}, but with selection test all training classes are trained on: "
                 f"leave {name} out, or choose selection validation"
             )
+    return LOSSES[config.loss]
+
+
+def _check_ranges(config: TrainConfig) -> None:
+    options = flat(config)
+    for must, holds, names in RANGES:
+        for name in names:
+            if options[name] is not None and not holds(options[name]):
+                raise ConfigError(f"{name} must {must}, got {options[name]}")
+
+
+def _check_zero_shot(config: TrainConfig) -> None:
+    weight, balance = config.zero_shot.weight, config.zero_shot.balance
+    has_attributes = pooling_class(config.pool).has_attributes
+    if weight and not has_attributes:
+        raise ConfigError(
+            f"zero_shot.weight is {weight:g}, but pool {config.pool} has no attributes for the "
+            "zero-shot loss; average pooling with attributes is --pool gsp --gsp.mu 1"
+        )
+    begin, end = config.zero_shot.begin, config.zero_shot.end
+    if begin < 0 or (end is not None and end <= begin):
+        raise ConfigError(
+            f"zero_shot.begin must be at least 0 and before zero_shot.end, got {begin} and {end}"
+        )
+    if balance is None:
+        return
+    for wrong, why in (
+        (not has_attributes, f"needs attributes, which pool {config.pool} lacks"),
+        (weight == 0, "sets the weight, which is given as 0"),
+        (
+            config.gsp.average_steps or config.hardware.devices * config.hardware.nodes > 1,
+            "needs prototypes in the first step, and one process: leave gsp.average_steps at 0 "
+            "and hardware.devices at 1",
+        ),
+        (
+            config.ccp.enabled,
+            "compares losses on the first batch, before there are proxies: leave it or ccp out",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(f"zero_shot.balance {why}")
 
 
 def _check_centers(config: TrainConfig) -> None:
-    recipe, defaults = LOSSES[config.loss], TrainConfig()
-    if config.ccp.enabled and config.loss not in CCP_LOSSES:
-        raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {config.loss}")
+    loss, defaults = config.loss, TrainConfig()
+    if config.ccp.enabled and loss not in CCP_LOSSES:
+        raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {loss}")
     if not config.ccp.enabled and config.ccp != defaults.ccp:
         raise ConfigError("options ccp.… have no effect without --ccp")
-    if config.normalize == "ball" and config.loss not in WITHOUT_NORMALIZATION:
-        raise ConfigError(
-            f"normalize must be l2 with loss {config.loss}, whose formula has unit vectors"
-        )
+    if config.normalize == "ball" and loss not in WITHOUT_NORMALIZATION:
+        raise ConfigError(f"normalize must be l2 with loss {loss}, whose formula has unit vectors")
     if config.center_reg is None:
         if config.center != defaults.center:
             raise ConfigError("options center.… have no effect without --center-reg")
@@ -263,62 +264,19 @@ def _check_centers(config: TrainConfig) -> None:
         raise ConfigError(
             f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
         )
-    if not (recipe.proxy or config.ccp.enabled):
-        raise ConfigError(
-            f"center_reg needs a loss with proxies or --ccp; loss {config.loss} has none"
-        )
+    if not (LOSSES[loss].proxy or config.ccp.enabled):
+        raise ConfigError(f"center_reg needs a loss with proxies or --ccp; loss {loss} has none")
 
 
-def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
-    per_class = config.images_per_class
-    assert per_class is not None
-    assert config.zero_shot.weight is not None
-    positive = {
-        "batch_size": config.batch_size,
-        "images_per_class": per_class,
-        "embedding_size": config.embedding_size,
-        "optimizer.lr": config.optimizer.lr,
-        "stop.validate_every": config.stop.validate_every,
-        "stop.patience": config.stop.patience,
-        "stop.max_steps": config.stop.max_steps,
-        "ccp.proxies": config.ccp.proxies,
-        "ccp.patience": config.ccp.patience,
-        "ccp.problems": config.ccp.problems,
-        "ccp.alpha": config.ccp.alpha,
-        "center.subset": config.center.subset,
-        "gsp.prototypes": config.gsp.prototypes,
-        "gsp.eps": config.gsp.eps,
-        "zero_shot.ridge": config.zero_shot.ridge,
-        "zero_shot.scale": config.zero_shot.scale,
-        "zero_shot.lr_multiplier": config.zero_shot.lr_multiplier,
-    }
-    for name, value in positive.items():
-        if value is not None and value <= 0:
-            raise ConfigError(f"{name} must be positive, got {value}")
-    if not 0 <= config.zero_shot.weight <= 1:
-        raise ConfigError(f"zero_shot.weight must lie in [0, 1], got {config.zero_shot.weight}")
-    mu = config.gsp.mu
-    if mu is not None and not 0 < mu <= 1:
-        raise ConfigError(f"gsp.mu must lie in (0, 1], got {mu}")
-    begin, end = config.zero_shot.begin, config.zero_shot.end
-    if begin < 0 or (end is not None and end <= begin):
-        raise ConfigError(
-            f"zero_shot.begin must be at least 0 and before zero_shot.end, got {begin} and {end}"
-        )
-    for name, amount in (
-        ("optimizer.warmup_epochs", config.optimizer.warmup_epochs or 0.0),
-        ("ccp.pull", config.ccp.pull),
-        ("ccp.batch_weight", config.ccp.batch_weight),
-        ("center.weight", config.center.weight),
-    ):
-        if amount < 0:
-            raise ConfigError(f"{name} must be at least 0, got {amount}")
+def _check_batches(config: TrainConfig, recipe: LossRecipe) -> None:
     proxies, candidates = config.ccp.proxies, config.ccp.candidates
     if proxies is not None and candidates is not None and candidates < proxies:
         raise ConfigError(
             f"ccp.candidates must be at least ccp.proxies = {proxies}, which are picked among "
             f"them, got {candidates}"
         )
+    per_class = config.images_per_class
+    assert per_class is not None
     if config.batch_size % per_class:
         raise ConfigError(
             f"batch_size {config.batch_size} must be a multiple of images_per_class {per_class}"
@@ -330,6 +288,6 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         )
     if config.zero_shot.weight and config.batch_size // per_class < 2:
         raise ConfigError(
-            f"the zero-shot loss needs at least two classes a batch: batch_size "
+            f"the zero-shot loss needs at least two classes per batch: batch_size "
             f"{config.batch_size} with images_per_class {per_class} has one"
         )

@@ -1,4 +1,4 @@
-"""Which images a run learns from, which it is selected by, and which it is judged on."""
+"""Which images a run trains on, which select the model, and which evaluate it."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Splits:
         train: Images to learn from.
         validation: Images that decide which model is kept; with selection test they are the
             queries of the test set.
-        test: Images to judge it on; None where the data set has no such part.
+        test: Images to evaluate it on; None where the data set has no such part.
         broken: Images that were left out because they cannot be read.
     """
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
@@ -12,8 +15,7 @@ from sumpool.losses import Mixture
 class TrainPass(nn.Module):
     """The forward pass of training: images to embeddings and, where asked for, attributes.
 
-    Every process calls this one module, whatever it wraps its gradients with; it takes and gives
-    tensors alone, so that it can be compiled and recorded.
+    It takes and returns tensors only, so that it can be compiled and recorded.
 
     Args:
         model: The embedder.
@@ -52,7 +54,7 @@ def loss_terms(
 def with_centers(
     terms: dict[str, Tensor], criterion: nn.Module, regularizer: nn.Module | None, weight: float
 ) -> dict[str, Tensor]:
-    """``terms`` with weight × the regulariser of the criterion's centres, if there is one."""
+    """``terms`` with weight × the regularizer of the criterion's centers, if there is one."""
     if regularizer is None:
         return terms
     centers: Tensor = criterion.centers()  # type: ignore[operator]
@@ -76,13 +78,27 @@ def gather(fabric: Fabric, values: Tensor, *, gradients: bool) -> Tensor:
     return gathered.flatten(0, 1)
 
 
+def average_gradients(fabric: Fabric, module: nn.Module) -> None:
+    """Average the gradients of ``module``, which every process has computed from the whole batch.
+
+    They agree up to the rounding of each device; the average keeps parameters from drifting apart.
+    """
+    if fabric.world_size == 1:
+        return
+    for parameter in module.parameters():
+        if parameter.grad is not None:
+            mean = fabric.all_reduce(parameter.grad, reduce_op="mean")
+            assert isinstance(mean, Tensor)
+            parameter.grad.copy_(mean)
+
+
 def record(train_pass: TrainPass, images: Tensor, fabric: Fabric) -> nn.Module:
     """``train_pass`` with its forward and backward pass recorded as CUDA graphs.
 
     Buffers, such as running statistics, are left as they were before the recording.
 
     Args:
-        train_pass: On the device, in training mode, its prototypes initialised.
+        train_pass: On the device, in training mode, its prototypes initialized.
         images: A batch with the shape of all that follow.
         fabric: Gives the precision.
     """
@@ -98,10 +114,11 @@ def record(train_pass: TrainPass, images: Tensor, fabric: Fabric) -> nn.Module:
     return recorded
 
 
-class _no_cast_cache:  # noqa: N801  reads as a statement
-    def __enter__(self) -> None:
-        self._before = torch.is_autocast_cache_enabled()
-        torch.set_autocast_cache_enabled(False)
-
-    def __exit__(self, *_: object) -> None:
-        torch.set_autocast_cache_enabled(self._before)
+@contextmanager
+def _no_cast_cache() -> Iterator[None]:
+    before = torch.is_autocast_cache_enabled()
+    torch.set_autocast_cache_enabled(False)
+    try:
+        yield
+    finally:
+        torch.set_autocast_cache_enabled(before)

@@ -1,4 +1,4 @@
-"""What a run is given, how far it is, and how it ended."""
+"""What a run is given, its progress, and its outcome."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from sumpool.data import ClassBatchSampler, ImageFeed
 
-#: Judges a model: the metrics by name.
+#: Evaluates a model: the metrics by name.
 Validate = Callable[[nn.Module], dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, on what, and how it is judged.
+    """What is trained, on what, and how it is validated.
 
     Attributes:
         model: The embedder.
@@ -25,9 +25,8 @@ class Task:
         feed: Gives the training images.
         sampler: Says which of them make up a batch.
         class_of: The class 0..C−1 that the loss sees for each label of the feed.
-        validate: Judges a model; the metrics by name.
-        regularizer: A regulariser of the centres (C, K, D) of the classes, which the criterion
-            gives; None for none.
+        validate: Evaluates a model; the metrics by name.
+        regularizer: Regularizes the centers (C, K, D) of the criterion; None for none.
     """
 
     model: nn.Module
@@ -41,7 +40,7 @@ class Task:
 
 @dataclass
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
         step: Steps done.
