@@ -45,7 +45,7 @@ def test_masked_pairs_do_not_count() -> None:
         pair_violations(distances, positive, 0.5, 0.0)
 
 
-def test_the_terms_of_c2_are_the_generalised_contrastive_loss() -> None:
+def test_the_terms_of_c2_are_the_generalized_contrastive_loss() -> None:
     # Margins β − α and β + α.
     loss = build_loss("c2", num_classes=2, embedding_size=1, normalize=False)
     low, high = loss.settings["pos_margin"], loss.settings["neg_margin"]

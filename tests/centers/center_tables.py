@@ -6,7 +6,7 @@ from sumpool.centers import REGULARIZERS
 
 
 def catalog_table() -> str:
-    lines = ["| name | minimised | pairs | constant | default |", "|---|---|---|---|---|"]
+    lines = ["| name | minimized | pairs | constant | default |", "|---|---|---|---|---|"]
     for name, recipe in REGULARIZERS.items():
         source = f"[{recipe.reference}](references.md#{recipe.reference})"
         constant = recipe.symbol or "–"

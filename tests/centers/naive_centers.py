@@ -1,4 +1,4 @@
-"""Means and regularisers as loops over numbers."""
+"""Means and regularizers as loops over numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def random_centers(*shape: int, seed: int = 0) -> Tensor:
 
 
 def rows_of(centers: Tensor) -> list[list[float]]:
-    """For each centre, its cosines with the centres of other classes."""
+    """For each center, its cosines with the centers of other classes."""
     points = centers.unsqueeze(1) if centers.ndim == 2 else centers
     found = []
     for a, one in enumerate(points):
@@ -41,12 +41,12 @@ def mean(values: list[float]) -> float:
 
 
 def r1(rows: list[list[float]], gamma: float, of: Callable[[float], float]) -> float:
-    """Mean over centres of (1/γ) log Σ e^{γ s}."""
+    """Mean over centers of (1/γ) log Σ e^{γ s}."""
     return mean([math.log(sum(math.exp(gamma * of(s)) for s in row)) / gamma for row in rows])
 
 
 def k_mean(rows: list[list[float]], k: int) -> float:
-    """Mean over centres of the mean of the k largest distances, or of the |k| smallest."""
+    """Mean over centers of the mean of the k largest distances, or of the |k| smallest."""
     return mean(
         [mean(sorted((apart(s) for s in row), reverse=k > 0)[: abs(k)]) for row in rows],
     )
@@ -60,7 +60,7 @@ def flat(rows: list[list[float]], of: Callable[[float], float]) -> list[float]:
     return [of(s) for row in rows for s in row]
 
 
-#: What each regulariser of the catalog is, from rows of cosines and its constant.
+#: What each regularizer of the catalog is, from rows of cosines and its constant.
 NAIVE: dict[str, Callable[[list[list[float]], float], float]] = {
     "r1": lambda rows, lam: r1(rows, lam, lambda s: s),
     "r1-distance": lambda rows, lam: r1(rows, lam, minus_distance),

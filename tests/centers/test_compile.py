@@ -1,4 +1,4 @@
-"""Means and regularisers under torch.compile: one graph, the same numbers."""
+"""Means and regularizers under torch.compile: one graph, the same numbers."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def naive_radius(points: Tensor, centers: Tensor) -> float:
 
 
 def naive_average(points: Tensor) -> float:
-    """One problem: the radius of every number of greedy centres, each from the beginning."""
+    """One problem: the radius of every number of greedy centers, each from the beginning."""
     radii = [
         naive_radius(points, points[greedy_k_center(points, k)]) for k in range(1, len(points) + 1)
     ]

@@ -1,4 +1,4 @@
-"""The page on centres shows what the catalog holds."""
+"""The page on centers shows what the catalog holds."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "centers.md").read_text(encoding="utf-8")
 
 
-def test_the_table_of_the_page_is_the_catalogue() -> None:
+def test_the_table_of_the_page_is_the_catalog() -> None:
     assert catalog_table() in PAGE
 
 
 def test_the_page_names_the_limit_of_all_pairs() -> None:
-    assert f"Up to {MOST_CENTERS:,} centres" in PAGE
+    assert f"Up to {MOST_CENTERS:,} centers" in PAGE
 
 
 def test_every_regularizer_has_a_source() -> None:

@@ -1,4 +1,4 @@
-"""Centre regularisers against loops, and what they do to centres."""
+"""Center regularizers against loops, and what they do to centers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_regularizers_equal_loops(name: str, shape: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize("name", REGULARIZERS)
-def test_the_catalogue_builds_its_defaults(name: str) -> None:
+def test_the_catalog_builds_its_defaults(name: str) -> None:
     recipe = REGULARIZERS[name]
     centers = random_centers(12, 6)
     assert recipe.name == name
@@ -148,7 +148,7 @@ def test_blocks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def steps_of(name: str, centers: Tensor, lam: float | None = None, steps: int = 30) -> Tensor:
-    """Centres after some steps of the regulariser alone, on the sphere."""
+    """Centers after some steps of the regularizer alone, on the sphere."""
     moving = F.normalize(centers, dim=-1).requires_grad_()
     regularizer = build_regularizer(name, lam)
     for _ in range(steps):
@@ -169,7 +169,7 @@ def test_near_forms_spread_centers(name: str) -> None:
 @pytest.mark.parametrize("name", FAR)
 def test_far_forms_raise_the_largest_distances(name: str) -> None:
     centers = random_centers(40, 8)
-    regularizer = SkewedRegularizer(4)  # minus the mean of the four largest of each centre
+    regularizer = SkewedRegularizer(4)  # minus the mean of the four largest of each center
     before, after = regularizer(centers), regularizer(steps_of(name, centers, 8.0))
     assert -after > -before + 0.02
 
@@ -247,7 +247,7 @@ def test_wrong_settings_are_named(name: str, settings: dict[str, Any], message: 
 def test_other_wrong_arguments_are_named() -> None:
     with pytest.raises(TypeError, match=r"k must be an integer of at least 1, got 1\.5"):
         build_regularizer("k-far", 1.5)
-    with pytest.raises(ValueError, match="k must be at most the 4 centres of other classes"):
+    with pytest.raises(ValueError, match="k must be at most the 4 centers of other classes"):
         build_regularizer("k-far")(torch.ones(5, 3))
     with pytest.raises(ValueError, match=r"centers must have shape .* got \(1, 3\)"):
         build_regularizer("r1")(torch.ones(1, 3))
@@ -261,7 +261,7 @@ def test_other_wrong_arguments_are_named() -> None:
         HypersphericalEnergy(reduction="max")  # type: ignore[arg-type]
 
 
-def test_the_largest_energy_of_coinciding_centres_is_a_number() -> None:
+def test_the_largest_energy_of_coinciding_centers_is_a_number() -> None:
     centers = torch.ones(4, 8, requires_grad=True)
     energy = HypersphericalEnergy(8.0, reduction="sum")(centers)
     energy.backward()

@@ -52,7 +52,7 @@ def test_a_subset_stands_for_its_own_centers(name: str) -> None:
     regularizer = build_regularizer(name, subset=12, seed=3)
     drawn = random_subset(30, 12, 3, torch.tensor(0))
     value, alone = regularizer(centers), build_regularizer(name)(centers[drawn])
-    if name.startswith("r1"):  # the sum in it is that over all centres
+    if name.startswith("r1"):  # the sum in it is that over all centers
         sign = -1 if name.endswith("far") else 1
         gamma = REGULARIZERS[name].lam
         assert gamma is not None
@@ -111,7 +111,7 @@ def test_many_centers_are_drawn_from_unasked() -> None:
     assert int((centers.grad.abs().sum((1, 2)) > 0).sum()) == MOST_CENTERS // 4
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["r1", "r2-far", "mhe"])
 def test_a_step_with_690000_centers_takes_little_memory(name: str) -> None:
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Measures of centres against loops."""
+"""Measures of centers against loops."""
 
 from __future__ import annotations
 

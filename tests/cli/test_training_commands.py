@@ -36,7 +36,7 @@ SMALL = [
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Eight classes of six images in one colour each, of different sizes and formats."""
+    """Eight classes of six images in one color each, of different sizes and formats."""
     random = np.random.default_rng(0)
     root = tmp_path / "photos"
     for number in range(8):
@@ -73,11 +73,11 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     metrics = json.loads((run / "evaluation/validation/metrics.json").read_text())
     assert metrics["queries"] == 12
 
-    assert main(["evaluate", str(run), "--data", str(photos), "--out", "judged"]) == 0
+    assert main(["evaluate", str(run), "--data", str(photos), "--out", "evaluated"]) == 0
     assert "48" in capsys.readouterr().out
-    assert np.load("judged/embeddings.npy").shape == (48, 16)
-    judged = json.loads(Path("judged/metrics.json").read_text())
-    assert 0 <= judged["mean_average_precision_at_r"] <= judged["precision_at_1"] <= 1
+    assert np.load("evaluated/embeddings.npy").shape == (48, 16)
+    metrics = json.loads(Path("evaluated/metrics.json").read_text())
+    assert 0 <= metrics["mean_average_precision_at_r"] <= metrics["precision_at_1"] <= 1
 
     assert main(["embed", str(run), "--data", str(photos), "--out", "vectors.parquet"]) == 0
     table = pq.read_table("vectors.parquet")
@@ -107,11 +107,11 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     assert (run / "run.json").read_bytes() == before
 
 
-def test_a_run_with_chance_constrained_proxies_tells_of_its_problems(
+def test_a_run_with_chance_constrained_proxies_reports_its_problems(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = [*SMALL, "--ccp.proxies=2", "--ccp.candidates=3", "--ccp.patience=1"]
-    command = ["train", "--data", str(photos), *told, "--stop.validate-every=1", "--out", "run"]
+    options = [*SMALL, "--ccp.proxies=2", "--ccp.candidates=3", "--ccp.patience=1"]
+    command = ["train", "--data", str(photos), *options, "--stop.validate-every=1", "--out", "run"]
     assert main(command) == 1
     assert "options ccp.… have no effect without --ccp" in capsys.readouterr().err
     assert main([*command, "--ccp"]) == 0
@@ -270,7 +270,7 @@ def test_options_come_from_files_and_unknown_ones_are_errors(
 
 
 def few_images(root: Path, classes: int, images: int) -> Path:
-    """``root`` with so many class folders of so many images, all of one colour."""
+    """``root`` with so many class folders of so many images, all of one color."""
     for number in range(classes):
         folder = root / f"class {number}"
         folder.mkdir(parents=True)
@@ -279,7 +279,7 @@ def few_images(root: Path, classes: int, images: int) -> Path:
     return root
 
 
-def test_a_run_with_few_images_to_judge_ends_with_metrics_and_a_page(
+def test_a_run_with_few_images_to_evaluate_ends_with_metrics_and_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     few = few_images(tmp_path / "few", 5, 4)  # of which one class is for validation
@@ -351,9 +351,9 @@ def test_a_model_that_is_none_is_named(photos: Path, capsys: pytest.CaptureFixtu
     run = Path("a run")
     run.mkdir()
     (run / "run.json").write_text("{}")
-    told = complaint(str(run))
-    assert "error: the run a run has no model yet" in told
-    assert "sumpool train --resume 'a run'" in told
+    unfinished = complaint(str(run))
+    assert "error: the run a run has no model yet" in unfinished
+    assert "sumpool train --resume 'a run'" in unfinished
 
 
 @pytest.mark.parametrize("option", ["--split", "--gallery"])

@@ -23,7 +23,7 @@ LABELS = {
 def embeddings_of(
     labels: list[int], seed: int = 0, spread: float = 0.7, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """Embeddings (b, D) around a centre for each class, of norms other than 1."""
+    """Embeddings (b, D) around a center for each class, of norms other than 1."""
     generator = torch.Generator().manual_seed(seed)
     centers = torch.randn(CLASSES, SIZE, generator=generator, dtype=torch.float64)
     noise = torch.randn(len(labels), SIZE, generator=generator, dtype=torch.float64)

@@ -19,7 +19,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
 @pytest.mark.parametrize("table", [training_table, columns_table, constants_table, meanings_table])
-def test_tables_of_the_page_are_those_of_the_catalogue(table: Callable[[], str]) -> None:
+def test_tables_of_the_page_are_those_of_the_catalog(table: Callable[[], str]) -> None:
     assert table() in (DOCS / "losses.md").read_text(encoding="utf-8")
 
 

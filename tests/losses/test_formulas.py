@@ -80,7 +80,7 @@ def test_pair_losses_compare_a_batch_with_references(name: str) -> None:
     torch.testing.assert_close(found, wanted, **EXACT)
 
 
-def test_one_centre_per_class_needs_no_regulariser() -> None:
+def test_one_center_per_class_needs_no_regularizer() -> None:
     labels = LABELS["balanced"]
     x = embeddings_of(labels)
     loss = small_loss("softtriple", centers_per_class=1)

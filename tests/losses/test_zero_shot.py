@@ -104,7 +104,7 @@ def test_by_appearance_a_batch_of_all_classes_is_split_in_many_ways() -> None:
     assert by_label == {(1, 3, 5)}
 
 
-def test_standardized_attributes_are_centred_and_of_length_one() -> None:
+def test_standardized_attributes_are_centered_and_of_length_one() -> None:
     z = standardized(attributes_of([0, 1, 2, 3, 4, 5], m=7))
     torch.testing.assert_close(z.mean(0), torch.zeros(7, dtype=z.dtype), rtol=0, atol=1e-12)
     assert float(z.square().sum(1).mean()) == pytest.approx(1)

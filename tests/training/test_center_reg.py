@@ -1,4 +1,4 @@
-"""A regulariser of class centres beside a proxy loss."""
+"""A regularizer of class centers beside a proxy loss."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def told(name: str | None, **center: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", REGULARIZERS)
-def test_the_loss_has_the_regulariser_with_its_weight(name: str) -> None:
+def test_the_loss_has_the_regularizer_with_its_weight(name: str) -> None:
     lam = 2 if name.startswith("k-") else None  # of six classes
     runner = trainer(**told(name, weight=0.7, lam=lam))
     runner.model.train()
@@ -49,7 +49,7 @@ def test_weight_zero_trains_as_without() -> None:
     assert_equal(*found)
 
 
-def test_a_strong_regulariser_spreads_the_centres() -> None:
+def test_a_strong_regularizer_spreads_the_centers() -> None:
     found = []
     for center in (told(None), told("r1", weight=10.0)):
         runner = trainer(**center)
@@ -72,7 +72,7 @@ def test_a_resumed_run_draws_the_same_subsets(tmp_path: Path) -> None:
     assert_equal(weights(whole.criterion), weights(second.criterion))
 
 
-def test_centres_of_chance_constrained_proxies_are_regularised_too() -> None:
+def test_centers_of_chance_constrained_proxies_are_regularized_too() -> None:
     runner = trainer(**{**CCP, "center_reg": "r1", "center": CenterConfig(weight=0.5)})
     assert runner.fit().steps == 12
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> N
         resolve(TrainConfig(data="x", **changes), "cub")
 
 
-def test_help_names_all_regularisers() -> None:
+def test_help_names_all_regularizers() -> None:
     text = TrainConfig.__doc__ or ""
     start = text.index("center_reg:")
     listed = text[start : text.index("center:", start)]

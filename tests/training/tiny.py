@@ -49,7 +49,7 @@ CONFIG = TrainConfig(
 
 
 class Memory(ImageDataset):
-    """Noisy images of one colour a class."""
+    """Noisy images of one color a class."""
 
     def __init__(self, classes: int = CLASSES, per_class: int = PER_CLASS) -> None:
         labels = torch.arange(classes).repeat_interleave(per_class)

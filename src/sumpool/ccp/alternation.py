@@ -1,4 +1,4 @@
-"""A sequence of proxy problems, each begun at, and pulled to, the solution of the last."""
+"""A sequence of proxy problems, each started at, and pulled to, the solution of the last."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Solution = Literal["best", "last"]
 
 @dataclass
 class Problem:
-    """How far a problem is.
+    """The progress of a problem.
 
     Attributes:
         number: 1 for the first.
@@ -39,15 +39,15 @@ class Problem:
 class Alternation:
     r"""Chance-constrained proxies (CCP) [thesis, alg. 1], as a part of any training loop.
 
-    Problem k minimises :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
+    Problem k minimizes :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
     and the proxies ρ. It ends after ``patience`` validations without a better one; then θ⁽ᵏ⁾ are
     the weights of its best validation, or its last, and the proxies are drawn again among
     embeddings of images (:func:`redraw_proxies`). The first problem is not pulled, and proxies
     never are.
 
     The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
-    and the optimiser, :meth:`validated` after each validation and, when that says so,
-    :meth:`settle` and :meth:`renew`. When the whole training ends is the loop's business.
+    and the optimizer, :meth:`validated` after each validation and, when that returns True,
+    :meth:`settle` and :meth:`renew`. The loop decides when training ends.
 
     Args:
         model: The network.
@@ -55,8 +55,8 @@ class Alternation:
         pairs: The pair loss with its proxies.
         weight: λ of the pull.
         patience: Validations without a better one that end a problem.
-        problems: Most problems; the last goes on without end. None is no limit.
-        solution: What a problem ends with: "best" goes back to its best validation, "last" stays.
+        problems: Most problems; the last has no end. None is no limit.
+        solution: Weights a problem ends with: "best" of its validations, or "last".
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Alternation:
             self.pull.add()
 
     def validated(self, value: float, step: int) -> bool:
-        """Tell of a validation; whether the problem has ended with it.
+        """Note a validation; returns whether the problem ends with it.
 
         Args:
             value: What it gave; more is better.
@@ -142,16 +142,16 @@ class Alternation:
         self._best = None
 
     def travel(self) -> float:
-        """How far proxies have moved since they were drawn, mean over all of them.
+        """Mean distance that proxies have moved since they were drawn.
 
-        Adam moves a number by about its learning rate in a step. With a small one, and few steps,
-        proxies of a problem stay where they were drawn.
+        Adam moves a number by about its learning rate per step: with a small rate and few steps,
+        proxies stay where they were drawn.
         """
         moved = self._pairs.centers().detach() - self._drawn
         return float(moved.norm(dim=-1).mean())
 
     def state_dict(self) -> dict[str, Any]:
-        """All that is needed to go on later, besides model and criterion."""
+        """Everything needed to resume, besides model and criterion."""
         return {
             "problem": asdict(self.problem),
             "best": self._best,
@@ -160,7 +160,7 @@ class Alternation:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` gave."""
+        """Resume from what :meth:`state_dict` gave."""
         self.problem = Problem(**state["problem"])
         self._best = state["best"]
         self.pull.set_anchor(state["anchor"])
@@ -186,7 +186,7 @@ def pulled_parameters(
 
 
 def state_copy(module: nn.Module) -> dict[str, Any]:
-    """The state of ``module`` as it is now, unmoved by what it learns from here on."""
+    """A copy of the state of ``module``."""
     return {
         name: value.detach().clone() if isinstance(value, Tensor) else value
         for name, value in module.state_dict().items()

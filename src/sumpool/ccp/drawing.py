@@ -1,4 +1,4 @@
-"""New proxies for a problem: among embeddings of images, far from those there were."""
+"""New proxies for a problem: embeddings of images, far from the previous proxies."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def draw_pool(
         num_classes: C.
         size: Images b of a class in the pool.
         least: How many will be picked, at most ``size``.
-        seed: What the draw depends on, and on nothing else: one integer or several.
+        seed: One integer or several; the draw depends on nothing else.
 
     Raises:
         ValueError: If a class has no image, or ``least`` is more than ``size``.
@@ -60,14 +60,14 @@ def draw_pool(
         )
     first = np.cumsum(counts) - counts
     places = np.arange(size)
-    # Beyond the images of a class, its own ones come again.
+    # A class with fewer images repeats them.
     indices = order[first[:, None] + places % counts[:, None]]
     mask = places < np.maximum(counts, least)[:, None]
     return Pool(torch.from_numpy(indices), torch.from_numpy(mask))
 
 
 def redraw_proxies(proxies: Tensor, pool: Tensor, mask: Tensor | None = None) -> Tensor:
-    """As many new proxies as there were, by greedy k-centre in each class [thesis, alg. 2].
+    """As many new proxies as there were, by greedy k-center in each class [thesis, alg. 2].
 
     The proxies of the last problem count as chosen: each pick is the embedding of the pool that is
     farthest from them and from the picks before it. With a pool as large as the number of proxies,

@@ -15,9 +15,9 @@ class ProxyPairs(nn.Module):
 
     .. math:: L = \ell(z_{1..b}, ρ) + w\,\ell(z_{1..b}, z_{1..b})
 
-    where ℓ is reduced over batch × proxies as the loss itself does it, and w is 0 but in the
-    authors' practice. Proxies stand for embeddings, so they are brought into the unit ball as
-    embeddings are: ρ / max(1, ‖ρ‖).
+    where ℓ is reduced over batch × proxies as the loss itself does, and w is 0 except in the
+    authors' practice. Proxies stand for embeddings, so they are brought into the unit ball too:
+    ρ / max(1, ‖ρ‖).
 
     Args:
         loss: A loss of pairs or triplets, called as those of pytorch-metric-learning are:
@@ -73,7 +73,7 @@ class ProxyPairs(nn.Module):
         Args:
             embeddings: Shape (b, D), inside the unit ball.
             labels: Integers of shape (b,).
-            indices_tuple: Must be None: which images are compared is what this class is about.
+            indices_tuple: Must be None: images are compared with proxies.
         """
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: images are compared with proxies")
@@ -89,7 +89,7 @@ class ProxyPairs(nn.Module):
 
     @torch.no_grad()
     def set(self, proxies: Tensor) -> None:
-        """Put ``proxies`` (C, P, D) in the place of those that are there."""
+        """Replace the proxies by ``proxies`` (C, P, D)."""
         if proxies.shape != self.proxies.shape:
             raise ValueError(
                 f"proxies must have shape {tuple(self.proxies.shape)}, got {tuple(proxies.shape)}"

@@ -1,4 +1,4 @@
-"""How often pairs lie on the wrong side of a distance, and what the loss says about it."""
+"""The share of pairs on the wrong side of a distance, and its bound by the loss."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Violations(NamedTuple):
-    """Violated pairs, positive and negative ones counting alike as classes of pairs.
+    """Violated pairs; positive and negative pairs count equally.
 
     Attributes:
         rate: Share of pairs on the wrong side of β.
@@ -22,7 +22,7 @@ class Violations(NamedTuple):
 def pair_violations(
     distances: Tensor, positive: Tensor, beta: float, alpha: float, mask: Tensor | None = None
 ) -> Violations:
-    r"""The share of pairs that violate β, and its bound by the generalised contrastive loss.
+    r"""The share of pairs that violate β, and its bound by the generalized contrastive loss.
 
     With ι = 1 for positive and −1 for negative pairs, a pair violates β if ι(d − β) > 0. Its loss
     is :math:`ℓ = (ι(d - β) + α)_+`, which is more than α then, so that

@@ -1,4 +1,4 @@
-"""Checks of what means and regularisers are called with."""
+"""Checks of what means and regularizers are called with."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_positive(x: Tensor, mask: Tensor | None) -> None:
 
 
 def check_centers(centers: Tensor) -> None:
-    """Raise unless these are centres (C, D) or (C, K, D) of at least two classes."""
+    """Raise unless these are centers (C, D) or (C, K, D) of at least two classes."""
     check_floating("centers", centers)
     if centers.ndim not in (2, 3) or centers.shape[0] < 2 or 0 in centers.shape:
         raise ValueError(

@@ -1,9 +1,11 @@
-"""The centre regularisers by name."""
+"""The center regularizers by name."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from sumpool.centers.energy import HypersphericalEnergy, UniformFaceEnergy
 from sumpool.centers.extremes import SkewedRegularizer
@@ -11,9 +13,6 @@ from sumpool.centers.log_exp import LogExpRegularizer
 from sumpool.centers.pairs import Comparison, End
 from sumpool.centers.power import PowerRegularizer
 from sumpool.centers.regularizer import CenterRegularizer
-
-#: From λ, a subset and a seed to a regulariser.
-Maker = Callable[[float, int | None, int], CenterRegularizer]
 
 
 @dataclass(frozen=True)
@@ -27,7 +26,7 @@ class RegularizerRecipe:
         pairs: Which pairs count most, "near" or "far".
         symbol: The letter of its one constant, that ``lam`` sets; None where it has none.
         lam: The value that constant has unless it is given.
-        make: From a value of the constant, a subset and a seed to the module.
+        make: Builds the module, from a value of the constant if it has one, a subset and a seed.
     """
 
     name: str
@@ -36,113 +35,41 @@ class RegularizerRecipe:
     pairs: End
     symbol: str | None
     lam: float | None
-    make: Maker
+    make: Callable[..., CenterRegularizer]
 
 
-def _log_exp(on: Comparison, pairs: End) -> Maker:
-    def make(lam: float, subset: int | None, seed: int) -> CenterRegularizer:
-        return LogExpRegularizer(lam, on=on, pairs=pairs, subset=subset, seed=seed)
-
-    return make
+def _log_exp(name: str, summary: str, on: Comparison, pairs: End, lam: float) -> RegularizerRecipe:
+    make = partial(LogExpRegularizer, on=on, pairs=pairs)
+    return RegularizerRecipe(name, summary, "skew", pairs, "γ", lam, make)
 
 
-def _power(on: Comparison, pairs: End) -> Maker:
-    def make(lam: float, subset: int | None, seed: int) -> CenterRegularizer:
-        return PowerRegularizer(lam, on=on, pairs=pairs, subset=subset, seed=seed)
-
-    return make
+def _power(name: str, summary: str, on: Comparison, pairs: End, lam: float) -> RegularizerRecipe:
+    make = partial(PowerRegularizer, on=on, pairs=pairs)
+    return RegularizerRecipe(name, summary, "skew", pairs, "λ", lam, make)
 
 
-def _skewed(pairs: End) -> Maker:
-    def make(lam: float, subset: int | None, seed: int) -> CenterRegularizer:
+def _skewed(name: str, summary: str, pairs: End) -> RegularizerRecipe:
+    def make(lam: float, **options: Any) -> CenterRegularizer:
         # A configuration file may well write 8.0; anything else that is not whole raises.
         k = int(lam) if isinstance(lam, float) and lam.is_integer() else lam
-        return SkewedRegularizer(k, pairs=pairs, subset=subset, seed=seed)  # type: ignore[arg-type]
+        return SkewedRegularizer(k, pairs=pairs, **options)  # type: ignore[arg-type]
 
-    return make
-
-
-def _mhe(lam: float, subset: int | None, seed: int) -> CenterRegularizer:
-    return HypersphericalEnergy(lam, subset=subset, seed=seed)
-
-
-def _uniformface(lam: float, subset: int | None, seed: int) -> CenterRegularizer:
-    return UniformFaceEnergy(subset=subset, seed=seed)
+    return RegularizerRecipe(name, summary, "skew", pairs, "K", 8.0, make)
 
 
 _RECIPES = (
-    RegularizerRecipe(
-        "r1",
-        "log-exp mean of the cosines of a centre",
-        "skew",
-        "near",
-        "γ",
-        32.0,
-        _log_exp("cosine", "near"),
+    _log_exp("r1", "log-exp mean of the cosines of a center", "cosine", "near", 32.0),
+    _log_exp(
+        "r1-distance", "log-exp mean of minus the distances of a center", "distance", "near", 32.0
     ),
-    RegularizerRecipe(
-        "r1-distance",
-        "log-exp mean of minus the distances of a centre",
-        "skew",
-        "near",
-        "γ",
-        32.0,
-        _log_exp("distance", "near"),
+    _log_exp(
+        "r1-far", "minus the log-exp mean of the distances of a center", "distance", "far", 1.0
     ),
-    RegularizerRecipe(
-        "r1-far",
-        "minus the log-exp mean of the distances of a centre",
-        "skew",
-        "far",
-        "γ",
-        1.0,
-        _log_exp("distance", "far"),
-    ),
-    RegularizerRecipe(
-        "r2",
-        "power mean of (1 + cosine)/2 over all pairs",
-        "skew",
-        "near",
-        "λ",
-        32.0,
-        _power("cosine", "near"),
-    ),
-    RegularizerRecipe(
-        "r2-distance",
-        "power mean of 1/distance over all pairs",
-        "skew",
-        "near",
-        "λ",
-        32.0,
-        _power("distance", "near"),
-    ),
-    RegularizerRecipe(
-        "r2-far",
-        "minus the power mean of the distances of all pairs",
-        "skew",
-        "far",
-        "λ",
-        1.0,
-        _power("distance", "far"),
-    ),
-    RegularizerRecipe(
-        "k-near",
-        "minus the mean distance of a centre to its K nearest",
-        "skew",
-        "near",
-        "K",
-        8.0,
-        _skewed("near"),
-    ),
-    RegularizerRecipe(
-        "k-far",
-        "minus the mean distance of a centre to its K farthest",
-        "skew",
-        "far",
-        "K",
-        8.0,
-        _skewed("far"),
-    ),
+    _power("r2", "power mean of (1 + cosine)/2 over all pairs", "cosine", "near", 32.0),
+    _power("r2-distance", "power mean of 1/distance over all pairs", "distance", "near", 32.0),
+    _power("r2-far", "minus the power mean of the distances of all pairs", "distance", "far", 1.0),
+    _skewed("k-near", "minus the mean distance of a center to its K nearest", "near"),
+    _skewed("k-far", "minus the mean distance of a center to its K farthest", "far"),
     RegularizerRecipe(
         "uniformface",
         "mean of 1/distance over all pairs",
@@ -150,7 +77,7 @@ _RECIPES = (
         "near",
         None,
         None,
-        _uniformface,
+        UniformFaceEnergy,
     ),
     RegularizerRecipe(
         "mhe",
@@ -159,27 +86,27 @@ _RECIPES = (
         "near",
         "s",
         2.0,
-        _mhe,
+        HypersphericalEnergy,
     ),
 )
 
-#: The centre regularisers by name.
+#: The center regularizers by name.
 REGULARIZERS: Mapping[str, RegularizerRecipe] = {recipe.name: recipe for recipe in _RECIPES}
 
 
 def build_regularizer(
     name: str, lam: float | None = None, subset: int | None = None, seed: int = 0
 ) -> CenterRegularizer:
-    """The centre regulariser ``name``, called with centres (C, D) or (C, K, D).
+    """The center regularizer ``name``, called with centers (C, D) or (C, K, D).
 
     Args:
         name: A key of ``REGULARIZERS``.
         lam: Its one constant (γ, λ, K or s) instead of the catalog's.
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
+        subset: Classes to draw per call, see :class:`CenterRegularizer`.
         seed: Where the draws start.
 
     Raises:
-        ValueError: If there is no such regulariser, or it takes no such value.
+        ValueError: If there is no such regularizer, or it takes no such value.
 
     Example:
         >>> import torch
@@ -194,5 +121,5 @@ def build_regularizer(
     if recipe.lam is None:
         if lam is not None:
             raise ValueError(f"lam must be None for {name}, which has no constant, got {lam}")
-        return recipe.make(0.0, subset, seed)
-    return recipe.make(recipe.lam if lam is None else lam, subset, seed)
+        return recipe.make(subset=subset, seed=seed)
+    return recipe.make(recipe.lam if lam is None else lam, subset=subset, seed=seed)

@@ -10,11 +10,11 @@ from sumpool.transport.validation import check_floating, readable
 
 
 def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The largest distance of a point to its nearest centre.
+    """The largest distance of a point to its nearest center.
 
     Args:
         points: Points (..., n, d); leading dimensions, such as classes, are separate problems.
-        centers: Centres (..., k, d) with k >= 1.
+        centers: Centers (..., k, d) with k >= 1.
         mask: True for points that count, of shape (..., n), at least one in each problem.
 
     Returns:
@@ -37,7 +37,7 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
         raise ValueError(
             f"centers must have shape ({shape}) with k >= 1, got {tuple(centers.shape)}"
         )
-    # Not through a product of matrices: a point that is a centre is at distance 0.
+    # Not through a product of matrices: a point that is a center is at distance 0.
     apart = torch.cdist(
         points, centers.to(points.dtype), compute_mode="donot_use_mm_for_euclid_dist"
     )
@@ -45,10 +45,10 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
 
 
 def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The covering radius with k greedy centres, averaged over k = 1..n [thesis, chapter 3].
+    """The covering radius with k greedy centers, averaged over k = 1..n [thesis, chapter 3].
 
-    The centres are points, picked as :func:`greedy_k_center` does, beginning with the first valid
-    one; each pick goes on from those before, so that one pass of cost O(n² · d) gives all radii.
+    The centers are points, picked as :func:`greedy_k_center` does, beginning with the first valid
+    one; each pick builds on those before, so that one pass of cost O(n² · d) gives all radii.
 
     Args:
         points: Points (..., n, d); leading dimensions, such as classes, are separate problems.

@@ -10,24 +10,23 @@ from sumpool.centers.arguments import check_number
 from sumpool.centers.pairs import log_distance
 from sumpool.centers.regularizer import CenterRegularizer
 
-#: Centres that coincide count as 7e-4 apart in float32; the slope of their energy is to be finite.
+#: Centers that coincide count as 7e-4 apart in float32; the slope of their energy is to be finite.
 LARGEST_POWER = 8.0
 
 
 class HypersphericalEnergy(CenterRegularizer):
-    r"""The energy of unit centres that repel each other, to be minimised [mhe].
+    r"""The energy of unit centers that repel each other, to be minimized [mhe].
 
     .. math:: E_s = \sum_{i\ne j} d_{ij}^{-s} \quad (s > 0), \qquad E_0 = -\sum_{i\ne j}\log d_{ij}
 
-    over ordered pairs of different classes, d the distance of the unit centres. As a regulariser it
+    over ordered pairs of different classes, d the distance of the unit centers. As a regularizer it
     is divided by the number of pairs, as its authors do; ``reduction="sum"`` gives E itself. Of a
     subset, the sum is scaled to all pairs.
 
     Args:
         power: s ≥ 0, at most 8.
         reduction: "mean" or "sum".
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
         >>> import torch
@@ -35,6 +34,8 @@ class HypersphericalEnergy(CenterRegularizer):
         >>> HypersphericalEnergy(power=2.0, reduction="sum")(centers)
         tensor(0.5000)
     """
+
+    shown = ("power", "reduction")
 
     def __init__(
         self,
@@ -62,22 +63,17 @@ class HypersphericalEnergy(CenterRegularizer):
         pairs = classes * each * (classes - 1) * each
         return rows.mean() * (1 if self.reduction == "mean" else pairs)
 
-    def extra_repr(self) -> str:
-        """The settings, for printing."""
-        return f"power={self.power:g}, reduction={self.reduction!r}, " + super().extra_repr()
-
 
 class UniformFaceEnergy(HypersphericalEnergy):
-    r"""The mean potential energy of class centres, to be minimised [uniformface].
+    r"""The mean potential energy of class centers, to be minimized [uniformface].
 
     .. math:: \frac1{C(C-1)}\sum_{i\ne j}\frac1{d_{ij}}
 
-    with d the distance of the unit centres. The hyperspherical energy at s = 1, and R2 on distances
+    with d the distance of the unit centers. The hyperspherical energy at s = 1, and R2 on distances
     at λ = 1.
 
     Args:
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
         >>> import torch
@@ -85,9 +81,7 @@ class UniformFaceEnergy(HypersphericalEnergy):
         tensor(0.5000)
     """
 
+    shown = ()
+
     def __init__(self, subset: int | None = None, seed: int = 0) -> None:
         super().__init__(1.0, subset=subset, seed=seed)
-
-    def extra_repr(self) -> str:
-        """The settings, for printing."""
-        return CenterRegularizer.extra_repr(self)

@@ -1,4 +1,4 @@
-"""The K nearest or farthest centres of each centre, without smoothing."""
+"""The K nearest or farthest centers of each center, without smoothing."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
 class SkewedRegularizer(CenterRegularizer):
-    r"""Minus the mean distance of a centre to its K nearest, or farthest, of other classes.
+    r"""Minus the mean distance of a center to its K nearest, or farthest, of other classes.
 
     .. math:: -\operatorname{mean}_i M_{[\pm K]}\{d_{ij} : j \ne i\}
 
-    with M the K-skewed mean [skew, Eq. 5] and d the distance of the unit centres. The plain form of
+    with M the K-skewed mean [skew, Eq. 5] and d the distance of the unit centers. The plain form of
     what R1 and R2 smooth.
 
     Args:
-        k: K ≥ 1, at most the number of centres of other classes. Of a subset, it counts
-            among the centres that are drawn.
+        k: K ≥ 1, at most the number of centers of other classes. Of a subset, it counts
+            among the centers that are drawn.
         pairs: "near" or "far".
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
         >>> import torch
@@ -31,6 +30,8 @@ class SkewedRegularizer(CenterRegularizer):
         >>> SkewedRegularizer(k=1)(centers)
         tensor(-1.8047)
     """
+
+    shown = ("k", "pairs")
 
     def __init__(
         self, k: int = 8, *, pairs: End = "far", subset: int | None = None, seed: int = 0
@@ -41,18 +42,14 @@ class SkewedRegularizer(CenterRegularizer):
         self.k, self.pairs = k, pairs
 
     def check_size(self, classes: int, each: int) -> None:
-        """Raise where a centre has fewer than K of other classes."""
+        """Raise where a center has fewer than K of other classes."""
         if (classes - 1) * each < self.k:
             raise ValueError(
-                f"k must be at most the {(classes - 1) * each} centres of other classes that "
-                f"a centre is compared with, got {self.k}"
+                f"k must be at most the {(classes - 1) * each} centers of other classes that "
+                f"a center is compared with, got {self.k}"
             )
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """Minus the mean of the K distances of a row."""
         k = self.k if self.pairs == "far" else -self.k
         return -end_mean(distance(cosine), k, -1, counts)
-
-    def extra_repr(self) -> str:
-        """The settings, for printing."""
-        return f"k={self.k}, pairs={self.pairs!r}, " + super().extra_repr()

@@ -1,4 +1,4 @@
-"""R1: the log-exp mean of the similarities of each centre."""
+"""R1: the log-exp mean of the similarities of each center."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
 class LogExpRegularizer(CenterRegularizer):
-    r"""R1, the smooth largest similarity of a centre to those of other classes, averaged.
+    r"""R1, the smooth largest similarity of a center to those of other classes, averaged.
 
     .. math:: R_1 = \operatorname{mean}_i \frac1\gamma
         \log\sum_{j\ne i} e^{\gamma(s_{ij} - \delta)}
 
-    [skew, Eq. 8], with the cosine as similarity s, or minus the distance of the unit centres.
+    [skew, Eq. 8], with the cosine as similarity s, or minus the distance of the unit centers.
     With ``pairs="far"`` γ changes its sign, in both places: the smooth *smallest* similarity is
-    minimised, which pushes apart the centres that are far apart already. Of a subset, the sum
-    is scaled to all centres.
+    minimized, which pushes apart the centers that are far apart already. Of a subset, the sum
+    is scaled to all centers.
 
     Args:
-        gamma: γ > 0, how far the sum leans to its largest term; inf for that term alone.
+        gamma: γ > 0, how far the sum leans to its largest term; inf for only that term.
         on: What pairs are compared by, "cosine" or "distance".
         pairs: Which pairs count most, "near" or "far".
         margin: δ; it shifts the value and leaves the gradient as it is.
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
         >>> import torch
@@ -39,6 +38,8 @@ class LogExpRegularizer(CenterRegularizer):
         >>> LogExpRegularizer(gamma=math.inf, on="distance", pairs="far")(centers)
         tensor(-1.8047)
     """
+
+    shown = ("gamma", "on", "pairs", "margin")
 
     def __init__(
         self,
@@ -67,10 +68,3 @@ class LogExpRegularizer(CenterRegularizer):
 
     def _signed(self) -> float:
         return self.gamma if self.pairs == "near" else -self.gamma
-
-    def extra_repr(self) -> str:
-        """The settings, for printing."""
-        return (
-            f"gamma={self.gamma:g}, on={self.on!r}, pairs={self.pairs!r}, margin={self.margin:g}, "
-            + super().extra_repr()
-        )

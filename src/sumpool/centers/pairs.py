@@ -1,4 +1,4 @@
-"""Pairs of centres of different classes, a block of rows at a time."""
+"""Pairs of centers of different classes, a block of rows at a time."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ BLOCK = 2**22
 
 
 def rowwise(unit: Tensor, row: RowFunction, block: int = BLOCK) -> Tensor:
-    """``row`` for every centre, given its cosines with all centres of all classes.
+    """``row`` for every center, given its cosines with all centers of all classes.
 
     Where there are more than ``block`` pairs, blocks of rows are computed one after the other, and
     again in the backward pass, so that memory stays bounded.
 
     Args:
-        unit: Centres (C, K, D) of length 1.
-        row: A function of cosines (r, C·K) and of a mask of the same shape, True for centres of
+        unit: Centers (C, K, D) of length 1.
+        row: A function of cosines (r, C·K) and of a mask of the same shape, True for centers of
             other classes.
         block: Pairs in a block.
 
     Returns:
-        A number for each centre, of shape (C·K,).
+        A number for each center, of shape (C·K,).
     """
     each = unit.shape[1]
     flat = unit.flatten(0, 1)  # (C·K, D)

@@ -14,7 +14,7 @@ class PowerRegularizer(CenterRegularizer):
     r"""R2, the power mean of the similarities, or of the distances, of all pairs [skew, Eq. 8–10].
 
     With :math:`g_\lambda` the power mean over pairs of different classes, t = (1 + s)/2 for the
-    cosine s, and d the distance of the unit centres:
+    cosine s, and d the distance of the unit centers:
 
     * cosine, near: :math:`R_2 = g_\lambda(t) = (\operatorname{mean} t^\lambda)^{1/\lambda}`
     * cosine, far: :math:`g_{-\lambda}(t)`
@@ -22,15 +22,14 @@ class PowerRegularizer(CenterRegularizer):
     * distance, far: :math:`-g_\lambda(d)`, the power mean of distances to be made large
 
     At λ = 1 the third is the energy of [uniformface]; its power λ is that of [mhe]. On a sphere the
-    fourth is smallest for evenly spread centres while λ < 2, and for two opposite poles, at
-    which classes share a centre, when λ > 2 [bjorck56].
+    fourth is smallest for evenly spread centers while λ < 2, and for two opposite poles, at
+    which classes share a center, when λ > 2 [bjorck56].
 
     Args:
         lam: λ ≥ 0, how far the mean leans to its end; inf for the extreme pair alone.
         on: What pairs are compared by, "cosine" or "distance".
         pairs: Which pairs count most, "near" or "far".
-        subset: Classes to draw in a call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
         >>> import torch
@@ -40,6 +39,8 @@ class PowerRegularizer(CenterRegularizer):
         >>> PowerRegularizer(lam=2.0, on="distance", pairs="far")(centers)
         tensor(-2.)
     """
+
+    shown = ("lam", "on", "pairs")
 
     def __init__(
         self,
@@ -69,7 +70,3 @@ class PowerRegularizer(CenterRegularizer):
 
     def _exponent(self) -> float:
         return self.lam if (self.on == "cosine") == (self.pairs == "near") else -self.lam
-
-    def extra_repr(self) -> str:
-        """The settings, for printing."""
-        return f"lam={self.lam:g}, on={self.on!r}, pairs={self.pairs!r}, " + super().extra_repr()

@@ -1,9 +1,9 @@
-"""What all centre regularisers share: the draw of a subset, unit centres, pairs by rows."""
+"""What all center regularizers share: the draw of a subset, unit centers, pairs by rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import get_args
+from typing import ClassVar, get_args
 
 import torch
 import torch.nn.functional as F
@@ -14,28 +14,30 @@ from sumpool.centers.pairs import Comparison, End, rowwise
 from sumpool.centers.subset import random_subset
 from sumpool.transport.validation import solve_dtype
 
-#: Centres that are compared all with all unless a subset is asked for; of more, as many are drawn.
+#: Centers that are compared all with all unless a subset is asked for; of more, as many are drawn.
 MOST_CENTERS = 2048
 
 
 class CenterRegularizer(nn.Module, ABC):
-    """A number that is small where class centres lie as they should; added to a loss.
+    """A number that is small where class centers are well spread; added to a loss.
 
-    Called with centres (C, D), or (C, K, D) for K centres a class, whose own pairs are not
-    compared. They are brought to length 1. Computed in float32 whatever the centres and autocast,
+    Called with centers (C, D), or (C, K, D) for K centers per class, which are not compared with
+    each other. They are brought to length 1. Computed in float32 whatever the centers and autocast,
     or in float64 where they are.
 
-    With a ``subset``, each call draws that many classes anew, and their pairs stand in for all:
-    only their centres get a gradient. Without one, up to ``MOST_CENTERS`` centres are all compared,
-    and of more, so many are drawn (``MOST_CENTERS // K`` classes). The count of draws, ``draws``,
-    is in the ``state_dict``, so that a resumed run draws what comes next.
+    With a ``subset``, each call draws that many classes, and their pairs stand in for all: only
+    their centers get a gradient. Without one, up to ``MOST_CENTERS`` centers are all compared; of
+    more, ``MOST_CENTERS // K`` classes are drawn. The number of draws, ``draws``, is in the
+    ``state_dict``, so that a resumed run draws what comes next.
 
     Args:
-        subset: Classes to draw in a call, at least 2; where there are no more, all are taken.
+        subset: Classes to draw per call, at least 2; where there are no more, all are taken.
         seed: Where the draws start.
     """
 
     draws: Tensor
+    #: Settings of its own that ``print`` shows.
+    shown: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, subset: int | None = None, seed: int = 0) -> None:
         super().__init__()
@@ -47,7 +49,7 @@ class CenterRegularizer(nn.Module, ABC):
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64))
 
     def forward(self, centers: Tensor) -> Tensor:
-        """The regulariser of ``centers`` (C, D) or (C, K, D), a scalar to be minimised."""
+        """The regularizer of ``centers`` (C, D) or (C, K, D), a scalar to be minimized."""
         check_centers(centers)
         if centers.ndim == 2:
             centers = centers.unsqueeze(1)
@@ -58,14 +60,14 @@ class CenterRegularizer(nn.Module, ABC):
             return self.combine(rowwise(unit, self.row), centers.shape[0], centers.shape[1])
 
     def check_size(self, classes: int, each: int) -> None:
-        """Raise where ``classes`` of ``each`` centres are too few."""
+        """Raise where ``classes`` of ``each`` centers are too few."""
 
     @abstractmethod
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """A number (r,) for each row of ``cosine`` (r, n), over the entries that count."""
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
-        """The regulariser from the numbers of all rows; ``classes`` of ``each`` centres in all."""
+        """The regularizer from the numbers of all rows; ``classes`` of ``each`` centers in all."""
         return rows.mean()
 
     def _drawn(self, centers: Tensor) -> Tensor:
@@ -80,7 +82,11 @@ class CenterRegularizer(nn.Module, ABC):
 
     def extra_repr(self) -> str:
         """The settings, for printing."""
-        return f"subset={self.subset}, seed={self.seed}"
+        values = {name: getattr(self, name) for name in (*self.shown, "subset", "seed")}
+        return ", ".join(
+            f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
+            for name, value in values.items()
+        )
 
 
 def check_kind(on: Comparison, pairs: End) -> None:

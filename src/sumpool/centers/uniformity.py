@@ -1,4 +1,4 @@
-"""How evenly centres lie on the sphere."""
+"""How evenly centers lie on the sphere."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sumpool.transport.validation import solve_dtype
 
 
 class CenterUniformity(NamedTuple):
-    """How evenly centres lie on the sphere, over pairs of different classes.
+    """How evenly centers lie on the sphere, over pairs of different classes.
 
     Attributes:
         mean_cosine: The mean cosine.
-        nearest_cosine: The mean over centres of the largest cosine; small is even.
+        nearest_cosine: The mean over centers of the largest cosine; small is even.
         mean_distance: The mean distance.
         uniformity: log mean e^{−2 d²} [uniformity]; small is even, −4 where all are
             orthogonal.

@@ -1,4 +1,4 @@
-"""The command ``sumpool``: one verb a file, parsing only."""
+"""The command ``sumpool``: one file per verb, parsing only."""
 
 from sumpool.cli.entry import main
 

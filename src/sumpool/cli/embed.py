@@ -11,10 +11,10 @@ from sumpool.cli.options import HelpFormatter, add_image_options
 SUMMARY = "embed images with a model, to a Parquet or NumPy file"
 
 DESCRIPTION = """\
-Embed images with a trained model and write one vector an image.
+Embed images with a trained model and write one vector per image.
 
-A .parquet file has the columns name, label, class and embedding. A .npy file has the vectors alone,
-and a .csv file of the same name beside it the other columns, line by line.
+A .parquet file has the columns name, label, class and embedding. A .npy file has only the
+vectors; a .csv file of the same name beside it has the other columns, line by line.
 
 examples:
   sumpool embed runs/photos --data photos/ --out photos.parquet

@@ -18,15 +18,15 @@ DESCRIPTION = """\
 Deep metric learning with generalized sum pooling.
 
   sumpool demo                        a first look: average and generalized sum pooling compared
-  sumpool train --data FOLDER         learn from a folder with one folder of images a class
-  sumpool pretrain --data FOLDER      a backbone for small images to start from
-  sumpool evaluate MODEL --data …     retrieval metrics of a model on any labelled images
-  sumpool embed MODEL --data … --out  one vector an image, for search elsewhere
+  sumpool train --data FOLDER         train on a folder with one folder of images per class
+  sumpool pretrain --data FOLDER      pretrain a backbone for small images
+  sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
+  sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
   sumpool report RUN …                the page of a run, or one that compares several
-  sumpool study NAME                  run one study, or all; results are kept and resumed
+  sumpool study NAME                  run one study, or all; finished cells are kept
   sumpool bench fair --data cub       train methods under the fair protocol; status, table
 
-`sumpool VERB --help` says what a verb does, what it costs and shows an example.
+`sumpool VERB --help` says what a verb does and what it costs, with examples.
 """
 
 VERBS = {
@@ -62,8 +62,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments ``argv``, by default those of the process.
 
     Returns:
-        The exit status: 0 if all went well, 1 if results could not be used as asked, 130 after an
-        interrupt. Arguments that cannot be parsed end the process with status 2.
+        The exit status: 0 for success, 1 for an expected error, 130 after an interrupt. Arguments
+        that cannot be parsed end the process with status 2.
     """
     typed = sys.argv[1:] if argv is None else argv
     parser = build_parser()
@@ -82,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         kept = (
             verb.interrupt_message(options)
             if hasattr(verb, "interrupt_message")
-            else "what was not yet written is lost"
+            else "unwritten results are lost"
         )
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return 130

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def expected_errors() -> tuple[type[Exception], ...]:
-    """What the command reports in a line, without a traceback."""
+    """The errors that the command reports in one line, without a traceback."""
     # Imported here: they live beside code that needs torch, which `--help` does not.
     from sumpool.bench.executors.ray_nodes import ClusterError
     from sumpool.data import DataError

@@ -1,4 +1,4 @@
-"""``sumpool evaluate``: retrieval metrics of a model on any labelled images."""
+"""``sumpool evaluate``: retrieval metrics of a model on any labeled images."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, add_image_options, count
 
-SUMMARY = "retrieval metrics of a model on labelled images"
+SUMMARY = "retrieval metrics of a model on labeled images"
 
 DESCRIPTION = """\
-Embed labelled images with a trained model and measure how well images find others of their class.
+Embed labeled images with a trained model and measure how well images find others of their class.
 
 P@1 is the share of queries whose nearest image is of their class, R@K of those with one among the K
 nearest. MAP@R weighs the first R places, R being the number of other images of the class. Queries
-whose class has no other image cannot be judged: they are left out and counted.
+whose class has no other image cannot be scored: they are left out and counted.
 
 examples:
   sumpool evaluate runs/photos --data more-photos/
@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     gallery = None
     if options.gallery is not None:
         gallery = open_images(options, model, device, options.gallery)
-    judged = evaluate_retrieval(
+    evaluation = evaluate_retrieval(
         model,
         queries,
         gallery,
@@ -70,10 +70,10 @@ def run(options: Namespace) -> int:
         device=device,
         progress=True,
     )
-    print(metrics_table({options.split: judged.metrics}).text())
+    print(metrics_table({options.split: evaluation.metrics}).text())
     if options.out is not None:
         write_evaluation(
-            options.out, judged, queries.dataset, None if gallery is None else gallery.dataset
+            options.out, evaluation, queries.dataset, None if gallery is None else gallery.dataset
         )
         print(f"\nresults: {options.out}")
     return 0

@@ -1,4 +1,4 @@
-"""Opens what the verbs that use a model are pointed at."""
+"""Opens the models and images that verbs are given."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _model_folder(folder: Path) -> Path:
         return folder / MODEL
     if (folder / RUN).is_file():
         raise ModelError(
-            f"the run {folder} has no model yet, it has not come to its end: go on with "
+            f"the run {folder} has no model yet, it is not finished: resume it with "
             f"sumpool train --resume {shlex.quote(str(folder))}"
         )
     if not (folder / DESCRIPTION).is_file():

@@ -17,10 +17,7 @@ _NAMES = {
 def metrics_table(
     evaluations: Mapping[str, Mapping[str, float]], caption: str = "Retrieval"
 ) -> Table:
-    """One line an evaluation; shares in per cent, counts as they are.
-
-    R@K that only others have, since there are too few images, are dashes.
-    """
+    """One row per evaluation; shares in percent. R@K that has too few images is a dash."""
     ks = sorted(
         {
             int(name.removeprefix("recall_at_"))

@@ -1,4 +1,4 @@
-"""What the verbs share: the layout of help, and the options that all of them take."""
+"""What verbs share: the layout of help, and common options."""
 
 from __future__ import annotations
 
@@ -13,10 +13,7 @@ from sumpool.training.config import ConfigError
 
 
 class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
-    """Keeps the line breaks of descriptions, and shows help texts as they are written.
-
-    A default is shown where it is a value; where it is not, the text names it in words.
-    """
+    """Keeps the line breaks of descriptions; shows a default unless the text already names it."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100, max_help_position=16)  # type: ignore[no-untyped-call]
@@ -25,13 +22,12 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         text, default = action.help or "", action.default
         if isinstance(default, bool):
             default = str(default).lower()
-        # Texts that say in words what holds if an option is left out need no value beside them.
         if isinstance(default, str | int | float) and default != SUPPRESS and "(" not in text:
             return f"{text} (default: {default})".replace("%", "%%")
         return text
 
     def add_arguments(self, actions: Iterable[Action]) -> None:
-        """Leave out what would read a whole group of options from a file of its own."""
+        """Leave out the options that read a group of options from a file."""
         super().add_arguments(
             action for action in actions if action.help != "Path to a configuration file."
         )
@@ -48,7 +44,7 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
 
 
 def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
-    """Command-line arguments in the one spelling that the parser knows.
+    """Command-line arguments in the spelling of the parser.
 
     ``--skip-broken`` stands for ``--skip_broken``, a switch without a value for one with ``true``,
     and ``train --ccp`` for ``train --ccp.enabled``.
@@ -58,7 +54,7 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
         switches: Names of the options that are true or false.
 
     Raises:
-        ConfigError: If an option has another name now.
+        ConfigError: If an option was renamed; names the new one.
 
     >>> normalize_arguments(
     ...     ["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"}
@@ -103,7 +99,7 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="take seconds: few steps and seeds; shows that all works, not what comes out",
+        help="take seconds: few steps and seeds; a smoke test, ignore the numbers",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {out})"
@@ -111,30 +107,28 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
     parser.add_argument(
         "--seeds", type=count, metavar="N", help=f"run the seeds 0 to N-1 (default: {seeds})"
     )
-    parser.add_argument(
-        "--force", action="store_true", help="first discard the results that DIR holds already"
-    )
+    parser.add_argument("--force", action="store_true", help="first discard the results in DIR")
 
 
 def add_image_options(parser: ArgumentParser) -> None:
-    """Add what the verbs share that show images to a model."""
+    """Add the options of verbs that apply a model to images."""
     parser.add_argument(
         "model", type=Path, metavar="MODEL", help="folder of a run, or of a saved model"
     )
     parser.add_argument(
-        "--data", required=True, metavar="PATH", help="folder or CSV file with labelled images"
+        "--data", required=True, metavar="PATH", help="folder or CSV file with labeled images"
     )
     parser.add_argument(
         "--format",
         default="auto",
         metavar="NAME",
-        help="layout of the data, as in `sumpool train` (default: found out)",
+        help="layout of the data, as in `sumpool train` (default: detected)",
     )
     parser.add_argument(
         "--split", default="all", metavar="NAME", help="part of the data (default: all of it)"
     )
     parser.add_argument(
-        "--batch_size", type=count, default=64, metavar="N", help="images a pass (default: 64)"
+        "--batch_size", type=count, default=64, metavar="N", help="images per pass (default: 64)"
     )
     parser.add_argument(
         "--device",
@@ -146,12 +140,12 @@ def add_image_options(parser: ArgumentParser) -> None:
         "--workers",
         type=int,
         metavar="N",
-        help="processes that decode images (default: one a core, at most 8)",
+        help="processes that decode images (default: one per core, at most 8)",
     )
 
 
 def finished_cells(out: Path) -> str:
-    """How many cells of a study are kept in ``out``, in words."""
+    """A sentence that says how many cells of a study are kept in ``out``."""
     # Imported here: the store needs numpy, which `--help` does not.
     from sumpool.system.rows import ROWS, read_rows
 
@@ -159,4 +153,4 @@ def finished_cells(out: Path) -> str:
     if not cells:
         return f"no cell was finished, nothing is kept in {out}"
     noun = "cell is" if cells == 1 else "cells are"
-    return f"{cells} finished {noun} kept in {out}; the same command goes on from there"
+    return f"{cells} finished {noun} kept in {out}; the same command continues from there"

@@ -15,8 +15,8 @@ DESCRIPTION = """\
 Train a small residual network to classify small images, and keep it without its classifier.
 
 The weights, OUT/backbone.safetensors, are what `sumpool train --weights` and the studies on
-CIFAR collages start from. An interrupted pretraining goes on after its last whole epoch; a
-finished one is left as it is.
+CIFAR collages start from. An interrupted pretraining resumes after its last complete epoch;
+a finished one is left as it is.
 
 examples:
   sumpool pretrain --data cifar-100-python --out runs/resnet20
@@ -57,13 +57,10 @@ def run(options: Namespace) -> int:
         values.pop(name, None)
     weights = pretrain(PretrainConfig(**values), out)
     facts = json.loads((out / FACTS).read_text(encoding="utf-8"))
-    print(f"accuracy on the test images: {facts['test_accuracy']:.1%}\nweights: {weights}")
+    print(f"accuracy on test images: {facts['test_accuracy']:.1%}\nweights: {weights}")
     return 0
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt left, in words."""
-    return (
-        "the same command goes on after the last whole epoch, if any, that is kept in "
-        f"{options.out}"
-    )
+    """What an interrupt leaves."""
+    return f"the same command resumes after the last complete epoch kept in {options.out}, if any"

@@ -1,4 +1,4 @@
-"""``sumpool report``: the page of a run, of several side by side, or of studies."""
+"""``sumpool report``: the page of a run, of several compared, or of studies."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sumpool.cli.options import HelpFormatter
 SUMMARY = "write the page of a run, one that compares several, or that of studies"
 
 DESCRIPTION = """\
-Write one self-contained HTML page from what folders hold; nothing is computed again.
+Write one self-contained HTML page from stored results; nothing is computed again.
 
 With one run: metrics, curves, what the model retrieves and where it looks. With several: their
-metrics and curves side by side, runs that differ in nothing but the seed averaged. With folders of
+metrics and curves together, averaged over runs that differ only in the seed. With folders of
 studies: their tables and figures.
 
 examples:

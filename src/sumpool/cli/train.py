@@ -1,4 +1,4 @@
-"""``sumpool train``: from labelled images to a model, its metrics and a page."""
+"""``sumpool train``: from labeled images to a model, its metrics and a page."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from jsonargparse import ArgumentParser, Namespace
 from sumpool.cli.options import HelpFormatter
 from sumpool.training.config import TrainConfig
 
-SUMMARY = "train an embedding, judge it on classes it has not seen, write a page"
+SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
 DESCRIPTION = """\
 Train a network that embeds images so that distance means dissimilarity.
 
   sumpool train --data FOLDER
 
-is enough: FOLDER holds one folder of images a class. A quarter of the classes is kept for
+is enough: FOLDER holds one folder of images per class. A quarter of the classes is kept for
 validation, an ImageNet network that comes with the package is fine-tuned with generalized sum
-pooling and the zero-shot loss, and training ends when validation has stood still. The run folder
-then holds the model, metrics, curves and a page to look at, report.html.
+pooling and the zero-shot loss, and training ends when validation stops improving. The run folder
+then holds the model, metrics, curves and a page, report.html.
 
 Ctrl-C, or a TERM signal, ends training between two steps and keeps a checkpoint; `--resume RUN`
-goes on as if nothing had happened.
+resumes bit for bit.
 
-Options can also come from a YAML file (--config), options on the command line replace its values;
---print_config shows what results, and an unknown option is an error. Options that are null follow
-the data set and the loss, as the texts below say in brackets; the run folder's config.yaml has the
-values that were used.
+Options can also come from a YAML file (--config); options on the command line replace its values,
+--print_config shows the result, and an unknown option is an error. Options that are null follow the
+data set and the loss, as noted below in parentheses; config.yaml in the run folder has the values
+that were used.
 
 examples:
   sumpool train --data photos/
@@ -48,9 +48,7 @@ def build_parser() -> ArgumentParser:
         formatter_class=HelpFormatter,
     )
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
-    parser.add_argument(
-        "--resume", type=Path, metavar="RUN", help="go on with the run in this folder"
-    )
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_class_arguments(TrainConfig, as_group=False)
     return parser
 
@@ -82,7 +80,7 @@ def run(options: Namespace) -> int:
     if outcome.signal is not None or outcome.stopped == "interrupted":
         print(
             f"sumpool: stopped by {outcome.signal or 'a signal'} after step {outcome.steps}; the "
-            f"checkpoint is kept, go on with: sumpool train --resume {result.folder}"
+            f"checkpoint is kept, resume with: sumpool train --resume {result.folder}"
         )
         return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
     if result.page is not None:  # the first process speaks for all

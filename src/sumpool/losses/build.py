@@ -35,14 +35,14 @@ def build_loss(
         batch_size: Images in a batch, that a memory counts its size in.
         seed: Where proxies start. The global random state is neither read nor changed.
         normalize: Bring embeddings to length 1 first. Without it c1 and ms compare by inner product
-            instead of cosine, and c2, triplet and lifted by the distance of vectors as they are,
-            which embeddings inside the unit ball ask for.
+            instead of cosine, and c2, triplet and lifted by the distance of the vectors themselves,
+            as embeddings inside the unit ball need.
         **overrides: Constants to use instead of the catalog's.
 
     Returns:
         A module called as ``loss(embeddings, labels)``. Its ``settings`` say what it was built
-        from, its ``proxy_parameters()`` what is to be learned at a rate of its own, and its
-        ``state_dict`` holds all that is needed to go on later.
+        from, its ``proxy_parameters()`` what learns at a rate of its own, and its ``state_dict``
+        holds everything needed to resume.
 
     Raises:
         ValueError: If a name, a constant or its value is not accepted; the message says what is.

@@ -29,7 +29,7 @@ class Sizes(NamedTuple):
 
     @property
     def of_proxies(self) -> dict[str, Any]:
-        """What losses of pytorch-metric-learning ask about their proxies.
+        """Arguments of pytorch-metric-learning for losses with proxies.
 
         The proxies are filled in afterwards, from the seed; until then they are 0, so that no
         random number is drawn for them.
@@ -42,12 +42,12 @@ class Sizes(NamedTuple):
 
     @property
     def distance(self) -> DirectDistance:
-        """ℓ2 distances, of vectors brought to length 1 unless they are to be taken as they are."""
+        """ℓ2 distances, of vectors brought to length 1 if ``normalize``."""
         return DirectDistance(normalize_embeddings=self.normalize)
 
     @property
     def similarity(self) -> Any:
-        """Inner products, of vectors of length 1 unless they are to be taken as they are."""
+        """Inner products, of vectors brought to length 1 if ``normalize``."""
         return distances.DotProductSimilarity(normalize_embeddings=self.normalize)
 
 
@@ -109,7 +109,7 @@ def _soft_triple(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 
 
 def _n_pair(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    # On embeddings as they are: [npair] does not normalise them.
+    # On embeddings as they are: [npair] does not normalize them.
     return losses.NPairsLoss(distance=distances.DotProductSimilarity(normalize_embeddings=False))
 
 
@@ -157,7 +157,7 @@ BUILDERS: Mapping[str, _Builder] = {
 }
 
 
-#: Losses of pairs or triplets that can take vectors as they are, by inner product or distance.
+#: Losses of pairs or triplets that can compare vectors without bringing them to length 1.
 WITHOUT_NORMALIZATION = ("c1", "c2", "triplet", "ms", "xbm", "xbm-c2", "lifted")
 
 

@@ -103,7 +103,7 @@ _RECIPES = (
     ),
     _proxy(
         "softtriple",
-        "SoftTriple, several centres a class",
+        "SoftTriple, several centers per class",
         "softtriple",
         _by_column(
             la=(20.0, 17.69, 20.0, 100.0),

@@ -15,10 +15,10 @@ from sumpool.losses.reduction import ImageSumReducer
 class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
     """The contrastive loss of pytorch-metric-learning, as one expression over all pairs.
 
-    That one lists the pairs, which waits for the device several times a step, and gives 0 where
-    there is at most one positive and one negative pair, as there is for a single image before a
-    memory that has only just begun to fill. Here all pairs are a matrix, the terms of the others
-    are masked, and the step can be recorded as a CUDA graph. Pairs from a miner are listed.
+    The original lists the pairs, which waits for the device several times per step, and gives 0
+    where there is at most one positive and one negative pair, such as for a single image and a
+    memory that has just begun to fill. Here all pairs are one masked matrix, and the step can be
+    recorded as a CUDA graph. Pairs from a miner are listed.
     """
 
     def forward(

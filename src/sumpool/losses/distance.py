@@ -11,7 +11,7 @@ DIRECT_LIMIT = 2**26
 
 
 class DirectDistance(LpDistance):  # type: ignore[misc]
-    """ℓ2 distances of ℓ2-normalised vectors, from their differences.
+    """ℓ2 distances of ℓ2-normalized vectors, from their differences.
 
     pytorch-metric-learning lets ``torch.cdist`` go through ‖x‖² + ‖y‖² − 2x·y where there are more
     than 25 rows. In float32 that puts equal vectors 3e-4 apart, which then count as a non-zero term

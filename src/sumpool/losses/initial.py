@@ -15,7 +15,7 @@ PROXIES, CLASS_EMBEDDINGS = 0, 1
 def initial_vectors(count: int, size: int, *, seed: int, kind: int) -> Tensor:
     """``count`` vectors of normal numbers with variance 2 / count, as (count, size).
 
-    This is He's initialisation as the authors of [gsp] apply it to proxies and to class embeddings.
+    This is He's initialization as the authors of [gsp] apply it to proxies and to class embeddings.
     The random states of torch and NumPy stay as they are.
 
     Args:

@@ -104,6 +104,6 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         return torch.tensor([self.steps, self.queue_idx, int(self.has_been_filled)])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Go on from a state that :meth:`get_extra_state` gave."""
+        """Resume from a state that :meth:`get_extra_state` gave."""
         self.steps, self.queue_idx, filled = state.tolist()
         self.has_been_filled = bool(filled)

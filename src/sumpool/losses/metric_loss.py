@@ -13,7 +13,7 @@ from sumpool.losses.batch_checks import check_label_range, check_labels, check_r
 
 
 class MetricLoss(nn.Module):
-    """A base loss of the catalog, called as those of pytorch-metric-learning are.
+    """A base loss of the catalog, called like those of pytorch-metric-learning.
 
     Computed in float32 whatever the embeddings and autocast (float64 where the embeddings of a pair
     loss, or the proxies, are float64). :func:`build_loss` makes one.
@@ -51,7 +51,7 @@ class MetricLoss(nn.Module):
         A batch without a pair (or triplet) to compare gives 0, with a gradient of 0.
 
         Args:
-            embeddings: Shape (b, D); losses normalise them where their formula asks for it.
+            embeddings: Shape (b, D); losses normalize them where their formula asks for it.
             labels: Integers of shape (b,).
             indices_tuple: Pairs or triplets from a miner of pytorch-metric-learning; None for all.
             ref_emb: Embeddings (r, D) that the batch is compared with instead of itself; pair
@@ -93,7 +93,7 @@ class MetricLoss(nn.Module):
         return rows.reshape(self.num_classes, -1, self.embedding_size)
 
     def _dtype(self, embeddings: Tensor) -> torch.dtype:
-        """What to compute in; proxies decide, since they must not change their own dtype."""
+        """The dtype to compute in: that of the proxies, which must not change."""
         proxies = self.proxy_parameters()
         if not proxies:
             return torch.float64 if embeddings.dtype == torch.float64 else torch.float32
@@ -108,7 +108,7 @@ class MetricLoss(nn.Module):
 
 
 def proxy_rows(loss: nn.Module, weights: Tensor) -> Tensor:
-    """The proxies in ``weights`` of ``loss``, one a row, those of a class being neighbours.
+    """The proxies in ``weights`` of ``loss``, one per row, those of a class next to each other.
 
     ProxyAnchor keeps a proxy in a row, the softmax losses keep it in a column.
     """

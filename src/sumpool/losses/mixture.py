@@ -1,4 +1,4 @@
-"""Base loss and zero-shot loss, weighed against each other."""
+"""The weighted sum of base loss and zero-shot loss."""
 
 from __future__ import annotations
 

@@ -13,20 +13,16 @@ COLUMNS = ("cub", "cars196", "inshop", "sop")
 #: The column that holds for data sets without one of their own.
 DEFAULT_COLUMN = "cub"
 
-#: The column of the catalog that holds for a data set. "default" stands for all those that are
-#: not listed; a name that is not here raises, so that a misspelt one takes nobody else's constants.
+#: Data sets that take the constants of the default column; "default" stands for any other.
+_WITHOUT_COLUMN = (
+    *("default", "cifar10", "cifar100", "mnist", "fashion-mnist"),
+    *("folder", "csv", "glyphs", "cifar-collage", "cifar-foreground"),
+)
+#: The column of the catalog for each data set. A name that is not here raises, so that a misspelled
+#: one does not silently get constants of another.
 DATASET_COLUMNS: Mapping[str, str] = {
     **{column: column for column in COLUMNS},
-    "default": DEFAULT_COLUMN,
-    "cifar10": DEFAULT_COLUMN,
-    "cifar100": DEFAULT_COLUMN,
-    "mnist": DEFAULT_COLUMN,
-    "fashion-mnist": DEFAULT_COLUMN,
-    "folder": DEFAULT_COLUMN,
-    "csv": DEFAULT_COLUMN,
-    "glyphs": DEFAULT_COLUMN,
-    "cifar-collage": DEFAULT_COLUMN,
-    "cifar-foreground": DEFAULT_COLUMN,
+    **dict.fromkeys(_WITHOUT_COLUMN, DEFAULT_COLUMN),
 }
 
 

@@ -26,8 +26,8 @@ HALVES = ("appearance", "label")
 def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
     """Which half of the batch each image belongs to: False for the first, True for the second.
 
-    The classes that occur go to the two halves by turns. So the halves have no class in common,
-    and as many classes but for one.
+    The classes that occur go to the two halves in turn, so the halves have no class in common, and
+    their numbers of classes differ by at most one.
 
     Args:
         labels: Integers of shape (b,).
@@ -54,7 +54,7 @@ def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
 
 
 def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto") -> Tensor:
-    r"""The linear map W that minimises :math:`\lVert Z W - Y \rVert^2 + r \lVert W \rVert^2`.
+    r"""The linear map W that minimizes :math:`\lVert Z W - Y \rVert^2 + r \lVert W \rVert^2`.
 
     .. math:: W = (Z^\top Z + r I_m)^{-1} Z^\top Y = Z^\top (Z Z^\top + r I_b)^{-1} Y
 
@@ -96,9 +96,9 @@ def standardized(attributes: Tensor) -> Tensor:
                 [-0.7071,  0.7071]])
     """
     attributes = attributes.to(solve_dtype(attributes))
-    centred = attributes - attributes.mean(0)
-    length = centred.square().sum(1).mean().clamp_min(1e-12).sqrt()
-    return centred / length
+    centered = attributes - attributes.mean(0)
+    length = centered.square().sum(1).mean().clamp_min(1e-12).sqrt()
+    return centered / length
 
 
 def zero_shot_loss(
@@ -124,7 +124,7 @@ def zero_shot_loss(
     Args:
         attributes: Pseudo-attributes z, (b, m).
         labels: Integers in 0..C − 1 of shape (b,), of at least two classes.
-        class_embeddings: Υ as rows, (C, D); not normalised.
+        class_embeddings: Υ as rows, (C, D); not normalized.
         ridge: r > 0.
         scale: What logits are multiplied by.
         halves: How the classes are split, see :func:`class_halves`.
@@ -169,7 +169,7 @@ def zero_shot_loss(
 class ZeroShotLoss(nn.Module):
     """The zero-shot loss with its class embeddings Υ, which it learns [gsp, Sec. 4.3].
 
-    They start as normal vectors of variance 2 / C and are not normalised. They train at the rate of
+    They start as normal vectors of variance 2 / C and are not normalized. They train at the rate of
     the network, as in the authors' practice, and so are no proxies.
 
     Args:
@@ -178,7 +178,7 @@ class ZeroShotLoss(nn.Module):
         ridge: Ridge r > 0 of the fit.
         scale: What logits are multiplied by.
         unit: Whether class embeddings are brought to length 1 first; the papers do not.
-        standardize: Whether attributes are centred and brought to a mean length of 1 before the
+        standardize: Whether attributes are centered and brought to a mean length of 1 before the
             fit (:func:`standardized`); the papers do not.
         halves: How the classes are split, see :func:`class_halves`.
         seed: Where the class embeddings start; the global random state plays no part.

@@ -1,7 +1,7 @@
-"""Claims: a cell is trained by the one process that holds the lock on its file.
+"""Locks on files, held by one process at a time.
 
-The lock is the kernel's (``flock``): it goes with the process that holds it, however that ends, so
-a killed process leaves no claim behind that somebody would have to clear away.
+They are the kernel's (``flock``) and end with the process, however it ends: a killed process leaves
+no stale lock behind.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def holder(path: Path) -> dict[str, Any]:
     """Who last took the lock on ``path``: host, pid and since when; empty if that is not known."""
     try:
         signed = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):  # it is being written, or was never
+    except (OSError, ValueError):  # being written, or never written
         return {}
     return signed if isinstance(signed, dict) else {}
 

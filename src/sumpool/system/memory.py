@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def available_memory() -> int | None:
-    """Bytes of main memory this process can still take; None where the system does not tell.
+    """Bytes of main memory this process can still take; None where it is unknown.
 
     On Linux, what the machine has to give and what the limit of the process's control group
     leaves, whichever is less.

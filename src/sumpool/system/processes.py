@@ -1,4 +1,4 @@
-"""Work side by side in processes that can be ended at once, and whose end is noticed."""
+"""A pool of processes that can be ended at once, and whose death is noticed."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class WorkerError(Exception):
 
 
 class Done(NamedTuple, Generic[T, R]):
-    """A finished piece of work.
+    """A finished item.
 
     Attributes:
         item: What was worked on.
-        found: What came out; None if it failed.
-        failure: What went wrong; None if nothing did.
+        found: The result; None if it failed.
+        failure: The error; None if it succeeded.
     """
 
     item: T
@@ -50,11 +50,11 @@ class Done(NamedTuple, Generic[T, R]):
 def run_in_processes(
     work: Callable[[T], R], items: Sequence[T], jobs: int, *, threads: int = 1
 ) -> Generator[Done[T, R], None, None]:
-    """Apply ``work`` to ``items`` in ``jobs`` processes, and give what is finished as it is.
+    """Apply ``work`` to ``items`` in ``jobs`` processes; yields results as they are finished.
 
-    A piece that fails is given with its failure, and the others go on. A process that dies takes
-    one piece with it, and another takes its place. When the iterator is closed, or interrupted, the
-    processes are ended and what they were at is lost. They end with this process too, however it
+    An item that fails is yielded with its failure, and the others continue. A process that dies
+    takes one item with it and is replaced. When the iterator is closed, or interrupted, the
+    processes are ended and unfinished items are lost. They end with this process too, however it
     ends: see :func:`terminate_with_parent`.
 
     Args:
@@ -76,14 +76,14 @@ def run_in_processes(
             there.close()
             item = left.popleft()
             busy[here] = process, item
-            with suppress(OSError):  # it has died already, and takes this piece with it
+            with suppress(OSError):  # it has died already, and takes this item with it
                 here.send(item)
 
     def give(connection: Connection, process: BaseProcess) -> None:
         item = left.popleft()
         try:
             connection.send(item)
-        except OSError:  # it died after its answer: the piece is for the one that takes its place
+        except OSError:  # it died after its answer: the item is for its replacement
             left.appendleft(item)
             connection.close()
         else:
@@ -110,7 +110,7 @@ def run_in_processes(
                     else:
                         ready.close()
                 finally:
-                    yield Done(item, found, failure)  # whatever becomes of the next piece
+                    yield Done(item, found, failure)  # whatever becomes of the next item
             fill_up()
     finally:
         for process, _ in busy.values():
@@ -124,7 +124,7 @@ def run_in_processes(
 def terminate_with_parent(parent: int) -> None:
     """Have the kernel send this process TERM when the process ``parent``, its own, has died.
 
-    There is such a thing on Linux alone; elsewhere nothing is done.
+    Linux only; elsewhere nothing is done.
     """
     if not sys.platform.startswith("linux"):
         return
