@@ -75,7 +75,7 @@ def training(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Has cells trained in this process, by a function."""
 
     def use(train: Any) -> None:
-        monkeypatch.setattr(execute, "train_cell", train)
+        monkeypatch.setattr(execute, "train_or_resume", train)
         monkeypatch.setattr(bench, "_executor", lambda store, cells, *_: (one_by_one, cells))
 
     return use

@@ -1,4 +1,4 @@
-"""Sends everything a process says to the log of the cell it is at."""
+"""Sends stdout, stderr and log messages of a process to the log of its cell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sumpool.training.fabric_logging import quiet_fabric
 def redirect_output(path: Path) -> Iterator[None]:
     """Append standard output, standard error and log messages to ``path`` inside the ``with``.
 
-    The descriptors themselves are turned round, so that what C libraries and child processes write
-    arrives there too. It holds for the whole process.
+    The file descriptors are redirected, so that C libraries and child processes write there too.
+    It holds for the whole process.
     """
     with path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
         handler = logging.StreamHandler(file)
@@ -27,11 +27,11 @@ def redirect_output(path: Path) -> Iterator[None]:
         root = logging.getLogger()
         others = root.handlers[:]
         with (
-            _turned_round(file.fileno()),
+            _redirect_descriptors(file.fileno()),
             contextlib.redirect_stdout(file),
             contextlib.redirect_stderr(file),
         ):
-            # Handlers that are there hold the streams of before.
+            # The handlers that are there hold the old streams.
             root.handlers[:] = [handler]
             ours.setLevel(logging.INFO)
             try:
@@ -43,7 +43,7 @@ def redirect_output(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _turned_round(target: int) -> Iterator[None]:
+def _redirect_descriptors(target: int) -> Iterator[None]:
     sys.stdout.flush()
     sys.stderr.flush()
     kept = {number: os.dup(number) for number in (1, 2)}

@@ -1,25 +1,43 @@
-"""A cell of the benchmark: one training, with an identity that follows from what it computes."""
+"""A cell of the benchmark: one run, with an identity that follows from what it computes."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
+from sumpool.bench.methods import Method
 from sumpool.protocols import Member
-from sumpool.report.run.option_names import first_name
+from sumpool.report.run.option_names import WHERE_IT_RUNS, first_name
 from sumpool.training.config import TrainConfig, flat
 
 #: Options that say where and how a cell is computed, not what: with others it is the same cell.
 #: Those of the group ``hardware`` belong to them too, all but the precision.
-NOT_IDENTITY = frozenset(
-    {"data", "out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "skip_broken"}
+IGNORED_OPTIONS = WHERE_IT_RUNS | {"data", "skip_broken"}
+#: Options that are part of every identity, by the names they had in version 0.1. An option that was
+#: added later is part of it only with a value other than its default, so that cells that were
+#: stored before keep their identity.
+FIRST_OPTIONS = frozenset(
+    f"{group}.{name}" if group else name
+    for group, names in {
+        "": "augment backbone batch_size ccp center_reg crop embedding_size flip fold folds format "
+        "freeze_batch_norm images_per_class loss loss_options normalize pool pool_options resize "
+        "seed selection validation weights",
+        "center": "lam subset weight",
+        "chance": "alpha batch_weight beta patience pool problems proxies pull",
+        "gsp": "average_steps eps mu prototypes",
+        "hardware": "precision",
+        "optimizer": "beta1 beta2 embedding_lr_multiplier lr plateau_factor plateau_patience "
+        "proxy_lr_multiplier warmup_epochs weight_decay",
+        "stop": "max_steps monitor patience validate_every",
+        "zero_shot": "balance begin end halves lr_multiplier ridge scale standardize unit weight",
+    }.items()
+    for name in names.split()
 )
-
-#: What tells the members of a group apart: the trainings that a protocol makes one number of.
+#: What the runs of a group differ in: those that a protocol combines into one score.
 FOLD_AND_SEED = frozenset({"fold", "seed"})
 
 #: Losses with cross-batch memory, by the loss that batches are remembered for.
@@ -29,7 +47,7 @@ _REMEMBERED = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
 
 @dataclass(frozen=True)
 class BenchCell:
-    """One training of a grid.
+    """One run of a grid.
 
     Attributes:
         protocol: Name of the protocol, a key of ``sumpool.protocols.PROTOCOLS``.
@@ -62,19 +80,25 @@ class BenchCell:
 
     @property
     def loss(self) -> str:
-        """The loss as tables have it: of a cross-batch memory the one that it works for.
-
-        That it goes through memory, the method says.
-        """
+        """The loss as tables have it: of a cross-batch memory the one that it works for."""
         return _REMEMBERED.get(self.config.loss, self.config.loss)
 
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        words = [self.protocol, self.data_set, self.backbone, self.loss, self.method]
-        if self.member.fold is not None:
-            words.append(f"fold {self.member.fold}")
-        return " ".join([*words, f"seed {self.member.seed}"])
+        key = (self.protocol, self.data_set, self.backbone, self.loss, self.method)
+        return cell_name(key, self.member)
+
+
+def cell_name(key: Sequence[str], member: Member) -> str:
+    """What a cell is called in messages.
+
+    Args:
+        key: Protocol, data set, network, loss and method.
+        member: Fold and seed.
+    """
+    fold = [] if member.fold is None else [f"fold {member.fold}"]
+    return " ".join([*key, *fold, f"seed {member.seed}"])
 
 
 def identity_options(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,14 +108,24 @@ def identity_options(options: Mapping[str, Any]) -> dict[str, Any]:
         >>> identity_options({"data": "/data/cub", "seed": 1, "hardware.workers": 3})
         {'seed': 1}
     """
-    return {first_name(name): _number(value) for name, value in options.items() if decides(name)}
+    return {
+        first_name(name): _number(value)
+        for name, value in options.items()
+        if not is_ignored(name)
+        and (first_name(name) in FIRST_OPTIONS or value != _defaults().get(name))
+    }
 
 
-def decides(name: str) -> bool:
-    """Whether the option called ``name`` decides what is computed."""
+@cache
+def _defaults() -> Mapping[str, Any]:
+    return flat(TrainConfig())
+
+
+def is_ignored(name: str) -> bool:
+    """Whether the option says only where and how a cell is computed."""
     if name.startswith("hardware."):
-        return name == "hardware.precision"
-    return name not in NOT_IDENTITY
+        return name != "hardware.precision"
+    return name in IGNORED_OPTIONS
 
 
 def group_of(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
@@ -111,11 +145,7 @@ def group_of(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
 
 
 def method_label(config: TrainConfig) -> str:
-    """What tables call the method of a resolved configuration.
-
-    It is the name of the pooling; ``+zs`` follows where the zero-shot loss has weight, then
-    ``+reg:NAME`` of a regulariser of centres. Chance-constrained proxies (``ccp+``) and cross-batch
-    memory (``xbm+``) stand before it.
+    """What tables call the method of a resolved configuration, see :class:`Method`.
 
     Example:
         >>> from sumpool.training import CcpConfig, ZeroShotConfig
@@ -124,19 +154,14 @@ def method_label(config: TrainConfig) -> str:
         >>> method_label(TrainConfig(pool="gsp", loss="xbm", zero_shot=ZeroShotConfig(weight=0.1)))
         'xbm+gsp+zs'
     """
-    label = config.pool
-    if config.zero_shot.weight or config.zero_shot.balance is not None:
-        label += "+zs"
-    if config.center_reg is not None:
-        label += f"+reg:{config.center_reg}"
-    if config.loss in _REMEMBERED:
-        label = f"xbm+{label}"
-    return f"ccp+{label}" if config.ccp.enabled else label
+    zero_shot = bool(config.zero_shot.weight) or config.zero_shot.balance is not None
+    memory = config.loss in _REMEMBERED
+    return str(Method(config.pool, zero_shot, config.center_reg, memory, config.ccp.enabled))
 
 
 def _digest(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
-    decides = {"protocol": protocol, "data_set": data_set, "config": options}
-    text = json.dumps(decides, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    content = {"protocol": protocol, "data_set": data_set, "config": options}
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

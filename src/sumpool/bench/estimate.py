@@ -1,4 +1,4 @@
-"""How long what is left will take, told from what is finished."""
+"""How long the remaining cells will take, estimated from the finished ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sumpool.bench.store.rows import BenchRow
 
 
 def expected_seconds(rows: Sequence[BenchRow], cell: BenchCell | PlannedCell) -> float | None:
-    """Mean duration of finished cells that are most like ``cell``; None if none is.
+    """Mean duration of the finished cells most like ``cell``; None if there are none.
 
     Cells with the same network, loss and method on the same data set come first, then those with
-    the same network there, then all there. Trainings on other data say nothing.
+    the same network there, then all there. Cells on other data say nothing.
     """
     on_data = [row for row in rows if row.data_set == cell.data_set]
     with_network = [row for row in on_data if row.backbone == cell.backbone]
@@ -28,7 +28,7 @@ def expected_seconds(rows: Sequence[BenchRow], cell: BenchCell | PlannedCell) ->
 def total_seconds(
     rows: Sequence[BenchRow], cells: Iterable[BenchCell | PlannedCell]
 ) -> tuple[float, int]:
-    """Seconds that ``cells`` take one after the other, and how many of them nothing is known of."""
+    """Seconds that ``cells`` take one after the other, and for how many there is no estimate."""
     expected: dict[tuple[str, str, str, str], float | None] = {}
     total, unknown = 0.0, 0
     for cell in cells:
@@ -44,16 +44,11 @@ def total_seconds(
 
 
 def format_duration(seconds: float) -> str:
-    """A duration as people say it.
+    """A duration in two units at most.
 
     Example:
-        >>> (
-        ...     format_duration(42),
-        ...     format_duration(600),
-        ...     format_duration(7300),
-        ...     format_duration(200_000),
-        ... )
-        ('42 s', '10 min', '2 h 02 min', '2 d 8 h')
+        >>> [format_duration(seconds) for seconds in (42, 600, 7300, 200_000)]
+        ['42 s', '10 min', '2 h 02 min', '2 d 8 h']
     """
     whole = round(seconds)
     if whole < 90:

@@ -1,4 +1,4 @@
-"""Runs one cell: holds it, trains it, or goes on with it, and leaves its row."""
+"""Runs one cell: claims it, trains or resumes it, and stores its row."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from typing import Any, Literal
 from sumpool.bench.cell_log import redirect_output
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.store.store import LOG, RUN, STARTS, BenchRow, BenchStore
+from sumpool.report.run.folder import CHECKPOINTS, CONFIG
 from sumpool.training.config import TrainConfig, flat, write_config
 from sumpool.training.errors import RunError
 
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class CellInterruptedError(RunError):
-    """A cell was asked to stop before its end; its checkpoint is kept."""
+    """A cell was interrupted; its checkpoint is kept."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,8 @@ class CellEnd:
     Attributes:
         id: Identity of the cell.
         state: "done" if it was finished here, "finished elsewhere" if it had a row already,
-            "running elsewhere" if another process has it.
-        seconds: Its duration, of one that was finished here.
+            "running elsewhere" if another process holds it.
+        seconds: How long it took, if it was finished here.
     """
 
     id: str
@@ -46,7 +47,7 @@ class CellEnd:
 
 @dataclass(frozen=True)
 class TrainedCell:
-    """What a training gives for the row of its cell.
+    """What the row of a cell needs to know of its run.
 
     Attributes:
         metrics: The numbers, named "validation.…" and "test.…".
@@ -55,7 +56,7 @@ class TrainedCell:
         stopped: Why training ended.
         device: What it was trained on.
         versions: Versions of Python and of packages.
-        seconds_before: Seconds of the attempts that it went on from.
+        seconds_before: Seconds of the attempts that it resumed.
     """
 
     metrics: Mapping[str, float]
@@ -72,20 +73,19 @@ Training = Callable[[BenchCell, Path], TrainedCell]
 
 
 def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None) -> CellEnd:
-    """Train ``cell`` unless it is finished, or another process is at it, and store its row.
+    """Train ``cell`` unless it is finished or another process holds it, and store its row.
 
-    The process that calls this holds the claim on the cell until the row is written: it may be
-    killed at any time, and the next one that comes goes on from its last checkpoint. All that is
-    said meanwhile goes to ``cells/ID/log.txt``.
+    This process holds the claim on the cell until the row is written. It may be killed at any time:
+    the next one resumes from the last checkpoint. Stdout and stderr go to ``cells/ID/log.txt``.
 
     Args:
         store_folder: Folder of the benchmark.
         cell: The cell.
-        train: Trains it; None is :func:`train_cell`.
+        train: Trains it; None is :func:`train_or_resume`.
 
     Raises:
         CellInterruptedError: If a signal asked it to stop.
-        Exception: Whatever training raises; the log has its traceback.
+        Exception: Whatever training raises; the log has the traceback.
     """
     store = BenchStore(store_folder)
     if store.row(cell.id) is not None:
@@ -101,15 +101,15 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
         starts = _note_start(store, cell)
         with redirect_output(folder / LOG):
             try:
-                return _run(store, cell, folder, starts, train or train_cell)
+                return _run(store, cell, folder, starts, train or train_or_resume)
             except BaseException:
-                # The log is what a user looks at; the caller is told as well.
+                # The log is what a user looks at; the caller learns of it as well.
                 traceback.print_exc()
                 raise
 
 
-def train_cell(cell: BenchCell, run: Path) -> TrainedCell:
-    """Train ``cell`` into ``run``, or go on with what is there.
+def train_or_resume(cell: BenchCell, run: Path) -> TrainedCell:
+    """Train ``cell`` into the run folder ``run``, or resume the run that is there.
 
     Raises:
         CellInterruptedError: If a signal asked it to stop.
@@ -174,8 +174,8 @@ def _run(
         folder=run.relative_to(store.folder).as_posix(),
     )
     store.add(row)
-    # A finished cell is never gone on with, and checkpoints are most of what a run takes on disk.
-    shutil.rmtree(run / "checkpoints", ignore_errors=True)
+    # A finished cell is never resumed, and checkpoints are most of what a run takes on disk.
+    shutil.rmtree(run / CHECKPOINTS, ignore_errors=True)
     logger.info("finished after %.1f s and %d steps", seconds, trained.steps)
     return CellEnd(cell.id, "done", seconds)
 
@@ -195,8 +195,8 @@ def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
 
 
 def _resumable(run: Path, config: TrainConfig) -> float | None:
-    """Seconds after which the run in ``run`` can be gone on with; None if it has to begin anew."""
-    from sumpool.training.run_folder import CONFIG, RunFolder
+    """Seconds that the run in ``run`` took so far; None if it cannot be resumed."""
+    from sumpool.training.run_folder import RunFolder
 
     if not run.exists():
         return None
@@ -205,15 +205,15 @@ def _resumable(run: Path, config: TrainConfig) -> float | None:
         folder.facts()
         state = folder.checkpoints.load()
     except RunError as error:
-        logger.warning("what is in %s cannot be gone on with: %s", run, error)
+        logger.warning("the run in %s cannot be resumed: %s", run, error)
         state = None
     if state is None:
-        logger.info("there is no checkpoint to go on from: the run begins anew")
+        logger.info("there is no checkpoint: the run begins anew")
         shutil.rmtree(run)
         return None
     # Where the data lies and what it runs on may have changed since; nothing else can have. So what
     # the file held does not matter, not even whether it was whole.
     write_config(config, run / CONFIG)
     seconds = float(state["progress"]["seconds"])
-    logger.info("goes on from step %d", state["progress"]["step"])
+    logger.info("resumes from step %d", state["progress"]["step"])
     return seconds

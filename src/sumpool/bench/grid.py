@@ -1,4 +1,4 @@
-"""From a few lists to the cells of a grid, with everything refused that cannot be trained."""
+"""From a few lists to the cells of a grid; what cannot be trained is refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sumpool.training.config import ConfigError, TrainConfig, with_options
 
 
 class GridError(ConfigError):
-    """A grid cannot be run; the message names the cell and what is wrong with it."""
+    """A grid cannot be run; the message names the cell and the reason."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Grid:
             itself (None).
         ccp: With chance-constrained proxies, and without.
         xbm: With cross-batch memory, and without; for the losses c1 and c2.
-        center_regs: Regularisers of centres; None is none.
+        center_regs: Regularizers of class centers; None is none.
         folds: Those of the protocol's folds that are run; None is all.
         seeds: How many seeds; None is as many as the protocol has.
         options: Further options of `sumpool train`, by dotted name, for all cells.
@@ -59,7 +59,7 @@ def expand(grid: Grid) -> list[BenchCell]:
 
     Raises:
         GridError: If a name is unknown, options contradict each other, or two cells are the same
-            training. The message names the cell.
+            run. The message names the cell.
     """
     if grid.protocol not in PROTOCOLS:
         raise GridError(f"protocol must be one of {', '.join(PROTOCOLS)}, got {grid.protocol!r}")
@@ -74,8 +74,7 @@ def expand(grid: Grid) -> list[BenchCell]:
             cell = _cell(grid, protocol, source, config, wanted, member)
             if cell.id in found:
                 raise GridError(
-                    f"{cell.name} is the same training as {found[cell.id].name}: it is asked for "
-                    "twice"
+                    f"{cell.name} is the same run as {found[cell.id].name}: it is asked for twice"
                 )
             found[cell.id] = cell
     return list(found.values())

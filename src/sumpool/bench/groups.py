@@ -1,4 +1,4 @@
-"""Groups of finished cells: the trainings that a protocol makes one result of."""
+"""Groups of finished cells: the runs that a protocol combines into one result."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sumpool.bench.cells import (
-    FOLD_AND_SEED,
-    MEMORY_LOSSES,
-    group_of,
-    identity_options,
-    method_label,
-)
+from sumpool.bench.cells import FOLD_AND_SEED, group_of, identity_options
 from sumpool.bench.planned_cells import PlannedCell
 from sumpool.bench.store.rows import BenchRow
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
-from sumpool.training.config import CcpConfig, TrainConfig, flat, with_options
+from sumpool.training.config import TrainConfig, flat, with_options
 
 #: Options that name a method and not a setting of it.
 _NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
@@ -29,12 +23,12 @@ _NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
 
 @dataclass(frozen=True)
 class Group:
-    """Cells that differ in fold and seed alone.
+    """Cells that differ only in fold and seed.
 
     Attributes:
         id: Identity of the group.
         rows: Those that are finished, at least one.
-        seeds: Trainings of each fold that were asked for.
+        seeds: Runs of each fold that were asked for.
     """
 
     id: str
@@ -49,8 +43,7 @@ class Group:
     @property
     def key(self) -> tuple[str, str, str, str, str]:
         """Protocol, data set, network, loss and method, as scores have them."""
-        row = self.rows[0]
-        return row.protocol, row.data_set, row.backbone, row.loss, row.method
+        return self.rows[0].key
 
     @property
     def name(self) -> str:
@@ -59,12 +52,12 @@ class Group:
 
     @cached_property
     def members(self) -> dict[Member, BenchRow]:
-        """Its finished trainings by fold and seed."""
+        """Its finished runs by fold and seed."""
         return {Member(row.fold, row.seed): row for row in self.rows}
 
     @property
     def wanted(self) -> list[Member]:
-        """The trainings that make a result."""
+        """The runs that make a result."""
         return self.protocol.members(self.seeds)
 
     @property
@@ -85,42 +78,18 @@ class Group:
         return ", ".join(
             f"{name}={_short(value)}"
             for name, value in own.items()
-            if value != usual[name] and name not in FOLD_AND_SEED
+            if name not in FOLD_AND_SEED and (name not in usual or value != usual[name])
         )
 
     @cached_property
     def digest(self) -> str:
-        """Changes with the trainings that are in it."""
-        trained = sorted((row.id, row.started, row.attempts) for row in self.rows)
-        return hashlib.sha256(json.dumps([trained, self.seeds]).encode()).hexdigest()[:16]
-
-    def baselines(self) -> list[str]:
-        """Labels of the methods that it is compared with: each lacks one thing that it has."""
-        config = self.config
-        without = replace(config.zero_shot, weight=0.0, balance=None)
-        remembered = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
-        simpler = [
-            replace(config, ccp=CcpConfig()),
-            replace(config, loss=remembered.get(config.loss, config.loss)),
-            replace(config, center_reg=None),
-            replace(config, zero_shot=without),
-            replace(config, pool="gap", zero_shot=without),
-            replace(config, pool="gap+gmp", zero_shot=without),
-        ]
-        plain = replace(simpler[1], ccp=CcpConfig(), center_reg=None, zero_shot=without)
-        simpler += [replace(plain, pool="gap"), replace(plain, pool="gap+gmp")]
-        own = method_label(config)
-        return [label for label in dict.fromkeys(map(method_label, simpler)) if label != own]
+        """Changes with the runs that are in it."""
+        runs = sorted((row.id, row.started, row.attempts) for row in self.rows)
+        return hashlib.sha256(json.dumps([runs, self.seeds]).encode()).hexdigest()[:16]
 
 
 def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> list[Group]:
-    """The groups of ``rows``.
-
-    Args:
-        rows: Finished cells.
-        planned: All cells that were asked for: a group wants as many seeds as they have, or the
-            rows.
-    """
+    """The groups of ``rows``; each wants as many seeds as were planned, or are there."""
     found: dict[str, list[BenchRow]] = {}
     for row in rows:
         group = group_of(row.protocol, row.data_set, row.options)

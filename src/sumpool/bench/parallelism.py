@@ -1,4 +1,4 @@
-"""How many trainings run side by side on a machine, and in which way: ``--jobs auto``."""
+"""How many runs a machine takes in parallel, and in which way: ``--jobs auto``."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from sumpool.system.processes import run_in_processes
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import HardwareConfig, TrainConfig
 
-#: Bytes on the GPU that a training takes: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded
-#: images. On an H200 it was 5.5 GB in float32 and 3.9 GB in bfloat16.
+#: GPU memory of a run: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded images. On an H200
+#: it was 5.5 GB in float32 and 3.9 GB in bfloat16.
 JOB_BYTES = 6_000_000_000
 #: Most processes on a GPU, with and without the multi-process service. On an H200 fifteen eager
-#: trainings were up to 8 % faster than eight with it, and up to 3 % without it, which the memory of
-#: seven is not worth (docs/results/parallelism-h200). Compiled ones were run twelve at a time
-#: with it (docs/results/fair-cub-h200); more were not tried.
+#: runs were up to 8 % faster than eight with it, and up to 3 % without it, which is not worth the
+#: memory of seven (docs/results/parallelism-h200). With it, up to twelve compiled runs were tried
+#: (docs/results/fair-cub-h200).
 MOST_WITH_MPS = 15
 MOST_WITHOUT_MPS = 8
-#: Part of the free memory of a GPU that is given away.
+#: Share of the free memory of a GPU that is used.
 MEMORY_SHARE = 0.95
-#: Data sets whose decoded images have room on a GPU once a process; those of others stay in main
-#: memory, once a machine.
+#: Data sets whose decoded images fit on a GPU once per process; those of others stay in main
+#: memory, once per machine.
 ON_THE_GPU = frozenset({"cub", "cars196", "glyphs"})
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What trainings can be run on.
+    """What runs can use.
 
     Attributes:
         cores: Cores that this process may use.
@@ -53,16 +53,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How to fill a machine with trainings.
+    """How to fill a machine with runs.
 
     Attributes:
-        jobs: Processes, one training each.
-        mps: Whether they share their GPU through the multi-process service, see
-            :func:`sumpool.bench.executors.mps.mps_server`.
-        hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all trainings.
-        why: In words, for a log.
+        jobs: Processes, one run each.
+        mps: Whether they share their GPU through :func:`~sumpool.bench.executors.mps.mps_server`.
+        hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all runs.
+        why: The reason, for a log.
         threads: Threads of torch in each process.
-        gpus: GPUs that the processes are to be spread over.
+        gpus: GPUs that the processes are spread over.
         compiled: Whether networks are compiled on a GPU.
     """
 
@@ -80,20 +79,20 @@ class Parallelism:
         *,
         data_set: str = "",
         cache_dir: Path | None = None,
-        told: Collection[str] = (),
+        keep: Collection[str] = (),
     ) -> TrainConfig:
-        """``config`` run in the way that fills the machine; it computes the same up to rounding.
+        """``config`` as it runs best on this machine; it computes the same up to rounding.
 
-        Options of the group hardware that are not at their defaults are kept. On a GPU the network
-        is compiled where the machine can; steps are recorded, whole where the loss allows it; and
-        images are decoded once, where ``config`` says nothing of a cache. Precision is never
-        changed: ``--set hardware.precision=bf16-mixed`` is faster, but gives other numbers.
+        Hardware options that are not at their defaults are kept. On a GPU the network is compiled
+        where the machine can, steps are recorded as CUDA graphs, whole where the loss allows it,
+        and images are decoded once unless ``config`` names a cache. Precision never changes:
+        ``--set hardware.precision=bf16-mixed`` is faster, but changes the numbers.
 
         Args:
             config: A configuration.
             data_set: Name of its data set: decoded images of small ones are kept on the GPU.
             cache_dir: Where decoded images are kept for all processes; None keeps them in each.
-            told: Options of the group hardware that stay as they are, at their defaults too.
+            keep: Hardware options that stay as they are even at their defaults.
 
         Example:
             >>> filling = Parallelism(15, True, {"workers": 1}, "an example", gpus=1)
@@ -110,10 +109,10 @@ class Parallelism:
             if config.loss in RECORDABLE:
                 changes["cuda_step"] = True
             elif not config.gsp.average_steps:
-                # The recorded pass would go on as it began when the pooling changes.
+                # A recorded pass would not follow the change of the pooling.
                 changes["cuda_graph"] = True
         kept = {name for name in changes if getattr(own, name) != getattr(plain, name)}
-        for name in kept.union(told) & changes.keys():
+        for name in kept.union(keep) & changes.keys():
             del changes[name]
         config = replace(config, hardware=replace(own, **changes))
         if not on_a_gpu or config.cache != "none":
@@ -123,15 +122,15 @@ class Parallelism:
 
 
 def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Parallelism:
-    """The best way known to fill ``machine`` with trainings of small networks.
+    """The best known way to fill ``machine`` with runs of small networks.
 
-    Without a GPU it is one process a core, with one thread each: batches of 32 images are too small
-    to be shared between cores. On a GPU a process needs about a core to keep it busy and
-    ``job_bytes`` of its memory, and there are no more than were measured to be of use.
+    Without a GPU it is one process per core with one thread each: batches of 32 images are too
+    small to be shared between cores. On a GPU each process needs about a core and ``job_bytes`` of
+    memory, and there are no more than were measured to help.
 
     Args:
-        machine: What there is; None looks.
-        job_bytes: Memory that a training takes on the GPU.
+        machine: The machine; None is this one.
+        job_bytes: GPU memory of a run.
 
     Example:
         >>> auto_jobs(Machine(cores=8)).jobs
@@ -145,7 +144,7 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
         raise ValueError(f"job_bytes must be at least 1, got {job_bytes}")
     machine = look_at_machine() if machine is None else machine
     if not machine.free_bytes:
-        why = f"no GPU: one process a core, {machine.cores}, with one thread each"
+        why = f"no GPU: one process per core, {machine.cores}, with one thread each"
         return Parallelism(machine.cores, False, {"workers": 0}, why)
     most = MOST_WITH_MPS if machine.mps else MOST_WITHOUT_MPS
     by_memory = sum(min(most, int(MEMORY_SHARE * free) // job_bytes) for free in machine.free_bytes)
@@ -155,8 +154,8 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
     service = "with" if machine.mps else f"without {CONTROL}, so without"
     why = (
         f"{len(machine.free_bytes)} × {machine.gpu}, {free} GB free, and {machine.cores} cores: "
-        f"{jobs} processes {service} the multi-process service. A training takes about a core and "
-        f"{job_bytes / 1e9:.1f} GB; more than {most} on a GPU are of no use"
+        f"{jobs} processes {service} the multi-process service. A run takes about a core and "
+        f"{job_bytes / 1e9:.1f} GB; more than {most} per GPU do not help"
     )
     workers = max(1, machine.cores // jobs)
     gpus = min(jobs, len(machine.free_bytes))
@@ -166,10 +165,10 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
 
 
 def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
-    """One training on a part of a node of a cluster, which the cluster itself fills.
+    """One run on a part of a node of a cluster, which the cluster itself fills.
 
     Args:
-        gpus: The share of a GPU that it has; 0 is none.
+        gpus: Its share of a GPU; 0 is none.
         cpus: Its cores.
 
     Example:

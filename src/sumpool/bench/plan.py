@@ -1,4 +1,4 @@
-"""What a grid would do, told before it is done."""
+"""What a grid would do, for ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from sumpool.report.tables import Table
 
 
 def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
-    """The cells by group, those that are finished, and an estimate of the time of the others.
+    """The cells by group, which of them are finished, and how long the others will take.
 
-    The estimate is the mean duration of finished cells on the same data set, whatever the machine
-    they ran on; of data sets without any it says so.
+    The estimate is the mean duration of finished cells on the same data set, on any machine.
     """
     rows = store.rows()
     groups: dict[str, list[BenchCell]] = {}
@@ -36,7 +35,7 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
             ]
         )
     header = ("protocol", "data", "backbone", "loss", "method", "folds", "seeds")
-    table = Table((*header, "cells", "done", "a cell takes"), lines)
+    table = Table((*header, "cells", "done", "per cell"), lines)
     left = [cell for cell in cells if store.row(cell.id) is None]
     words = [f"{len(cells)} cells, {len(cells) - len(left)} of them finished"]
     if left:

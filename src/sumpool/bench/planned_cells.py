@@ -1,4 +1,4 @@
-"""The cells that a store is for: the union of the grids that were run into it."""
+"""The planned cells of a store: the union of the grids that were run into it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.report.scores import MethodKey
 from sumpool.bench.store.store import BenchStore
 from sumpool.system.files import StoreError, write_atomic
 from sumpool.system.locks import exclusive
@@ -16,17 +17,12 @@ GRID = "grid.json"
 
 
 @dataclass(frozen=True)
-class PlannedCell:
-    """What is told of a cell before it is finished.
+class PlannedCell(MethodKey):
+    """What is known of a cell before it is finished.
 
     Attributes:
         id: Its identity.
         name: What it is called in messages.
-        protocol: Name of the protocol.
-        data_set: Name of the data set.
-        backbone: Name of the network.
-        loss: The loss.
-        method: Label of the method.
         group: Identity of its group.
         fold: Its fold.
         seed: Its seed.
@@ -34,34 +30,19 @@ class PlannedCell:
 
     id: str
     name: str
-    protocol: str
-    data_set: str
-    backbone: str
-    loss: str
-    method: str
     group: str
     fold: int | None
     seed: int
 
 
 def planned(cell: BenchCell) -> PlannedCell:
-    """What is told of ``cell``."""
-    return PlannedCell(
-        cell.id,
-        cell.name,
-        cell.protocol,
-        cell.data_set,
-        cell.backbone,
-        cell.loss,
-        cell.method,
-        cell.group,
-        cell.member.fold,
-        cell.member.seed,
-    )
+    """What is known of ``cell``."""
+    key = (cell.protocol, cell.data_set, cell.backbone, cell.loss, cell.method)
+    return PlannedCell(*key, cell.id, cell.name, cell.group, cell.member.fold, cell.member.seed)
 
 
 def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
-    """Add ``cells`` to those that the store is for; runners that do so at once do not clash."""
+    """Add ``cells`` to the plan of the store; several runners may do so at once."""
     with exclusive(store.folder / f".{GRID}.lock"):
         known = {cell.id: cell for cell in read_grid(store)}
         new = {cell.id: planned(cell) for cell in cells}
@@ -72,7 +53,7 @@ def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
 
 
 def read_grid(store: BenchStore) -> list[PlannedCell]:
-    """The cells that the store is for, in the order in which they were asked for.
+    """The planned cells of the store, in the order in which they were asked for.
 
     Raises:
         StoreError: If the file cannot be read.
@@ -85,5 +66,5 @@ def read_grid(store: BenchStore) -> list[PlannedCell]:
         return [PlannedCell(**values) for values in stored["cells"]]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(
-            f"{path} is not a list of cells ({error}): remove it, the next run writes it anew"
+            f"{path} is not a list of cells ({error}): remove it, the next run writes it again"
         ) from error

@@ -1,4 +1,4 @@
-"""Tries out what the cells of a grid need, before the first of them is trained."""
+"""Checks what the cells of a grid need before the first of them is trained."""
 
 from __future__ import annotations
 
@@ -20,19 +20,16 @@ if TYPE_CHECKING:
     from sumpool.data import ImageFeed
 
 
-#: The largest K of the R@K that models are judged by.
+#: The largest K of the R@K that models are evaluated with.
 LARGEST_K = 8
 
 
 def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
     """Open every data set once, and build network, loss and batches of every method once.
 
-    Data sets check themselves: their files, their counts, their classes. What is built is thrown
-    away.
-
     Args:
         cells: The cells of a grid.
-        here: Whether they will be trained on this machine, so that its devices can be asked.
+        here: Whether they will be trained on this machine, so that its devices are checked too.
 
     Raises:
         GridError: If anything is missing or does not fit; names the first cell that it concerns and
@@ -51,12 +48,12 @@ def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
 
 def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:
     try:
-        # Whether images can be decoded is found out by those that decode them.
+        # Broken images are found when they are decoded.
         splits = open_splits(replace(cell.config, skip_broken=False), progress=False)
         if PROTOCOLS[cell.protocol].evaluated_on == "test" and splits.test is None:
             raise ConfigError(
-                f"the data has no test part, which the {cell.protocol} protocol judges models on: "
-                "make one, such as a folder test/ beside train/, or a column split"
+                f"the data has no test part, which the {cell.protocol} protocol evaluates models "
+                "on: make one, such as a folder test/ beside train/, or a column split"
             )
         _check_sizes(splits)
         return splits
@@ -97,11 +94,11 @@ def _build(cell: BenchCell, splits: Splits, here: bool) -> None:
 
 
 class _Unfed:
-    """The labels of images that nobody will ask for."""
+    """The labels of images that are never loaded."""
 
     def __init__(self, dataset: ImageDataset) -> None:
         self.dataset = dataset
 
 
 def _never(model: Any) -> dict[str, float]:
-    raise AssertionError("nothing is judged while a grid is checked")
+    raise AssertionError("nothing is evaluated while a grid is checked")

@@ -1,32 +1,30 @@
-"""The bar of a grid that is being run."""
+"""The progress bar of a grid."""
 
 from __future__ import annotations
 
 import sys
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from tqdm import tqdm
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
-
-if TYPE_CHECKING:
-    from sumpool.bench.runner import Summary
+from sumpool.bench.summary import Summary
 
 #: Seconds between two looks at what runs.
 EVERY = 5.0
 
 
 class GridBar:
-    """Counts finished cells, and says what else is going on and how long it will take.
+    """Counts finished cells, and shows how many run or failed and how long the rest will take.
 
     Args:
         store: Where rows and claims are.
         cells: The grid.
-        summary: What the runner has counted so far; it goes on counting.
+        summary: What the runner counts.
         shown: Whether to show anything.
     """
 
@@ -62,10 +60,10 @@ class GridBar:
         self._bar.close()
 
     def show(self, *, again: int = 0, put_off: int = 0) -> None:
-        """Bring the bar up to what the summary says.
+        """Update the bar from the summary.
 
         Args:
-            again: Cells that failed and will be tried again.
+            again: Cells that failed and will be retried.
             put_off: Cells that run elsewhere.
         """
         self._again, self._put_off = again, put_off
@@ -87,7 +85,7 @@ class GridBar:
         words = [f"{running} running"]
         for number, what in (
             (len(failed), "failed"),
-            (self._again, "to try again"),
+            (self._again, "to retry"),
             (self._put_off, "elsewhere"),
         ):
             if number:

@@ -18,6 +18,7 @@ from typing import Any
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, expand
+from sumpool.bench.methods import Method
 from sumpool.bench.report.published import PublishedScore, published_scores
 from sumpool.bench.settings import parse_settings
 from sumpool.pooling import pooling_class
@@ -66,17 +67,17 @@ class Recipe:
             backbone: The network.
             weights: Its weights; None is what it has.
         """
-        parts = self._parts
+        method, zero_shot = self._method
         extra = () if weights is None else (f"weights={weights}",)
         return Grid(
             self.protocol,
             [DataSource(self.data_set, self.data_set, root)],
             losses=[self.loss],
-            poolings=[parts.pool],
+            poolings=[method.pool],
             backbones=[backbone],
-            zero_shot=[parts.zero_shot],
-            ccp=[parts.ccp],
-            xbm=[parts.xbm],
+            zero_shot=[zero_shot],
+            ccp=[method.ccp],
+            xbm=[method.xbm],
             options=_options((*self.settings, *extra)),
         )
 
@@ -89,35 +90,23 @@ class Recipe:
             >>> Recipe("fair", "sop", "c1", "xbm+gap", (), ()).command()
             'sumpool bench fair --data sop --loss c1 --pool gap --xbm true'
         """
-        parts = self._parts
+        method, zero_shot = self._method
         words = ["sumpool", "bench", self.protocol, "--data", self.data_set]
-        words += ["--loss", self.loss, "--pool", parts.pool]
-        words += ["--ccp", "true"] if parts.ccp else []
-        words += ["--xbm", "true"] if parts.xbm else []
-        words += ["--zero-shot", "false"] if parts.zero_shot is False else []
+        words += ["--loss", self.loss, "--pool", method.pool]
+        words += ["--ccp", "true"] if method.ccp else []
+        words += ["--xbm", "true"] if method.xbm else []
+        words += ["--zero-shot", "false"] if zero_shot is False else []
         words += [] if backbone == TrainConfig.backbone else ["--backbone", backbone]
         settings = [*self.settings, *([] if weights is None else [f"weights={weights}"])]
         return shlex.join([*words, *(["--set", *settings] if settings else [])])
 
     @property
-    def _parts(self) -> _Parts:
-        rest = self.method
-        ccp, xbm = rest.startswith("ccp+"), rest.removeprefix("ccp+").startswith("xbm+")
-        rest = rest.removeprefix("ccp+").removeprefix("xbm+")
-        pool = rest.removesuffix("+zs")
+    def _method(self) -> tuple[Method, bool | None]:
+        """The parts of its method, and whether ``--zero-shot`` is to be given."""
+        method = Method.parse(self.method)
         # The zero-shot loss comes with poolings that have attributes, unless it is turned off.
-        off = pool == rest and pooling_class(pool).has_attributes
-        return _Parts(pool, ccp, xbm, False if off else None)
-
-
-@dataclass(frozen=True)
-class _Parts:
-    """What a method's label is made of."""
-
-    pool: str
-    ccp: bool
-    xbm: bool
-    zero_shot: bool | None
+        off = not method.zero_shot and pooling_class(method.pool).has_attributes
+        return method, False if off else None
 
 
 @cache
@@ -193,13 +182,8 @@ def write_recipes(
                 "published settings start from ImageNet weights; a file, or none for random ones"
             )
         path = folder / recipe.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.partial")
-        write_config(first.config, partial)
-        text = partial.read_text(encoding="utf-8")
         head = "".join(f"# {line}\n" for line in _header(recipe, first, network, weights))
-        partial.write_text(f"{head}\n{text}", encoding="utf-8")
-        partial.replace(path)
+        write_config(first.config, path, f"{head}\n")
         paths.append(path)
     return paths
 

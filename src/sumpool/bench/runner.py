@@ -1,11 +1,10 @@
-"""Runs a grid: what is finished stays finished, what fails is tried again and then reported."""
+"""Runs a grid: finished cells stay finished, failed ones are retried and then reported."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
@@ -14,6 +13,7 @@ from sumpool.bench.execute import CellEnd, run_cell
 from sumpool.bench.planned_cells import add_to_grid
 from sumpool.bench.progress import GridBar
 from sumpool.bench.store.store import BenchFailure, BenchStore
+from sumpool.bench.summary import Summary
 from sumpool.system.processes import Done, WorkerError
 
 #: Seconds between two looks at cells that run elsewhere.
@@ -28,26 +28,8 @@ class Executor(Protocol):
     def __call__(
         self, work: Work, cells: Sequence[BenchCell]
     ) -> Generator[Done[BenchCell, CellEnd], None, None]:
-        """Apply ``work`` to ``cells``, several at once, and give what is finished as it is.
-
-        A cell that fails is given with its failure; the others go on.
-        """
+        """Apply ``work`` to ``cells`` in parallel, and yield each as it finishes or fails."""
         ...
-
-
-@dataclass(frozen=True)
-class Summary:
-    """How a grid ended.
-
-    Attributes:
-        done: Cells that this runner finished.
-        failed: Cells that failed in every attempt, with the last failure.
-        elsewhere: Cells that had a row already, or that another runner finished meanwhile.
-    """
-
-    done: list[BenchCell] = field(default_factory=list)
-    failed: list[tuple[BenchCell, BenchFailure]] = field(default_factory=list)
-    elsewhere: list[BenchCell] = field(default_factory=list)
 
 
 def run_bench(
@@ -62,17 +44,16 @@ def run_bench(
 ) -> Summary:
     """Run the cells that have no row, and return when all have one or have failed.
 
-    Any number of runners share a store. Cells that another one is at are put off to the end and
-    looked at again: if it died, this one goes on with them.
+    Any number of runners share a store. Cells that another one holds are put off and looked at
+    again: if it died, this one resumes them.
 
     Args:
         store: Where rows are kept.
         cells: The grid.
         executor: Runs them.
-        retries: How often a cell that failed is tried again.
+        retries: How often a cell that failed is retried.
         progress: Whether to show a bar.
-        work: What is done with a cell; None is to run it, see
-            :func:`sumpool.bench.execute.run_cell`.
+        work: What is done with a cell; None is :func:`sumpool.bench.execute.run_cell`.
         look_again: Seconds between two looks at cells that run elsewhere.
     """
     if retries < 0:
@@ -116,7 +97,7 @@ def run_bench(
 def _apart(
     store: BenchStore, cells: Sequence[BenchCell]
 ) -> tuple[list[BenchCell], list[BenchCell]]:
-    """Cells that nobody is at, and those that somebody is at."""
+    """Cells that no process holds, and those that one does."""
     free: list[BenchCell] = []
     taken: list[BenchCell] = []
     for cell in cells:
@@ -127,7 +108,7 @@ def _apart(
 def _all_of(
     executor: Executor, work: Work, cells: Sequence[BenchCell]
 ) -> Generator[Done[BenchCell, CellEnd], None, None]:
-    """What the executor gives; a cell that it gives nothing for has failed."""
+    """What the executor yields; a cell that it yields nothing for has failed."""
     missing = {cell.id: cell for cell in cells}
     if not cells:
         return

@@ -1,4 +1,4 @@
-"""From the rows of a benchmark to its scores: complete groups, as their protocol sums them up."""
+"""From the rows of a benchmark to its scores: complete groups, combined by their protocol."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from sumpool.bench.groups import Group, find_groups
+from sumpool.bench.methods import baselines
 from sumpool.bench.planned_cells import read_grid
 from sumpool.bench.report.scores import SCORES, Gain, Incomplete, Score, read_scores, write_scores
 from sumpool.bench.store.store import BenchStore
@@ -37,9 +38,8 @@ class Scored:
     Attributes:
         scores: Scores of the complete groups.
         gains: What methods have over simpler ones.
-        incomplete: Groups that lack trainings; they have no score.
-        warnings: What keeps groups from a score or a gain, in words: missing folds and seeds by
-            name, files that are gone.
+        incomplete: Groups that lack runs; they have no score.
+        warnings: Why groups have no score or gain: missing folds and seeds, missing files.
     """
 
     scores: list[Score]
@@ -55,7 +55,7 @@ class _Summed:
     Attributes:
         group: The group.
         combined: What gains are computed from; None if it is lost, and those of before stay.
-        before: Whether the same trainings were scored before.
+        before: Whether the same runs were scored before.
     """
 
     group: Group
@@ -64,12 +64,11 @@ class _Summed:
 
 
 def score_store(store: BenchStore, *, device: str | None = None, progress: bool = False) -> Scored:
-    """Sum up the complete groups of ``store``, and write ``scores.json`` there.
+    """Score the complete groups of ``store``, and write ``scores.json`` there.
 
-    A group that lacks a fold or a seed gets no score. What is computed from embeddings is kept, and
-    computed again only when trainings are added to the group: until then the embeddings may be
-    gone. If what was kept is of no use either, the scores that ``scores.json`` has of the same
-    trainings stay, and so do the gains.
+    A group that lacks a fold or a seed gets no score. What is computed from embeddings is kept
+    until runs are added to the group, so the embeddings may be removed. If what was kept is damaged
+    too, the scores and gains that ``scores.json`` has of the same runs stay.
 
     Args:
         store: The benchmark.
@@ -91,7 +90,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
         before = path.is_file()
         combined = None
         try:
-            combined = _combined(path, group, _judged(store, group), device, progress)
+            combined = _combined(path, group, _results(store, group), device, progress)
             scores = _scores(group, combined)
         except ProtocolError as error:
             old = [it for it in old_scores if before and _is_of(it, group)]
@@ -102,7 +101,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             found.scores.extend(scores)
             summed[*group.key, group.settings] = _Summed(group, combined, before)
     for ours in summed.values():
-        for label in ours.group.baselines():
+        for label in baselines(ours.group.key[-1]):
             theirs = summed.get((*ours.group.key[:-1], label, ours.group.settings))
             if theirs is not None:
                 _add_gains(found, ours, label, theirs, old_gains)
@@ -119,8 +118,7 @@ def _scores_before(store: BenchStore) -> tuple[list[Score], list[Gain]]:
 
 def _is_of(entry: Score | Gain, group: Group) -> bool:
     note = _score_note(group) if isinstance(entry, Score) else _set_note(group)
-    key = entry.protocol, entry.data_set, entry.backbone, entry.loss, entry.method
-    return (*key, entry.note) == (*group.key, note)
+    return (entry.key, entry.note) == (group.key, note)
 
 
 def _set_note(group: Group) -> str:
@@ -155,24 +153,11 @@ def _add_gains(
     except ProtocolError as error:
         found.warnings.append(f"{group.name}: no gain over {against}: {error}")
         return
-    found.gains.extend(
-        Gain(
-            *group.key,
-            against,
-            it.dimension,
-            it.metric,
-            it.mean,
-            it.low,
-            it.high,
-            it.count,
-            it.confidence,
-            _set_note(group),
-        )
-        for it in gains
-    )
+    note = _set_note(group)
+    found.gains.extend(Gain(*group.key, against, **asdict(it), note=note) for it in gains)
 
 
-def _judged(store: BenchStore, group: Group) -> list[MemberResult]:
+def _results(store: BenchStore, group: Group) -> list[MemberResult]:
     start = f"{group.protocol.evaluated_on}."
     return [
         MemberResult(
@@ -189,17 +174,19 @@ def _judged(store: BenchStore, group: Group) -> list[MemberResult]:
 
 
 def _combined(
-    path: Path, group: Group, judged: Sequence[MemberResult], device: str, progress: bool
+    path: Path, group: Group, results: Sequence[MemberResult], device: str, progress: bool
 ) -> Combined:
-    """What scores and gains are computed from: as it was kept in ``path``, or anew."""
+    """What scores and gains are computed from: as kept in ``path``, or computed now."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             arrays = dict(kept)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
         # Not there, or damaged.
-        found = combine(group.protocol, judged, seeds=group.seeds, progress=progress, device=device)
+        found = combine(
+            group.protocol, results, seeds=group.seeds, progress=progress, device=device
+        )
     else:
-        found = _restored(group, judged, arrays)
+        found = _restored(group, results, arrays)
         if _lists_in(arrays) is not None:
             return found
     _keep(path, found)
@@ -221,7 +208,7 @@ def _keep(path: Path, combined: Combined) -> None:
 
 
 def _restored(
-    group: Group, judged: Sequence[MemberResult], kept: Mapping[str, NDArray[Any]]
+    group: Group, results: Sequence[MemberResult], kept: Mapping[str, NDArray[Any]]
 ) -> Combined:
     def named(start: str) -> dict[str, NDArray[Any]]:
         return {
@@ -230,7 +217,7 @@ def _restored(
             if name.startswith(start)
         }
 
-    members = sorted_members(group.protocol, judged, group.seeds)
+    members = sorted_members(group.protocol, results, group.seeds)
     return Combined(
         group.protocol,
         members,

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser
 from sumpool.report.run.option_names import RENAMED
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 
-#: Options that hold a value a name, such as ``pool_options.p``.
+#: Options with one value per name, such as ``pool_options.p``.
 _TABLES = ("pool_options", "loss_options")
 
 

@@ -1,4 +1,4 @@
-"""How far a benchmark is, from what lies in its folder: nobody who runs cells is asked."""
+"""The progress of a benchmark, read from its folder alone."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from sumpool.bench.cells import group_of
+from sumpool.bench.cells import cell_name, group_of
 from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.planned_cells import PlannedCell, read_grid
 from sumpool.bench.store.rows import BenchRow
 from sumpool.bench.store.store import RUN, BenchFailure, BenchStore
+from sumpool.protocols import Member
+from sumpool.report.run.folder import LOG
 from sumpool.report.tables import Table
 from sumpool.system.files import StoreError
 
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """How far the members of one group are, the cells that differ in fold and seed alone.
+    """The progress of one group: cells that differ only in fold and seed.
 
     Attributes:
         group: Identity of the group.
         title: Protocol, data set, network, loss and method.
         done: Finished cells.
-        running: Cells that a process is at.
-        failed: Cells whose last attempt failed and that no process is at.
+        running: Cells that a process holds.
+        failed: Cells whose last attempt failed and that no process holds.
         waiting: All others.
         seconds: Mean duration of the finished ones; None if there is none.
     """
@@ -43,13 +45,13 @@ class GroupStatus:
 
 @dataclass(frozen=True)
 class RunningCell:
-    """A cell that a process is at.
+    """A cell that a process holds.
 
     Attributes:
         cell: The cell.
-        host: Where the process is.
-        pid: Its number there; None if that is not known.
-        elapsed: Seconds since it took the cell; None if that is not known.
+        host: The machine of the process.
+        pid: The process; None if unknown.
+        elapsed: Seconds since it took the cell; None if unknown.
         says: Step and speed, or the last line of its log.
     """
 
@@ -62,15 +64,15 @@ class RunningCell:
 
 @dataclass(frozen=True)
 class BenchStatus:
-    """How far a benchmark is.
+    """The progress of a benchmark.
 
     Attributes:
         groups: By group.
         running: The cells that run.
         failures: The last failure of those that failed, with their cells.
         damaged: Files among the rows that are not rows.
-        seconds_left: Seconds until all is finished if as many cells run as now; None if nothing is
-            known, because no cell on the same data is finished.
+        seconds_left: Seconds until all is finished if as many cells run as now; None if no cell on
+            the same data is finished.
     """
 
     groups: list[GroupStatus]
@@ -105,7 +107,7 @@ class BenchStatus:
 
 
 def bench_status(store: BenchStore) -> BenchStatus:
-    """How far the benchmark in ``store`` is.
+    """The progress of the benchmark in ``store``.
 
     Raises:
         StoreError: If there is none.
@@ -140,11 +142,10 @@ def _groups(
         finished = [done[cell.id].duration_s for cell in there if cell.id in done]
         runs = sum(cell.id in running for cell in there)
         fails = sum(cell.id in failed for cell in there)
-        one = there[0]
         found.append(
             GroupStatus(
                 group,
-                (one.protocol, one.data_set, one.backbone, one.loss, one.method),
+                there[0].key,
                 len(finished),
                 runs,
                 fails,
@@ -170,7 +171,7 @@ def _running(store: BenchStore, cell: PlannedCell) -> RunningCell:
     elapsed = None
     if "since" in holder:
         elapsed = (datetime.now(UTC) - datetime.fromisoformat(holder["since"])).total_seconds()
-    says = _pace(store.cell_folder(cell.id) / RUN / "log.csv")
+    says = _pace(store.cell_folder(cell.id) / RUN / LOG)
     if says is None:
         says = store.log_tail(cell.id, lines=1)[:60] or "begins"
     return RunningCell(cell, str(holder.get("host", "?")), holder.get("pid"), elapsed, says)
@@ -190,11 +191,9 @@ def _pace(log: Path) -> str | None:
 
 
 def _of_row(row: BenchRow) -> PlannedCell:
-    fold = "" if row.fold is None else f" fold {row.fold}"
-    name = f"{row.protocol} {row.data_set} {row.backbone} {row.loss} {row.method}{fold}"
+    name = cell_name(row.key, Member(row.fold, row.seed))
     group = group_of(row.protocol, row.data_set, row.options)
-    where = (row.protocol, row.data_set, row.backbone, row.loss, row.method)
-    return PlannedCell(row.id, f"{name} seed {row.seed}", *where, group, row.fold, row.seed)
+    return PlannedCell(*row.key, row.id, name, group, row.fold, row.seed)
 
 
 def _groups_table(groups: Sequence[GroupStatus]) -> Table:

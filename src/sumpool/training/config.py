@@ -123,8 +123,13 @@ def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
     return named
 
 
-def write_config(config: TrainConfig, path: Path) -> None:
+def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
     """Write ``config`` as YAML, in the order of its options, whole or not at all.
+
+    Args:
+        config: The configuration.
+        path: The file.
+        comment: Lines before it.
 
     Raises:
         sumpool.report.StoreError: If it cannot be written.
@@ -133,7 +138,7 @@ def write_config(config: TrainConfig, path: Path) -> None:
     from sumpool.system.files import write_atomic
 
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
-    write_atomic(path, text.encode())
+    write_atomic(path, (comment + text).encode())
 
 
 def read_config(path: Path) -> TrainConfig:

@@ -18,15 +18,15 @@ _seats = ExitStack()
 def take_gpu(count: int, *, folder: Path | None = None) -> str | None:
     """Give this process one of the ``count`` first GPUs, the one that fewest others have taken.
 
-    It holds a seat until it ends, however it ends: a lock on a file, as cells are held. CUDA must
-    not have been used before in this process.
+    It holds a seat, a lock on a file, until it ends. CUDA must not have been used before in this
+    process.
 
     Args:
-        count: How many GPUs there are; fewer than two leave everything as it is.
-        folder: Where the seats are; None is one of this user in the folder of temporary files.
+        count: How many GPUs there are; fewer than two change nothing.
+        folder: Where the seats are; None is a temporary folder of this user.
 
     Returns:
-        The GPU, which ``CUDA_VISIBLE_DEVICES`` now names alone; None if nothing was changed.
+        The GPU that ``CUDA_VISIBLE_DEVICES`` now names alone; None if nothing changed.
     """
     if count < 2:
         return None

@@ -1,4 +1,4 @@
-"""Cells side by side in processes of this machine."""
+"""Cells in parallel processes of this machine."""
 
 from __future__ import annotations
 
@@ -28,13 +28,12 @@ LOST = 70
 class LocalProcesses:
     """Runs cells in ``jobs`` processes, which end with the one that started them.
 
-    On Linux the kernel sends a process TERM when its runner dies, however that dies: the training
-    keeps a checkpoint and ends. Elsewhere it goes on to the end of its cell; its claim keeps others
-    from running the same one meanwhile.
+    On Linux the kernel sends each process TERM when the runner dies: the run writes a checkpoint
+    and ends. Elsewhere it finishes its cell; its claim keeps others from running the same one.
 
     Args:
-        jobs: How many cells run side by side.
-        threads: Threads of torch in each process; None shares the cores between them.
+        jobs: How many cells run in parallel.
+        threads: Threads of torch per process; None divides the cores among them.
         gpus: GPUs of this machine that the processes are spread over.
 
     Raises:
@@ -57,7 +56,7 @@ class LocalProcesses:
     def __call__(
         self, work: Callable[[T], R], cells: Sequence[T]
     ) -> Generator[Done[T, R], None, None]:
-        """Apply ``work`` to ``cells``, and give what is finished as it is.
+        """Apply ``work`` to ``cells``, and yield each as it finishes.
 
         When the iterator is closed the processes are asked to end, and after some seconds killed.
         """
@@ -82,14 +81,13 @@ def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:
 
 @functools.cache
 def _prepare(gpus: int) -> None:
-    """Once a process: take a GPU, and have processes of its own."""
+    """Once per process: take a GPU, and allow child processes."""
     # Ctrl-C reaches all processes of a terminal; the runner decides what follows, with TERM.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     take_gpu(gpus)
     faulthandler.enable(file=2)  # a crash inside a library leaves a trace in the cell's log
-    # Loading images takes processes, which those of multiprocessing that end with their parent
-    # may not have; this one ends with it by other means. They start as they do in `sumpool train`:
-    # this process was spawned, and would spawn them too, which takes seconds every time.
+    # Data loading needs child processes, which daemons may not have; this one ends with its parent
+    # by other means. They are forked as in `sumpool train`: spawning takes seconds every time.
     multiprocessing.current_process().daemon = False
     multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
 

@@ -1,4 +1,4 @@
-"""NVIDIA's multi-process service, for as long as trainings share a GPU.
+"""NVIDIA's multi-process service, for as long as runs share a GPU.
 
 Without it the kernels of several processes take turns on a GPU; with it they run at the same time.
 """
@@ -34,7 +34,7 @@ class MpsState:
 
     Attributes:
         state: "started" here, "found" running, or "absent".
-        why: In words, for a log.
+        why: The reason, for a log.
     """
 
     state: Literal["started", "found", "absent"]
@@ -48,12 +48,11 @@ class MpsState:
 
 @contextmanager
 def mps_server() -> Iterator[MpsState]:
-    """Have the multi-process service serve inside the ``with``, where that can be.
+    """Run the multi-process service inside the ``with``, where possible.
 
-    One that serves already is left alone. Otherwise it is started with its pipes in a temporary
-    folder, which ``os.environ`` names to the processes that are started inside the ``with``, and
-    ended afterwards. Without a GPU, without the program, or if it does not start, nothing is done,
-    and the value says so.
+    One that is running already is left alone. Otherwise it is started with its pipes in a temporary
+    folder, which ``os.environ`` names to child processes, and stopped afterwards. Without a GPU,
+    without the program, or if it does not start, nothing is done, and the value says so.
 
     Example:
         >>> import torch
@@ -68,7 +67,7 @@ def mps_server() -> Iterator[MpsState]:
         return
     there = serving_folder()
     if there is not None:
-        yield MpsState("found", f"it serves already, in {there}")
+        yield MpsState("found", f"it is running already, in {there}")
         return
     # Under /tmp, and short: the names of sockets may have no more than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="sumpool-mps-", dir="/tmp"))

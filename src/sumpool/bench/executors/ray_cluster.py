@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: machines that share a folder, with parts of their GPUs."""
+"""Cells on a Ray cluster: machines that share a folder, with shares of their GPUs."""
 
 from __future__ import annotations
 
@@ -39,25 +39,23 @@ R = TypeVar("R", bound=Ended)
 class RayCluster:
     """Runs cells as tasks of a Ray cluster.
 
-    A task whose worker or node dies is started again by Ray, on another node if need be. That is
-    safe: a cell is held by the process that trains it, and has a row once it is finished. Where the
-    lock of a process that has just died is still seen, the cell is tried again until ``patience``
-    is over; only then it counts as running elsewhere.
+    Ray restarts a task whose worker or node dies, on another node if need be. That is safe: a cell
+    is held by the process that trains it, and has a row once it is finished. While the lock of a
+    process that has just died is still seen, the cell is retried until ``patience`` is over.
 
-    The nodes need this package, in the same version, and must see ``folder`` under the same path;
-    both are checked before the first cell. See docs/cluster.md.
+    All nodes need the same version of this package and must see ``folder`` under the same path,
+    which is checked before the first cell. See docs/cluster.md.
 
     Args:
-        address: "local" starts Ray on this machine, and ends it; "auto" joins the cluster that
-            this machine is part of; "host:port" or "ray://host:port" joins that one. None uses the
-            connection that this process has, else the address in RAY_ADDRESS, else "local".
-        gpus: Share of a GPU that a cell takes, such as 0.1, or a whole number of them. With 0 cells
-            see no GPU.
-        cpus: CPUs that a cell takes; it uses as many threads.
-        retries: How often a cell is started again after its process or node has died.
+        address: "local" starts and stops Ray on this machine; "auto" joins the cluster that this
+            machine is part of; "host:port" or "ray://host:port" joins that one. None uses the
+            connection of this process, else RAY_ADDRESS, else "local".
+        gpus: Share of a GPU per cell, such as 0.1, or a whole number of GPUs; 0 hides them.
+        cpus: CPUs per cell, which uses as many threads.
+        retries: How often a cell is restarted after its process or node has died.
         folder: The folder that all nodes must see; None checks none.
-        patience: Seconds in which a cell that another process holds is tried again, and that are
-            waited when no node is left.
+        patience: Seconds for which a cell that another process holds is retried, and for which
+            nodes are waited for when none is left.
 
     Raises:
         ClusterError: If a number cannot be used.
@@ -81,11 +79,10 @@ class RayCluster:
     def __call__(
         self, work: Callable[[T], R], cells: Sequence[T]
     ) -> Generator[Done[T, R], None, None]:
-        """Apply ``work`` to ``cells`` on the cluster, and give what is finished as it is.
+        """Apply ``work`` to ``cells`` on the cluster, and yield each as it finishes.
 
-        When the iterator is closed, or interrupted, running cells are asked to write a checkpoint
-        and end, and killed if they do not. A cluster that was started here ends; one that was
-        joined stays as it is.
+        When the iterator is closed or interrupted, running cells are asked to write a checkpoint
+        and end, and killed if they do not. A cluster that was started here is stopped.
 
         Args:
             work: A function of a module, or a partial of one, that the nodes can import.
@@ -178,7 +175,7 @@ class _Run:
         if not left:
             return
         for reference in left:
-            self._ray.cancel(reference, force=False)  # an interrupt: a training saves and ends
+            self._ray.cancel(reference, force=False)  # an interrupt: a run saves and ends
         _, left = self._ray.wait(left, num_returns=len(left), timeout=GRACE)
         for reference in left:
             self._ray.cancel(reference, force=True)

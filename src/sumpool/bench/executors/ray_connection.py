@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, or a cluster of one machine that is started and ended."""
+"""The connection to a Ray cluster, or to one that is started on this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from sumpool.bench.executors.ray_nodes import ClusterError
 
-#: Variables that Ray reads: whether its makers hear of its use, and whether it asks for tokens.
+#: Variables that Ray reads: whether it reports its use, and whether it asks for tokens.
 USAGE, AUTH = "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"
 #: Seconds in which the machine at an address must answer.
 KNOCK = 10.0
@@ -24,7 +24,7 @@ STORE_BYTES = 100_000_000
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected; disconnected afterwards, and ended if it was started here.
+    """Ray, connected; disconnected afterwards, and stopped if it was started here.
 
     Args:
         address: As :class:`~sumpool.bench.executors.ray_cluster.RayCluster` takes it.
@@ -47,14 +47,14 @@ def connected(address: str | None) -> Iterator[Any]:
         yield ray
         return
     address = address or os.environ.get("RAY_ADDRESS") or "local"
-    told: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
+    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "error"}
     if address == "local":
-        told |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
+        options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
     elif ":" in address:
         _knock(address)
-    with _kept_as_they_are(), _own_signals() as handler:
+    with _environment_kept(), _own_signals() as handler:
         try:
-            _init(ray, told)
+            _init(ray, options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
             hint = "" if AUTH in os.environ else f" (with tokens, {AUTH}=token must be set)"
             raise ClusterError(
@@ -68,13 +68,13 @@ def connected(address: str | None) -> Iterator[Any]:
             ray.shutdown()
 
 
-def _init(ray: Any, told: dict[str, Any]) -> None:
-    if told["address"] == "local":
-        # A cluster that is started only to be ended reports nothing to anybody.
+def _init(ray: Any, options: dict[str, Any]) -> None:
+    if options["address"] == "local":
+        # A cluster that is started only for this grid reports nothing.
         os.environ.setdefault(USAGE, "0")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Ray Client connection timed out")  # an error follows
-        ray.init(**told)
+        ray.init(**options)
 
 
 def _knock(address: str) -> None:
@@ -87,7 +87,7 @@ def _knock(address: str) -> None:
 
 
 @contextmanager
-def _kept_as_they_are() -> Iterator[None]:
+def _environment_kept() -> Iterator[None]:
     # Ray sets variables of this process, which would hold for the next cluster too.
     before = {name: os.environ.get(name) for name in (USAGE, AUTH)}
     try:

@@ -1,4 +1,4 @@
-"""What a worker of Ray runs, and what its failures are called here."""
+"""What a worker of Ray runs, and how its failures are reported."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sumpool.system.processes import WorkerError
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: The colours of Ray's messages.
-_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+#: The colors of Ray's messages.
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | None) -> R:
     """Apply ``work`` to ``cell`` in a worker of Ray.
 
     Args:
-        work: What to do.
-        cell: With what.
+        work: The function.
+        cell: Its argument.
         threads: Threads of torch.
-        witness: A file that must be seen here: a node may have joined after all were looked at.
+        witness: A file that must be visible here: the node may have joined after the check.
 
     Raises:
         WorkerError: In place of an error that could not be sent back.
@@ -52,7 +52,7 @@ def failure_of(error: Any, retries: int) -> Exception:
         error: What ``ray.get`` raised.
         retries: How often the task was started again where its process or node died.
     """
-    trace = _COLOUR.sub("", str(error))
+    trace = _COLOR.sub("", str(error))
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         cause.add_note(trace)

@@ -1,4 +1,4 @@
-"""The figure of relative improvement: what methods gain, in per cent of their baselines.
+"""The figure of relative improvement: what methods gain, in percent of their baselines.
 
 As figure 5 of [gsp] and 5.7 of [thesis], with the published gains beside ours.
 """
@@ -14,9 +14,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
+from sumpool.bench.methods import AVERAGES, baseline
 from sumpool.bench.report.labels import (
     backbone_name,
-    baseline,
     caption_prefix,
     data_set_name,
     loss_name,
@@ -89,31 +89,31 @@ def improvements(
         if (it.protocol, it.backbone, it.dimension, it.metric) == setting
     }
     found = []
-    for (name, loss, method, told), mean in means.items():
-        # Trainings with a set option have a baseline with the same one, or else the usual one.
-        for kept in dict.fromkeys((told, "")):
+    for (name, loss, method, settings), mean in means.items():
+        # With a set option, the baseline is one with the same option, or else the usual one.
+        for kept in dict.fromkeys((settings, "")):
             present = [it[2] for it in means if (it[0], it[1], it[3]) == (name, loss, kept)]
             other = baseline(method, present)
             if other is None or not means[name, loss, other, kept]:
                 continue
             base = means[name, loss, other, kept]
-            gain = paired.get((name, loss, method, other, told)) if kept == told else None
+            gain = paired.get((name, loss, method, other, settings)) if kept == settings else None
             published = published_gain(
                 protocol, name, loss, method, other, dimension, metric, backbone=backbone,
-                settings=method_settings(told, method),
+                settings=method_settings(settings, method),
             )  # fmt: skip
             interval = None if gain is None else (gain.low / base, gain.high / base)
-            found.append(
-                Improvement(name, loss, method, other, told, mean / base - 1, interval, published)
-            )
+            ours = mean / base - 1
+            what = (name, loss, method, other, settings)
+            found.append(Improvement(*what, ours, interval, published))
             break
     return _in_order(found)
 
 
 def _set(entry: Score | Gain) -> str:
     """What its note says was set, if it is a constant of the method."""
-    told = method_settings(entry.note, entry.method)
-    return f"set {told.replace(' ', ', ')}" if told else ""
+    settings = method_settings(entry.note, entry.method)
+    return f"set {settings.replace(' ', ', ')}" if settings else ""
 
 
 def draw(
@@ -129,11 +129,11 @@ def draw(
 
     Args:
         found: What :func:`improvements` gives; at least one.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-        protocol: Name of the protocol, for the title.
-        backbone: Name of the network, for title and legend.
-        dimension: How many dimensions were searched, for the title.
-        metric: Name of the metric, for the axis.
+        out: A path whose suffix names the format, or a file for PNG.
+        protocol: Named in the title.
+        backbone: Named in title and legend.
+        dimension: How many dimensions were searched.
+        metric: Named at the axis.
     """
     if not found:
         raise ValueError("found must have at least one improvement, got none")
@@ -166,7 +166,7 @@ def _name(it: Improvement) -> str:
     words = f"{loss_name(it.loss)}: {method_name(it.method)}"
     words += f"\n{it.settings}" if it.settings else ""
     # Plain average pooling goes without saying.
-    return words if it.against in ("gap", "gap+gmp") else f"{words}\nover {method_name(it.against)}"
+    return words if it.against in AVERAGES else f"{words}\nover {method_name(it.against)}"
 
 
 def _in_order(found: Sequence[Improvement]) -> list[Improvement]:

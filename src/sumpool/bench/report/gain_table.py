@@ -49,7 +49,7 @@ def _table(gains: Sequence[Gain]) -> Table:
     published = [_published(gain) for gain in gains]
     levels = " and ".join(f"{100 * level:g} %" for level in sorted({it.confidence for it in gains}))
     caption = (
-        f"{caption_prefix(gains[0].protocol, gains[0].backbone)}: gains in points of per cent, "
+        f"{caption_prefix(gains[0].protocol, gains[0].backbone)}: gains in percentage points, "
         f"paired by fold and seed, with {levels} confidence intervals"
     )
     tables = dict.fromkeys(

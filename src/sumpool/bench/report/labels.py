@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from sumpool.bench.methods import AVERAGES, Method
 from sumpool.report.labels import in_given_order
 
 #: Data sets in the order of the papers' tables.
@@ -36,9 +37,6 @@ PROTOCOLS = {
 }
 _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
              "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear"}  # fmt: skip
-#: What stands before the pooling in a method's label.
-_FIRST = ("ccp", "xbm")
-_PLAIN = ("gap", "gap+gmp")
 #: Begins the part of a note that says what was set.
 _SET = "set "
 #: Options that make another method, each after the part of its label that it belongs to.
@@ -98,36 +96,13 @@ def method_name(label: str) -> str:
     return " + ".join(words)
 
 
-def baseline(method: str, present: Iterable[str]) -> str | None:
-    """The method among ``present`` that a method is an improvement of; None if it is one of none.
-
-    It is average pooling with the same proxies or memory or, of average pooling with these, the one
-    without.
-
-    Example:
-        >>> ran = ["gap", "gsp+zs", "ccp+gap", "ccp+gsp+zs"]
-        >>> [baseline(method, ran) for method in ran]
-        [None, 'gap', 'gap', 'ccp+gap']
-    """
-    found = set(present)
-    start, rest = _split(method)
-    if rest in _PLAIN and not start:
-        return None
-    starts = [""] if rest in _PLAIN else [start, ""]
-    # Maximum pooling beside it is compared with maximum pooling beside average pooling.
-    heads = reversed(_PLAIN) if _pooling(method) in ("gap+gmp", "gmp+gsp") else _PLAIN
-    wanted = [f"{it}{head}" for head in heads for it in starts]
-    return next((label for label in wanted if label in found), None)
-
-
 def sorted_methods(labels: Iterable[str]) -> list[str]:
     """Methods in the order of the papers' tables: average pooling first, CCP last."""
 
     def place(label: str) -> tuple[bool, bool, int, bool, str]:
-        start, rest = _split(label)
-        pooling = _pooling(label)
-        plain = _PLAIN.index(pooling) if pooling in _PLAIN else len(_PLAIN)
-        return ("ccp" in start, "xbm" in start, plain, "gsp" in rest, label)
+        method = Method.parse(label)
+        average = AVERAGES.index(method.pool) if method.pool in AVERAGES else len(AVERAGES)
+        return method.ccp, method.xbm, average, "gsp" in method.pool, label
 
     return sorted(dict.fromkeys(labels), key=place)
 
@@ -169,15 +144,15 @@ def common_words(notes: Iterable[str]) -> list[str]:
 def method_settings(note: str, method: str) -> str:
     """The constants of the method that a note says were set, as published settings have them.
 
-    What says how it was trained, such as the precision, makes no other method and is left out, and
-    so are constants of what the method does without.
+    Options of training, such as the precision, and constants of parts that the method does not have
+    are left out.
 
     Example:
         >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp+zs")
         'gsp.mu=1'
     """
-    told = [word.removeprefix(_SET) for word in note_words(note) if word.startswith(_SET)]
-    names = [name for text in told for name in re.split(r", (?=[a-z_]+[a-z_.]*=)", text)]
+    given = [word.removeprefix(_SET) for word in note_words(note) if word.startswith(_SET)]
+    names = [name for text in given for name in re.split(r", (?=[a-z_]+[a-z_.]*=)", text)]
     parts = [part.partition(":")[0] for part in method.split("+")]
     groups = tuple(group for part, group in _CONSTANTS if part in ("", *parts))
     return " ".join(name for name in names if name.startswith(groups))
@@ -200,7 +175,7 @@ def caption_prefix(protocol: str, backbone: str) -> str:
 
 
 def percent(mean: float, std: float | None) -> str:
-    """A share in per cent with its spread, if it has one, to the digits of the papers' tables.
+    """A share in percent with its spread, if it has one, to the digits of the papers' tables.
 
     Example:
         >>> percent(0.2712, 0.0027), percent(0.2712, None)
@@ -211,7 +186,7 @@ def percent(mean: float, std: float | None) -> str:
 
 
 def signed(share: float) -> str:
-    """A difference in points of per cent, with its sign.
+    """A difference in percentage points, with its sign.
 
     Example:
         >>> signed(0.0095), signed(-0.0117), signed(-1e-9)
@@ -220,18 +195,3 @@ def signed(share: float) -> str:
     # A minus sign as wide as the plus sign; a difference that rounds to nothing has neither.
     text = f"{100 * share:+.2f}"
     return "0.00" if float(text) == 0 else text.replace("-", "−")
-
-
-def _split(label: str) -> tuple[str, str]:
-    """What stands before the pooling, with its sign, and the rest."""
-    start, rest = "", label
-    while (part := rest.partition("+"))[0] in _FIRST:
-        start, rest = f"{start}{part[0]}+", part[2]
-    return start, rest
-
-
-def _pooling(label: str) -> str:
-    """The pooling in a label."""
-    _, rest = _split(label)
-    parts = [part for part in rest.split("+") if part != "zs" and not part.startswith("reg:")]
-    return "+".join(parts)

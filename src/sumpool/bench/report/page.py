@@ -31,7 +31,7 @@ def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, 
             sets = ", ".join(dict.fromkeys(data_set_name(it.data_set) for it in found))
             alt = (
                 f"{caption_prefix(protocol, backbone)}, {dimension} dimensions: gains in MAP@R on "
-                f"{sets} in per cent of the baselines, ours and the published ones"
+                f"{sets} in percent of the baselines, ours and the published ones"
             )
             write = partial(draw, found, protocol=protocol, backbone=backbone, dimension=dimension)
             pictures[f"{protocol}-{_plain(backbone)}-{dimension}"] = render_png(write, alt)

@@ -64,12 +64,7 @@ def score_tables(
         StoreError: If two scores are of the same thing.
     """
     shown = [score for score in scores if score.metric in metrics]
-    pairs = dict.fromkeys(
-        [
-            *((it.protocol, it.backbone) for it in shown),
-            *((it.protocol, it.backbone) for it in incomplete),
-        ]
-    )
+    pairs = dict.fromkeys((it.protocol, it.backbone) for it in (*shown, *incomplete))
     return [
         _score_table(
             [it for it in shown if (it.protocol, it.backbone) == pair],
@@ -155,7 +150,7 @@ def _by_place(scores: Iterable[Score]) -> dict[tuple[_Line, _Column], Score]:
         if place in found:
             raise StoreError(
                 f"two scores are of the same thing, {found[place]} and {score}: keep one, or give "
-                "trainings with other options a store of their own"
+                "runs with other options a store of their own"
             )
         found[place] = score
     return found
@@ -227,10 +222,10 @@ def _score_caption(
     protocol: str,
     backbone: str,
 ) -> str:
-    parts = [f"{caption_prefix(protocol, backbone)}: per cent"]
+    parts = [f"{caption_prefix(protocol, backbone)}: percent"]
     counts = sorted({score.count for score in scores})
     if counts and counts[-1] > 1:
-        noun = "combinations of models" if protocol == "fair" else "trainings"
+        noun = "combinations of models" if protocol == "fair" else "runs"
         spelled = " or ".join(map(str, counts))
         parts[0] += f", mean ± standard deviation over {spelled} {noun}"
     parts += [word for word in common_words(score.note for score in scores) if word not in parts[0]]
@@ -241,6 +236,6 @@ def _score_caption(
     for it in incomplete:
         parts.append(
             f"missing: {loss_name(it.loss)}, {method_name(it.method)} on "
-            f"{data_set_name(it.data_set)}, {it.done} of {it.wanted} trainings finished"
+            f"{data_set_name(it.data_set)}, {it.done} of {it.wanted} runs finished"
         )
     return "; ".join(parts) + "."

@@ -1,6 +1,6 @@
 """Scores of a benchmark as its tables have them, on disk in one JSON file.
 
-A score is what a protocol makes of many trainings: a mean with its spread. A gain is what one
+A score is what a protocol makes of many runs: a mean with its spread. A gain is what one
 method has over another, paired by fold and seed, with a confidence interval.
 """
 
@@ -22,20 +22,39 @@ Entry = TypeVar("Entry", "Score", "Gain", "Incomplete")
 
 
 @dataclass(frozen=True)
-class Score:
-    """One number of a table.
+class MethodKey:
+    """What was trained on what.
 
     Attributes:
-        protocol: ``fair``, ``conventional`` or ``tuning``.
+        protocol: ``fair``, ``conventional``, ``tuning`` or ``tuning-ccp``.
         data_set: ``cub``, ``cars196``, ``sop``, ``inshop``, or the name of another one.
         backbone: Name of the network.
         loss: A key of ``sumpool.losses.LOSSES``.
-        method: Pooling and what comes with it, such as ``gsp+zs`` or ``ccp+gap``.
-        dimension: How many dimensions were searched: 128 of one model, 512 of four side by side.
+        method: Label of the method, such as ``gsp+zs`` or ``ccp+gap``.
+    """
+
+    protocol: str
+    data_set: str
+    backbone: str
+    loss: str
+    method: str
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """The five of them."""
+        return self.protocol, self.data_set, self.backbone, self.loss, self.method
+
+
+@dataclass(frozen=True)
+class Score(MethodKey):
+    """One number of a table.
+
+    Attributes:
+        dimension: How many dimensions were searched: 128 of one model, 512 of four concatenated.
         metric: Such as ``mean_average_precision_at_r``.
         mean: Mean over the combinations, as a share of 1.
         std: Their standard deviation; 0 of a single one.
-        count: How many combinations of trainings were averaged over.
+        count: How many combinations of runs were averaged.
         note: What a reader must know, such as "selected on the test set".
 
     Example:
@@ -44,11 +63,6 @@ class Score:
         0.57
     """
 
-    protocol: str
-    data_set: str
-    backbone: str
-    loss: str
-    method: str
     dimension: int
     metric: str
     mean: float
@@ -58,22 +72,16 @@ class Score:
 
     def __post_init__(self) -> None:
         """Check that the numbers are numbers."""
-        _check_finite(self, "mean", "std")
-        _check_count(self)
+        _check(self, "mean", "std")
         if self.std < 0:
             raise ValueError(f"std must not be negative, got {self.std} in {self}")
 
 
 @dataclass(frozen=True)
-class Gain:
+class Gain(MethodKey):
     """What a method has over another one, paired by fold and seed.
 
     Attributes:
-        protocol: As in :class:`Score`, and so are the next three.
-        data_set: Name of the data set.
-        backbone: Name of the network.
-        loss: A key of ``sumpool.losses.LOSSES``.
-        method: The method.
         against: The method that it is compared with.
         dimension: How many dimensions were searched.
         metric: Such as ``mean_average_precision_at_r``.
@@ -85,11 +93,6 @@ class Gain:
         note: What a reader must know, as in :class:`Score`.
     """
 
-    protocol: str
-    data_set: str
-    backbone: str
-    loss: str
-    method: str
     against: str
     dimension: int
     metric: str
@@ -102,31 +105,20 @@ class Gain:
 
     def __post_init__(self) -> None:
         """Check that the interval is one."""
-        _check_finite(self, "mean", "low", "high", "confidence")
-        _check_count(self)
+        _check(self, "mean", "low", "high", "confidence")
         if self.low > self.high:
             raise ValueError(f"low must not exceed high, got {self.low} and {self.high} in {self}")
 
 
 @dataclass(frozen=True)
-class Incomplete:
-    """A group of trainings that is not finished, so that there is no score of it.
+class Incomplete(MethodKey):
+    """A group of runs that is not finished, so that it has no score.
 
     Attributes:
-        protocol: As in :class:`Score`, and so are the next four.
-        data_set: Name of the data set.
-        backbone: Name of the network.
-        loss: A key of ``sumpool.losses.LOSSES``.
-        method: Label of the method.
-        done: How many trainings are finished.
+        done: How many runs are finished.
         wanted: How many the protocol needs.
     """
 
-    protocol: str
-    data_set: str
-    backbone: str
-    loss: str
-    method: str
     done: int
     wanted: int
 
@@ -137,17 +129,7 @@ def write_scores(
     gains: Sequence[Gain] = (),
     incomplete: Sequence[Incomplete] = (),
 ) -> Path:
-    """Write scores and gains to ``path`` as JSON, whole or not at all.
-
-    Args:
-        path: The file; folders on the way to it are made.
-        scores: The scores.
-        gains: The gains.
-        incomplete: Groups without a score, which tables show as missing.
-
-    Returns:
-        ``path``.
-    """
+    """Write scores, gains and groups without a score to ``path`` as JSON, and return ``path``."""
     stored = {
         "scores": [asdict(one) for one in scores],
         "gains": [asdict(one) for one in gains],
@@ -202,13 +184,10 @@ def _entry(kind: type[Entry], values: Mapping[str, Any], path: Path) -> Entry:
         ) from error
 
 
-def _check_finite(entry: Score | Gain, *names: str) -> None:
+def _check(entry: Score | Gain, *names: str) -> None:
     for name in names:
         value = getattr(entry, name)
         if not math.isfinite(value):
             raise ValueError(f"{name} must be finite, got {value} in {entry}")
-
-
-def _check_count(entry: Score | Gain) -> None:
     if entry.count < 1:
         raise ValueError(f"count must be at least 1, got {entry.count} in {entry}")

@@ -13,30 +13,13 @@ import pyarrow.parquet as pq
 
 from sumpool.report.run.option_names import current_name
 
-#: The columns of a row.
-SCHEMA = pa.schema(
-    [
-        pa.field("id", pa.string(), nullable=False),
-        pa.field("protocol", pa.string(), nullable=False),
-        pa.field("data_set", pa.string(), nullable=False),
-        pa.field("backbone", pa.string(), nullable=False),
-        pa.field("loss", pa.string(), nullable=False),
-        pa.field("method", pa.string(), nullable=False),
-        pa.field("fold", pa.int64()),
-        pa.field("seed", pa.int64(), nullable=False),
-        pa.field("config", pa.string(), nullable=False),
-        pa.field("versions", pa.string(), nullable=False),
-        pa.field("device", pa.string(), nullable=False),
-        pa.field("started", pa.string(), nullable=False),
-        pa.field("duration_s", pa.float64(), nullable=False),
-        pa.field("attempts", pa.int64(), nullable=False),
-        pa.field("steps", pa.int64(), nullable=False),
-        pa.field("best_step", pa.int64(), nullable=False),
-        pa.field("stopped", pa.string(), nullable=False),
-        pa.field("metrics", pa.map_(pa.string(), pa.float64()), nullable=False),
-        pa.field("folder", pa.string(), nullable=False),
-    ]
-)
+_TYPES = {
+    "str": pa.string(),
+    "int": pa.int64(),
+    "int | None": pa.int64(),
+    "float": pa.float64(),
+    "Mapping[str, float]": pa.map_(pa.string(), pa.float64()),
+}
 
 
 @dataclass(frozen=True)
@@ -56,8 +39,8 @@ class BenchRow:
         versions: Versions of Python and of packages, as JSON.
         device: What it was trained on, such as "cpu" or "NVIDIA H200".
         started: When its first attempt began, ISO 8601.
-        duration_s: Seconds of training and judging, over the attempts that were gone on from.
-        attempts: How often it was begun or gone on with.
+        duration_s: Seconds of training and evaluation, over all attempts that were resumed.
+        attempts: How often it was begun or resumed.
         steps: Steps of training.
         best_step: Step of the model that was kept.
         stopped: Why training ended.
@@ -86,16 +69,28 @@ class BenchRow:
     folder: str
 
     @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """Protocol, data set, network, loss and method."""
+        return self.protocol, self.data_set, self.backbone, self.loss, self.method
+
+    @property
     def order(self) -> tuple[Any, ...]:
         """What rows are sorted by in lists."""
-        fold = -1 if self.fold is None else self.fold
-        group = (self.protocol, self.data_set, self.backbone, self.loss, self.method)
-        return *group, fold, self.seed, self.id
+        return *self.key, -1 if self.fold is None else self.fold, self.seed, self.id
 
     @property
     def options(self) -> dict[str, Any]:
         """Every option by the dotted name it has today."""
         return {current_name(name): value for name, value in json.loads(self.config).items()}
+
+
+#: The columns of a row, in the order of its attributes.
+SCHEMA = pa.schema(
+    [
+        pa.field(it.name, _TYPES[str(it.type)], nullable=str(it.type).endswith("None"))
+        for it in fields(BenchRow)
+    ]
+)
 
 
 class NotARowError(ValueError):

@@ -1,8 +1,7 @@
-"""The results of a benchmark on disk: one row a finished cell, each a file that is never changed.
+"""The results of a benchmark on disk: one row per finished cell, each a file that never changes.
 
-``rows/ID.parquet`` is written under another name, forced to disk and renamed, so that a row is
-there whole or not at all, whoever is killed when. Nothing is ever appended to a file that others
-read, and any number of processes add rows at once.
+Rows are written atomically, and nothing is appended to a file that others read: any number of
+processes add rows at once, and any of them may be killed at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ __all__ = ["BenchFailure", "BenchRow", "BenchStore"]
 logger = logging.getLogger(__name__)
 
 ROWS, CELLS, CLAIMS, FAILURES = "rows", "cells", "claims", "failures"
-#: In the folder of a cell: what its process said, one line a start, and the run.
+#: In the folder of a cell: stdout and stderr of its process, one line per start, and the run.
 LOG, STARTS, RUN = "log.txt", "starts.jsonl", "run"
 
 
@@ -37,7 +36,7 @@ class BenchFailure:
         id: Identity of the cell.
         attempt: Which attempt it was, from 1 on.
         error: What went wrong, in a line or a few.
-        log_tail: The end of what the cell's process said.
+        log_tail: The last lines of the cell's log.
         when: When it was noted, ISO 8601.
     """
 
@@ -49,10 +48,7 @@ class BenchFailure:
 
 
 class BenchStore:
-    """The folder of a benchmark.
-
-    Any number of processes, on this machine or on others that share the folder, have it open at
-    once.
+    """The folder of a benchmark, shared by any number of processes and machines.
 
     Args:
         folder: The folder; made when the first thing is written.
@@ -65,11 +61,7 @@ class BenchStore:
         self._reported: set[Path] = set()
 
     def row(self, id: str) -> BenchRow | None:
-        """The row of the cell ``id``; None if there is none, or its file is not a row.
-
-        A file that is not a row is reported by a warning that names it; its cell counts as not
-        finished.
-        """
+        """The row of the cell ``id``; None if there is none, or, with a warning, a damaged one."""
         if id not in self._known:
             path = self._row_path(id)
             if not path.is_file():
@@ -83,7 +75,7 @@ class BenchStore:
     def rows(self) -> list[BenchRow]:
         """All rows, ordered by protocol, data set, loss, method, fold and seed.
 
-        Files that are not rows are left out, each with a warning that names it.
+        Damaged files are left out, each with a warning.
         """
         found = [self.row(path.stem) for path in self._row_files()]
         return sorted((row for row in found if row is not None), key=lambda row: row.order)
@@ -115,11 +107,11 @@ class BenchStore:
         write_atomic(self._row_path(row.id), encode_row(row))
 
     def claim(self, id: str) -> AbstractContextManager[bool]:
-        """Hold the cell ``id`` inside the ``with``; gives False if another process has it."""
+        """Hold the cell ``id`` inside the ``with``; yields False if another process holds it."""
         return claim(self._claim_path(id))
 
     def is_claimed(self, id: str) -> bool:
-        """Whether a process has the cell ``id``."""
+        """Whether a process holds the cell ``id``."""
         return is_claimed(self._claim_path(id))
 
     def holder(self, id: str) -> dict[str, Any]:
@@ -131,7 +123,7 @@ class BenchStore:
         return self.folder / CELLS / id
 
     def starts(self, id: str) -> list[dict[str, Any]]:
-        """When and where the cell ``id`` was begun or gone on with, the first one first."""
+        """When and where the cell ``id`` was begun or resumed, the first one first."""
         path = self.cell_folder(id) / STARTS
         if not path.is_file():
             return []
@@ -144,7 +136,7 @@ class BenchStore:
         return found
 
     def log_tail(self, id: str, lines: int = 30) -> str:
-        """The last lines of what the cell ``id`` said."""
+        """The last lines of the log of the cell ``id``."""
         path = self.cell_folder(id) / LOG
         if not path.is_file():
             return ""
@@ -166,7 +158,7 @@ class BenchStore:
         return found
 
     def note_failure(self, id: str, attempt: int, error: str, log_tail: str) -> BenchFailure:
-        """Note that an attempt at the cell ``id`` failed; it takes the place of an earlier note."""
+        """Note that an attempt at the cell ``id`` failed, in place of an earlier note."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         noted = BenchFailure(id, attempt, error, log_tail, now)
         text = json.dumps(asdict(noted), indent=1, ensure_ascii=False) + "\n"

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.report.run.files import Run, read_run
-from sumpool.report.run.option_names import flatten
+from sumpool.report.run.option_names import WHERE_IT_RUNS, flatten
 
 #: Options that do not make another experiment: where it runs, and the seed.
-IGNORED_OPTIONS = frozenset(
-    {"out", "seed", "cache", "cache_dir", "checkpoint_seconds", "gallery", "hardware.workers"}
-)
+IGNORED_OPTIONS = WHERE_IT_RUNS | {"seed", "hardware.workers"}
 #: Named before others, and by their value alone.
 FIRST = ("pool", "loss", "backbone")
 
@@ -38,8 +36,8 @@ def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
     kept = kept or ["pool"]
     groups: dict[str, list[Path]] = {}
     for run, known in zip(runs, options, strict=True):
-        told = [name for name in kept if known.get(name) is not None] or kept
-        label = ", ".join(_word(name, known.get(name)) for name in told)
+        named = [name for name in kept if known.get(name) is not None] or kept
+        label = ", ".join(_word(name, known.get(name)) for name in named)
         groups.setdefault(label, []).append(run.folder)
     return groups
 

@@ -1,7 +1,7 @@
 """The figures of the papers' tables as data, each with its source; README.md has what is doubtful.
 
-One CSV file a table lies beside this module: tables 3.1, 3.2 and 5.1 to 5.4 of [thesis]. Numbers in
-the files are per cent, as printed; here they are shares of 1, as all scores of the package are.
+One CSV file per table lies beside this module: tables 3.1, 3.2 and 5.1 to 5.4 of [thesis]. Numbers
+in the files are percent, as printed; here they are shares of 1, as all scores of the package are.
 """
 
 from sumpool.bench.report.published.figures import PublishedScore, beside, find, published_scores

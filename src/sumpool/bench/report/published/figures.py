@@ -78,7 +78,7 @@ def _read() -> tuple[PublishedScore, ...]:
 
 
 def _share(percent: str) -> float:
-    # In decimals: 57.48 per cent are 0.5748, not 0.5748000000000001.
+    # In decimals: 57.48 percent are 0.5748, not 0.5748000000000001.
     return float(Decimal(percent) / 100)
 
 

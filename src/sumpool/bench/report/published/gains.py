@@ -15,7 +15,7 @@ from sumpool.bench.report.published.figures import (
 
 @dataclass(frozen=True)
 class PublishedGain:
-    """Two scores of one table: both come from the same trainings' setting.
+    """Two scores of one table, with the same setting.
 
     Attributes:
         ours: Score of the method.
@@ -57,8 +57,8 @@ def published_gain(
 
     The method may have been published with other settings, its baseline has the usual ones.
 
-    Tables 3.1 and 5.1 of [thesis] have the same baselines from different trainings, so a gain is
-    formed inside a table only.
+    Tables 3.1 and 5.1 of [thesis] have the same baselines from different runs, so a gain is formed
+    inside a table only.
 
     Example:
         >>> metric = "mean_average_precision_at_r"
@@ -68,20 +68,11 @@ def published_gain(
         >>> published_gain("fair", "cub", "c2", "ccp+gap", "gap", 128, metric).ours.table
         '3.1'
     """
+    where, what = (protocol, data_set, loss), (dimension, metric)
     for table in _tables():
         one, other = (
-            beside(
-                protocol,
-                data_set,
-                loss,
-                label,
-                dimension,
-                metric,
-                backbone=backbone,
-                settings=told,
-                tables=[table],
-            )
-            for label, told in ((method, settings), (against, ""))
+            beside(*where, label, *what, backbone=backbone, settings=own, tables=[table])
+            for label, own in ((method, settings), (against, ""))
         )
         if one and other and one.backbone == other.backbone:
             return PublishedGain(one, other)

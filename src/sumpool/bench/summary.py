@@ -1,0 +1,23 @@
+"""What a runner counts while it runs a grid."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sumpool.bench.cells import BenchCell
+from sumpool.bench.store.store import BenchFailure
+
+
+@dataclass(frozen=True)
+class Summary:
+    """How a grid ended.
+
+    Attributes:
+        done: Cells that this runner finished.
+        failed: Cells that failed in every attempt, with the last failure.
+        elsewhere: Cells that had a row already, or that another runner finished meanwhile.
+    """
+
+    done: list[BenchCell] = field(default_factory=list)
+    failed: list[tuple[BenchCell, BenchFailure]] = field(default_factory=list)
+    elsewhere: list[BenchCell] = field(default_factory=list)
