@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from torch import Tensor
 
 from centers.naive_centers import random_centers
 from sumpool.centers import build_regularizer, log_exp_mean, power_mean, skewed_mean
+
+pytestmark = pytest.mark.process
 
 
 def test_means_compile_into_one_graph() -> None:
@@ -18,7 +21,7 @@ def test_means_compile_into_one_graph() -> None:
     assert torch.allclose(compiled(x, mask), means(x, mask))
 
 
-def test_a_regularizer_compiles_and_goes_on_drawing() -> None:
+def test_a_compiled_regularizer_keeps_drawing() -> None:
     regularizer = build_regularizer("r2-far", subset=8)
     compiled = torch.compile(build_regularizer("r2-far", subset=8), backend="eager", fullgraph=True)
     centers = random_centers(20, 4)

@@ -121,7 +121,8 @@ def test_a_run_with_chance_constrained_proxies_reports_its_problems(
     assert "violat" in Path("run/report.html").read_text()
 
 
-def test_a_killed_run_is_resumed_to_the_same_bits(photos: Path) -> None:
+@pytest.mark.process
+def test_a_killed_run_resumes_bit_for_bit(photos: Path) -> None:
     options = [
         *(option for option in SMALL if "max-steps" not in option),
         "--stop.max-steps=60",

@@ -72,6 +72,7 @@ def test_one_process_has_a_claim(tmp_path: Path) -> None:
         assert mine
 
 
+@pytest.mark.process
 def test_a_claim_is_freed_by_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "a"
     process, said = start(HOLD, path)
@@ -86,6 +87,7 @@ def test_a_claim_is_freed_by_kill_9(tmp_path: Path) -> None:
         assert mine
 
 
+@pytest.mark.process
 def test_a_forked_process_does_not_keep_the_claim_of_its_dead_parent(tmp_path: Path) -> None:
     path = tmp_path / "a"
     process, child = start(HOLD_AND_FORK, path)

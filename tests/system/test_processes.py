@@ -1,4 +1,4 @@
-"""Processes side by side: failures, deaths and ends."""
+"""The process pool: failures, deaths and ends."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from system.worker_tasks import (
     raises_unsendable,
     sleeps,
 )
+
+pytestmark = pytest.mark.process
 
 
 def test_a_process_that_dies_takes_one_piece_with_it() -> None:
@@ -93,12 +95,12 @@ def test_a_failure_that_cannot_be_sent_is_told_in_words() -> None:
     assert any("raises_unsendable" in note for note in done.failure.__notes__)
 
 
-@pytest.mark.parametrize(("told", "found"), [(None, "2"), ("7", "7")])
+@pytest.mark.parametrize(("given", "found"), [(None, "2"), ("7", "7")])
 def test_processes_do_not_compile_with_all_cores_each(
-    monkeypatch: pytest.MonkeyPatch, told: str | None, found: str
+    monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
 ) -> None:
     monkeypatch.delenv(COMPILERS, raising=False)
-    if told is not None:
-        monkeypatch.setenv(COMPILERS, told)
+    if given is not None:
+        monkeypatch.setenv(COMPILERS, given)
     (done,) = run_in_processes(os.getenv, [COMPILERS], 1)
     assert done.found == found

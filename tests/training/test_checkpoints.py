@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import logging
@@ -106,6 +107,7 @@ def _torch_file(trace: Path) -> bytes:
     return buffer.getvalue()
 
 
+@pytest.mark.process
 def test_a_full_disk_is_named_and_the_earlier_checkpoint_stays(tmp_path: Path) -> None:
     # A limit on the size of files stands for a full disk: the write fails half-way.
     code = f"""
@@ -126,4 +128,20 @@ except RunError as error:
     loaded = Checkpoints(tmp_path).load()
     assert loaded is not None
     assert loaded["progress"] == {"step": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.ckpt"]
+
+
+def test_a_checkpoint_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    checkpoints = Checkpoints(tmp_path)
+    checkpoints.save(1, {"step": 1})
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(RunError, match=r"No space left on device; that of step 1 is intact"):
+            checkpoints.save(2, {"step": 2})
+    assert checkpoints.load() == {"step": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["step-000000001.ckpt"]

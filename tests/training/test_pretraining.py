@@ -1,4 +1,4 @@
-"""Pretraining: what it leaves behind, that it goes on, and how views are moved."""
+"""Pretraining: what it writes, that it resumes, and how views are shifted."""
 
 from __future__ import annotations
 
@@ -108,12 +108,10 @@ def test_images_are_moved_and_mirrored_each_by_its_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"epochs": 0}, "epochs, batch_size and lr must be positive"),
         ({"lr": 0.0}, "epochs, batch_size and lr must be positive"),
         ({"batch_size": 500}, "batch_size 500 must be at most the 200"),
         ({"accelerator": "tpu"}, "accelerator must be auto, cpu or cuda, got 'tpu'"),
         ({"backbone": "resnet21"}, "backbone must be one of .* did you mean"),
-        ({"format": "cub"}, "format must be auto or one of cifar10, .*, got 'cub'"),
         ({"format": "cifar-100"}, "format must be auto or one of cifar10, .*, got 'cifar-100'"),
     ],
 )
@@ -131,11 +129,11 @@ def test_data_of_other_kinds_is_refused_and_leaves_the_folder_free(
     photos = tmp_path / "photos"
     (photos / "a class").mkdir(parents=True)
     out = tmp_path / "out"
-    told = replace(config, data=str(photos), format="auto")
+    folder = replace(config, data=str(photos), format="auto")
     with pytest.raises(DataError, match="photos is a data set of the format folder, but pretrain"):
-        pretrain(told, out, progress=False)
+        pretrain(folder, out, progress=False)
     with pytest.raises(DataError, match="does not exist"):
-        pretrain(replace(told, data=str(tmp_path / "typo")), out, progress=False)
+        pretrain(replace(folder, data=str(tmp_path / "typo")), out, progress=False)
     assert not out.exists()
     pretrain(replace(config, epochs=1), out, progress=False)
 

@@ -17,6 +17,8 @@ from sumpool.training import CcpConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_validation
 from training.tiny import CONFIG, Memory, MemoryFeed, trainer
 
+pytestmark = pytest.mark.process
+
 BATCH = {"batch_size": 32, "images_per_class": 8}
 #: The batch of 32 in one process, 16 in each of two.
 CASES: dict[str, dict[str, Any]] = {

@@ -66,7 +66,7 @@ def draw(folder: Path, classes: range, images: int = 6) -> Iterator[tuple[Path, 
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Eight classes to learn from, five to be judged on."""
+    """Eight classes to learn from, five to be evaluated on."""
     root = tmp_path_factory.mktemp("photos")
     for part, classes in (("train", range(8)), ("test", range(8, 13))):
         list(draw(root / part, classes))
@@ -92,7 +92,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
-def identity_options(folder: Path) -> dict[int, float]:
+def monitored(folder: Path) -> dict[int, float]:
     """The metric that decided, by step."""
     with (folder / "validation.csv").open() as file:
         return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
@@ -109,7 +109,7 @@ def test_the_test_set_decides(data: str, request: pytest.FixtureRequest) -> None
     assert list(found.metrics) == ["test"]
     assert [it.name for it in Path("run/evaluation").iterdir()] == ["test"]
     # What was stored for the test set is what decided, at the best step and with the gallery.
-    values = identity_options(Path("run"))
+    values = monitored(Path("run"))
     assert list(values) == [2, 4, 6]
     assert found.metrics["test"]["precision_at_1"] == values[found.outcome.best_step]
     assert max(values.values()) == values[found.outcome.best_step]
@@ -137,7 +137,7 @@ def test_a_run_goes_on_with_its_selection(photos: Path) -> None:
     longer = TrainConfig(stop=StopConfig(max_steps=6, monitor="precision_at_1"), selection="test")
     resumed = run_training(longer, resume=Path("parts"), progress=False)
     assert resumed.metrics == whole.metrics
-    assert identity_options(Path("parts")) == identity_options(Path("whole"))
+    assert monitored(Path("parts")) == monitored(Path("whole"))
     assert SAID in Path("parts/report.html").read_text()
     run_training(with_changes(data=str(photos), out="other"), progress=False)
     with pytest.raises(ConfigError, match="selection is 'test', but the run was begun with"):

@@ -49,7 +49,7 @@ CONFIG = TrainConfig(
 
 
 class Memory(ImageDataset):
-    """Noisy images of one color a class."""
+    """Noisy images, one color per class."""
 
     def __init__(self, classes: int = CLASSES, per_class: int = PER_CLASS) -> None:
         labels = torch.arange(classes).repeat_interleave(per_class)
@@ -123,12 +123,12 @@ def fabric() -> Fabric:
 
 
 def constant(_: nn.Module) -> dict[str, float]:
-    """Judges every model alike."""
+    """The same metrics for every model."""
     return {"mean_average_precision_at_r": 0.5, "precision_at_1": 0.5}
 
 
 class Scripted:
-    """Judges by a script, one value a validation."""
+    """Metrics from a script, one value per validation."""
 
     def __init__(self, values: list[float]) -> None:
         self.values = values

@@ -13,7 +13,7 @@ def random_subset(count: int, size: int, seed: int, draw: Tensor) -> Tensor:
     """``size`` of the numbers 0..count − 1, without repetition, in ascending order.
 
     Every number gets a hash of (seed, draw, number) [splitmix], and the largest hashes are taken.
-    So a draw depends on nothing that is kept elsewhere: CPU and CUDA draw the same, a run goes on
+    So a draw depends on nothing that is kept elsewhere: CPU and CUDA draw the same, a run resumes
     with the subset that comes next, and a replayed CUDA graph draws a new one as the count moves.
 
     Args:
