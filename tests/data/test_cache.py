@@ -122,15 +122,15 @@ def test_subsets_find_their_images_by_name() -> None:
         few.rows(dataset.subset([3, 2]))
 
 
-def test_too_little_memory_is_told_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_memory_is_noticed_before_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     dataset = Pictures(LABELS * 20)
     monkeypatch.setattr(cache, "available_memory", lambda: 1000)
     with pytest.raises(CacheMemoryError, match=r"need [\d,]+ bytes .* of which 1,000 bytes") as e:
         decode_images(dataset, 48, progress=False)
     assert dataset.loads <= 32
-    told = int(re.findall(r"need ([\d,]+) bytes", str(e.value))[0].replace(",", ""))
+    needed = int(re.findall(r"need ([\d,]+) bytes", str(e.value))[0].replace(",", ""))
     truth = sum(3 * 48 * (48 * max(it.size) // min(it.size)) for it in dataset.images)
-    assert abs(told / truth - 1) < 0.1
+    assert abs(needed / truth - 1) < 0.1
     assert isinstance(e.value, MemoryError)
 
 
@@ -221,10 +221,10 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
 def test_processes_that_ask_at_once_decode_once(tmp_path: Path) -> None:
     built = []
 
-    def build(file: object) -> cache_files.Layout:
+    def build(file: object) -> cache_files.PixelIndex:
         built.append(1)
         file.write(bytes(12))  # type: ignore[attr-defined]
-        return cache_files.Layout(np.array([[2, 2]]), {})
+        return cache_files.PixelIndex(np.array([[2, 2]]), {})
 
     with ThreadPoolExecutor(4) as pool:
         tasks = [pool.submit(cache_files.stored_pixels, tmp_path, "k", build) for _ in range(4)]
@@ -241,8 +241,8 @@ def test_a_full_disk_leaves_nothing_behind(
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(cache_files.os, "fsync", fail)
-    with pytest.raises(DataError, match=rf"{tmp_path}.*pixels: {os.strerror(number)}"):
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(DataError, match=rf"{tmp_path}.*pixels .*: {os.strerror(number)}"):
         decode_images(Pictures(LABELS), 48, progress=False, cache_dir=tmp_path)
     assert [it.suffix for it in tmp_path.iterdir()] == [".lock"]
 
@@ -254,19 +254,19 @@ def test_a_broken_image_leaves_nothing_behind(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
-    def build(file: BinaryIO) -> cache_files.Layout:
+    def build(file: BinaryIO) -> cache_files.PixelIndex:
         file.write(bytes(12))
-        return cache_files.Layout(np.array([[2, 2]]), {})
+        return cache_files.PixelIndex(np.array([[2, 2]]), {})
 
-    others = {"k.pixels.7", "k.json.7", "k2.pixels.7", "k2.json"}
+    others = {".k.pixels.7-a.part", ".k.json.7-a.part", ".k2.pixels.7-a.part", "k2.json"}
     for name in others:
         (tmp_path / name).write_bytes(b"half")
     cache_files.stored_pixels(tmp_path, "k", build)
     left = {it.name for it in tmp_path.iterdir()}
-    assert left == {"k.pixels", "k.json", "k.lock", "k2.pixels.7", "k2.json"}
+    assert left == {"k.pixels", "k.json", "k.lock", ".k2.pixels.7-a.part", "k2.json"}
 
 
-def test_too_small_a_disk_is_told_before_decoding(
+def test_too_small_a_disk_is_noticed_before_decoding(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10}))
@@ -312,7 +312,7 @@ def test_batched_crops_differ_from_pillows_by_rounding() -> None:
     assert difference.abs().max() < 1.2
 
 
-def test_half_precision_is_within_a_quarter_of_a_grey_level() -> None:
+def test_half_precision_is_within_a_quarter_of_a_gray_level() -> None:
     decoded = decode_images(Pictures(LABELS[:2]), 32, progress=False)
     boxes = np.array([[3, 1, 20, 24], [0, 0, 32, 31]])
     window = window_of(decoded, boxes, np.array([True, False]))

@@ -61,7 +61,7 @@ UNCOUNTED = ("folder", "csv", "glyphs")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_formats_are_recognised_and_all_their_splits_open(tmp_path: Path, case: str) -> None:
+def test_formats_are_recognized_and_all_their_splits_open(tmp_path: Path, case: str) -> None:
     name, build, parts = CASES[case]
     build(tmp_path)
     assert detect_format(tmp_path) == name
@@ -77,7 +77,7 @@ def test_formats_are_recognised_and_all_their_splits_open(tmp_path: Path, case: 
     assert len(everything) >= len(data)
 
 
-def test_the_catalogue_has_every_data_set() -> None:
+def test_the_catalog_has_every_data_set() -> None:
     assert list(DATASETS) == [
         "cub",
         "cars196",
@@ -110,14 +110,14 @@ def test_transforms_and_options_reach_the_data_set(tmp_path: Path) -> None:
         tmp_path,
         "cifar100",
         "train",
-        lambda it: it.size,
-        lambda it: -it,
+        transform=lambda it: it.size,
+        target_transform=lambda it: -it,
         labels="coarse",
         check_counts=False,
     )
     assert data[2] == ((32, 32), -1)
-    with pytest.raises(TypeError, match="colour"):
-        open_dataset(tmp_path, colour=True)
+    with pytest.raises(TypeError, match="color"):
+        open_dataset(tmp_path, check_counts=False, color=True)
 
 
 def test_unknown_formats_are_refused(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_unknown_formats_are_refused(tmp_path: Path) -> None:
         open_dataset(tmp_path, "birds")
 
 
-def test_several_data_sets_in_one_folder_are_told(tmp_path: Path) -> None:
+def test_several_data_sets_in_one_folder_are_named(tmp_path: Path) -> None:
     cub(tmp_path)
     cifar100(tmp_path)
     with pytest.raises(DataError, match=r"holds cub and cifar100: give format, or the folder of"):

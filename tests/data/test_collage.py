@@ -58,7 +58,7 @@ def test_tiles_are_a_foreground_and_three_shared_ones_of_the_split(root: Path, s
     origin = CIFAR100(root, "train" if split == "train" else "test", check_counts=False)
     images = torch.from_numpy(np.ascontiguousarray(origin.pixels)).permute(0, 3, 1, 2)
     places = {"train": (0, 1), "validation": (2,), "test": (3, 4)}[split]
-    for index in range(0, len(data), max(1, len(data) // 40)):
+    for index in range(0, len(data), max(1, len(data) // 12)):
         tiles = tiles_of(data.compose(torch.tensor([index]))[0])
         for place, tile in enumerate(tiles):
             fine = fine_of(tile, images, origin.labels)

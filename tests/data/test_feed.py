@@ -32,6 +32,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "workers": {"workers": 2},
     "ram": {"cache": "ram"},
 }
+each_kind = pytest.mark.parametrize(
+    "kind", ["here", pytest.param("workers", marks=pytest.mark.process), "ram"]
+)
 
 
 def feed_of(kind: str, dataset: Any = None, **options: Any) -> ImageFeed:
@@ -54,7 +57,7 @@ def same(first: list[Batch], second: list[Batch]) -> bool:
     return all(torch.equal(a, b) for one, other in pairs for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_train_batches_are_random_views_of_the_samplers_images(kind: str) -> None:
     dataset, sampler = Pictures(LABELS), sampler_of(seed=4)
     for step, batch in enumerate(take(feed_of(kind, seed=7).train_batches(sampler), 3)):
@@ -67,14 +70,14 @@ def test_train_batches_are_random_views_of_the_samplers_images(kind: str) -> Non
             assert torch.equal(batch.images[position], VIEWS.normalize(pixels))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_a_resumed_run_sees_the_same_pixels(kind: str) -> None:
     feed = feed_of(kind)
     whole = take(feed.train_batches(sampler_of()), 6)
     assert same(take(feed.train_batches(sampler_of(), start=4), 2), whole[4:])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_ranks_see_their_part_of_the_whole_batch(kind: str) -> None:
     (whole,) = take(feed_of(kind).train_batches(sampler_of(), start=3), 1)
     samplers = [sampler_of(rank=rank, world_size=2) for rank in range(2)]
@@ -94,7 +97,7 @@ def test_seeds_and_steps_give_other_views() -> None:
     assert len({it.sum().item() for it in seen}) == 9
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_global_random_states_are_left_alone(kind: str) -> None:
     before = global_states()
     feed = feed_of(kind)
@@ -103,7 +106,7 @@ def test_global_random_states_are_left_alone(kind: str) -> None:
     assert global_states() == before
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 @pytest.mark.parametrize("indices", [None, [7, 3, 3, 0, 11], torch.tensor([5]), []])
 def test_test_batches_are_central_views_in_the_order_given(kind: str, indices: Any) -> None:
     dataset = Pictures(LABELS)
@@ -120,7 +123,7 @@ def test_test_batches_are_central_views_in_the_order_given(kind: str, indices: A
             assert torch.equal(image, VIEWS.normalize(pixels))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_without_augmentation_training_shows_the_test_view(kind: str) -> None:
     feed = feed_of(kind, preprocessing=replace(VIEWS, augment="none", flip=False))
     (batch,) = take(feed.train_batches(sampler_of(), start=2), 1)
@@ -147,9 +150,9 @@ def test_crops_on_the_device_show_what_the_host_shows(
         assert same(first, second)
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one.indices, other.indices)
-        grey = 255 * torch.tensor(views.std).view(3, 1, 1) * (one.images - other.images).abs()
-        assert grey.mean() < 0.4
-        assert grey.max() < 1.2
+        gray = 255 * torch.tensor(views.std).view(3, 1, 1) * (one.images - other.images).abs()
+        assert gray.mean() < 0.4
+        assert gray.max() < 1.2
 
 
 def test_feeds_share_one_cache() -> None:
@@ -174,7 +177,7 @@ def test_processes_share_a_cache_on_disk(tmp_path: Path) -> None:
     assert same(batches[0], batches[2])
 
 
-@pytest.mark.parametrize("kind", ["here", "workers"])
+@pytest.mark.parametrize("kind", ["here", pytest.param("workers", marks=pytest.mark.process)])
 @pytest.mark.parametrize("train", [True, False])
 def test_a_broken_image_is_named_and_nothing_else_said(kind: str, train: bool) -> None:
     feed = feed_of(kind, Pictures(LABELS, broken=[4]))
@@ -190,6 +193,7 @@ def test_a_broken_image_is_named_when_a_cache_is_made() -> None:
         feed_of("ram", Pictures(LABELS, broken=[4]))
 
 
+@pytest.mark.process
 def test_workers_end_with_training() -> None:
     batches = feed_of("workers").train_batches(sampler_of())
     next(batches)
@@ -198,6 +202,7 @@ def test_workers_end_with_training() -> None:
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.process
 def test_an_interrupt_from_the_keyboard_is_left_to_the_main_process() -> None:
     batches = feed_of("workers").train_batches(sampler_of())
     next(batches)
@@ -207,6 +212,7 @@ def test_an_interrupt_from_the_keyboard_is_left_to_the_main_process() -> None:
     assert len(take(batches, 20)) == 20
 
 
+@pytest.mark.process
 def test_workers_wait_for_the_next_validation() -> None:
     def pids() -> set[int | None]:
         return {it.pid for it in multiprocessing.active_children()}
@@ -228,6 +234,7 @@ def test_workers_wait_for_the_next_validation() -> None:
     assert pids() == set()
 
 
+@pytest.mark.process
 def test_two_validations_can_run_at_once() -> None:
     feed = feed_of("workers")
     pairs = list(zip(feed.test_batches([0, 1, 2], 1), feed.test_batches([5, 6, 7], 1), strict=True))
@@ -246,7 +253,7 @@ def test_the_thread_of_a_cached_feed_ends_with_it() -> None:
     assert threads() == []
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@each_kind
 def test_batches_carry_no_gradient_and_leave_the_mode_alone(kind: str) -> None:
     batches = feed_of(kind).train_batches(sampler_of())
     for batch in islice(batches, 2):
@@ -318,8 +325,8 @@ def test_a_gpu_sees_what_the_cpu_sees(cache: Any) -> None:
     second = take(host.train_batches(sampler_of()), 3)
     for one, other in zip(first, second, strict=True):
         assert torch.equal(one.labels.cpu(), other.labels)
-        grey = 255 * torch.tensor(VIEWS.std).view(3, 1, 1) * (one.images.cpu() - other.images).abs()
-        assert grey.mean() < 0.45
+        gray = 255 * torch.tensor(VIEWS.std).view(3, 1, 1) * (one.images.cpu() - other.images).abs()
+        assert gray.mean() < 0.45
 
 
 @pytest.mark.gpu
@@ -339,7 +346,7 @@ def test_training_batches_never_wait_for_the_gpu(cache: Any) -> None:
 
 @pytest.mark.gpu
 @gpu
-def test_too_little_gpu_memory_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_little_gpu_memory_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (1000, 2000))
     with pytest.raises(CacheMemoryError, match="on cuda:0, of which 1,000 bytes"):
         open_feed(Pictures(LABELS), VIEWS, cache="gpu", device="cuda", progress=False)

@@ -100,7 +100,7 @@ def test_one_tile_holds_the_letter_and_three_hold_digits(monkeypatch: pytest.Mon
         return draw_glyph(glyph, face, *rest)
 
     monkeypatch.setattr(glyphs, "draw_glyph", record)
-    data = GlyphCollages(split="all", images_per_class=8)
+    data = GlyphCollages(split="all", images_per_class=4)
     places = np.array([glyph for glyph, _ in drawn]).reshape(-1, 4)
     for label, tile, place in zip(data.labels, data.letter_tile, places, strict=True):
         assert place[tile] == LETTERS[label]

@@ -12,13 +12,13 @@ import pytest
 
 from data.miniatures import MNIST_LABELS, idx, mnist
 from sumpool.data import MNIST, DataError, FashionMNIST
-from sumpool.data.sets.idx import read_idx
+from sumpool.data.sets.mnist import read_idx
 
 IMAGES, LABELS = "train-images-idx3-ubyte", "train-labels-idx1-ubyte"
 
 
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_images_are_grey_as_rgb(tmp_path: Path, ending: str) -> None:
+def test_images_are_gray_as_rgb(tmp_path: Path, ending: str) -> None:
     mnist(tmp_path, ending=ending)
     data = MNIST(tmp_path, "train", check_counts=False)
     expected = np.random.default_rng(0).integers(0, 256, (10, 28, 28), dtype=np.uint8)
@@ -53,7 +53,7 @@ def test_fashion_has_names_of_its_own(tmp_path: Path) -> None:
 
 def test_published_counts_are_demanded(tmp_path: Path) -> None:
     mnist(tmp_path)
-    match = rf"{IMAGES} must have 60,000 images of 10 classes, found 10 images of 7 classes"
+    match = r"'train' must have 60,000 images of 10 classes, found 10 images of 7 classes"
     with pytest.raises(DataError, match=match):
         MNIST(tmp_path, "train")
 
@@ -76,7 +76,7 @@ HEADER = struct.pack(">HBB2I", 0, 8, 2, 3, 4)
         (b"", r"is cut short: its header has 0 bytes"),
         (HEADER[:7], r"is cut short: its header has 7 bytes"),
         (HEADER + bytes(11), r"must hold 12 bytes, .* shape \(3, 4\), found 11"),
-        (HEADER + bytes(13), r"must hold 12 bytes, .* shape \(3, 4\), found more"),
+        (HEADER + bytes(13), r"must hold 12 bytes, .* shape \(3, 4\), found 13"),
         (b"\0\0\x0d\x02" + bytes(20), r"is no IDX file .* in 2 dimensions: .* 00 00 0d 02"),
         (b"\0\0\x08\x03" + bytes(20), r"is no IDX file .* in 2 dimensions: .* 00 00 08 03"),
         (b"\x89PNG" + bytes(20), r"is no IDX file"),

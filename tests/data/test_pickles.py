@@ -174,7 +174,7 @@ def test_a_crafted_file_in_the_archive_does_not_run(tmp_path: Path, name: str) -
         (_array(shape=b"J\xff\xff\xff\xff\x85"), r"an array of shape \(-1,\)"),
         (_array(shape=b"K\x01"), "whose state is not shape, type and bytes"),
         (_array(dtype=b"VS8\n"), "an array of type 'S8', which is no plain number"),
-        (b"}X\x04\x00\x00\x00datacnumpy\nndarray\n)\x81s.", "an array without content"),
+        (b"}X\x04\x00\x00\x00datacnumpy\nndarray\n)\x81s.", "it holds a Array"),
         (b"](" + b"h\x00" + b"e.", r"\S"),
         (b"\x80\x04}\x94X\x01\x00\x00\x00ah\x00s.", "RecursionError"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", r"\S"),

@@ -110,14 +110,14 @@ def test_global_random_states_are_left_alone() -> None:
 
 def test_images_of_a_class_are_drawn_uniformly() -> None:
     sampler = ClassBatchSampler([0] * 7 + [1] * 7, 1, 3)
-    seen = Counter(tuple(sorted(sampler.batch(step))) for step in range(7000))
+    seen = Counter(tuple(sorted(sampler.batch(step))) for step in range(3500))
     assert len(seen) == 2 * 35  # all subsets of 3 of 7
     assert scipy.stats.chisquare(list(seen.values())).pvalue > 1e-3
 
 
 def test_order_of_images_is_uniform() -> None:
     sampler = ClassBatchSampler([0] * 4, 1, 4)
-    seen = Counter(tuple(sampler.batch(step)) for step in range(4800))
+    seen = Counter(tuple(sampler.batch(step)) for step in range(2400))
     assert len(seen) == 24
     assert scipy.stats.chisquare(list(seen.values())).pvalue > 1e-3
 
@@ -127,12 +127,12 @@ def test_classes_meet_uniformly(total: int) -> None:
     # P = 4: batches lie across passes in all ways, with few classes and with enough.
     sampler = ClassBatchSampler(torch.arange(total), 4, 1)
     met = np.zeros((total, total))
-    steps = 8000
+    steps = 4000
     for step in range(steps):
         batch = sampler.batch(step)
         met[np.ix_(batch, batch)] += 1
     pairs = met[np.triu_indices(total, 1)]
-    assert np.abs(pairs / (steps * 6 / len(pairs)) - 1).max() < 0.1
+    assert np.abs(pairs / (steps * 6 / len(pairs)) - 1).max() < 0.15
 
 
 def test_an_epoch_draws_as_many_images_as_there_are() -> None:
@@ -140,7 +140,7 @@ def test_an_epoch_draws_as_many_images_as_there_are() -> None:
     assert ClassBatchSampler(labels_of([8] * 8), 8, 4).steps_per_epoch == 2
 
 
-def test_proxy_losses_have_one_image_a_class() -> None:
+def test_proxy_losses_have_one_image_per_class() -> None:
     labels = labels_of([1, 2, 3] * 20)
     sampler = ClassBatchSampler(labels, classes_per_batch=32, images_per_class=1)
     assert labels[torch.tensor(sampler.batch(8))].unique().numel() == 32

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from data.miniatures import class_folders
 from sumpool.data import DataError, ImageFolder, check_class_sizes, readable
-from sumpool.data import validity as checks
+from sumpool.data.feeds import threads
 
 
 @given(st.lists(st.integers(-5, 5), max_size=30), st.integers(1, 4))
@@ -75,11 +75,11 @@ def test_threads_are_as_many_as_there_are_usable_cores(
     asked = []
 
     class Noted(ThreadPoolExecutor):
-        def __init__(self, workers: int) -> None:
+        def __init__(self, workers: int, **options: str) -> None:
             asked.append(workers)
-            super().__init__(workers)
+            super().__init__(workers, **options)
 
-    monkeypatch.setattr(checks, "ThreadPoolExecutor", Noted)
+    monkeypatch.setattr(threads, "ThreadPoolExecutor", Noted)
     readable(ImageFolder(class_folders(tmp_path, {"a": 3})), progress=False)
     assert asked == [2]
 

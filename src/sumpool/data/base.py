@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
-#: Takes an image (or a label) and gives what the caller wants instead.
 Transform = Callable[[Any], Any]
+
+
+class Transforms(TypedDict, total=False):
+    """Keyword arguments of all data sets: what ``dataset[index]`` applies to image and label."""
+
+    transform: Transform | None
+    target_transform: Transform | None
 
 
 class DataError(Exception):
@@ -24,12 +30,11 @@ class BrokenImageError(DataError):
 
     Args:
         message: Names the image and says why it cannot be read.
-        reason: The why alone; the whole message where it is not given.
+        reason: Only why; the whole message if None.
     """
 
     def __init__(self, message: str, reason: str | None = None) -> None:
-        # One argument for the base class: an error that crosses from a worker process is built
-        # again from its message.
+        # One argument for the base class: an error from a worker process is rebuilt from it.
         super().__init__(message)
         self.reason = message if reason is None else reason
 
@@ -42,18 +47,11 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
 
     Args:
         labels: The class of each image, (N,) integers that index ``class_names``.
-        class_names: One name a class. All splits of a data set share them, so a split need not
-            have an image of every class.
+        class_names: One name per class, shared by all splits of a data set; a split may lack
+            images of some classes.
         transform: Applied to an image, a PIL image in RGB, by ``dataset[index]``.
         target_transform: Applied to a label, an int, by ``dataset[index]``.
-
-    Attributes:
-        labels: As given, (N,) int64.
-        class_names: As given, a tuple.
     """
-
-    labels: Tensor
-    class_names: tuple[str, ...]
 
     def __init__(
         self,
@@ -62,7 +60,7 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         transform: Transform | None = None,
         target_transform: Transform | None = None,
     ) -> None:
-        self.labels = as_labels(labels)
+        self.labels = as_labels(labels)  # (N,) int64
         self.class_names = tuple(class_names)
         if self.labels.numel():
             low, high = (int(value) for value in self.labels.aminmax())
@@ -84,7 +82,7 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
 
     @abstractmethod
     def item_name(self, index: int) -> str:
-        """Where a user finds the image at ``index``: its path, or a stable made-up name."""
+        """The path of the image at ``index``, or a stable made-up name."""
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -108,11 +106,7 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         )
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
-        """The images at ``indices``, in that order, from the same files.
-
-        Labels keep their values and ``class_names`` stay as they are; the transforms are the ones
-        this data set has now.
-        """
+        """The images at ``indices``, in that order, with the same labels, names and transforms."""
         return ImageSubset(self, indices)
 
 
@@ -121,15 +115,12 @@ class ImageSubset(ImageDataset):
 
     Args:
         parent: The data set the images are from.
-        indices: Which of its images, in which order; one may come more than once.
+        indices: Which of its images, in which order, with or without repetition.
 
     Attributes:
-        parent: The data set the files are read from; of a subset's subset, the first one.
-        indices: Where in it the images are, (N,) int64.
+        parent: The data set that loads the images; of a subset's subset, the original one.
+        indices: Their positions in it, (N,) int64.
     """
-
-    parent: ImageDataset
-    indices: Tensor
 
     def __init__(self, parent: ImageDataset, indices: Tensor | Sequence[int]) -> None:
         chosen = as_labels(indices, "indices")
@@ -142,10 +133,9 @@ class ImageSubset(ImageDataset):
         super().__init__(
             parent.labels[chosen], parent.class_names, parent.transform, parent.target_transform
         )
-        if isinstance(parent, ImageSubset):
-            self.parent, self.indices = parent.parent, parent.indices[chosen]
-        else:
-            self.parent, self.indices = parent, chosen
+        nested = isinstance(parent, ImageSubset)
+        self.parent: ImageDataset = parent.parent if nested else parent
+        self.indices: Tensor = parent.indices[chosen] if nested else chosen
 
     def load(self, index: int) -> Image.Image:
         """The image at ``index`` of this subset."""

@@ -1,4 +1,4 @@
-"""Data sets by name, and telling from the files which one a folder holds."""
+"""Data sets by name, and detection of the one that a folder holds."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.base import DataError, ImageDataset
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.cars import Cars196
 from sumpool.data.sets.cifar import CIFAR10, CIFAR100
@@ -38,7 +38,7 @@ _ARCHIVES: dict[str, Any] = {
     "mnist": MNIST,
     "fashion-mnist": FashionMNIST,
 }
-#: Made from the files of another data set, so that they are never what a folder is taken for.
+#: Made from the files of another data set, so never detected in a folder.
 _COLLAGES: dict[str, Any] = {
     "cifar-collage": CifarCollages,
     "cifar-foreground": CifarForegrounds,
@@ -57,28 +57,22 @@ def open_dataset(
     root: str | os.PathLike[str] | None,
     format: str = "auto",
     split: str = "all",
-    transform: Transform | None = None,
-    target_transform: Transform | None = None,
     **options: Any,
 ) -> ImageDataset:
-    """Open a data set by its place.
+    """Open a data set.
 
     Args:
-        root: Where it is: a folder or, for "csv", also a file; None for "glyphs", which are drawn.
-        format: A name in ``DATASETS``, or "auto" to tell it from the files.
-        split: Which part; :func:`dataset_splits` lists those there are. "all" is always one.
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
-        options: Further arguments of the data set's class, such as ``labels`` of CIFAR-100.
+        root: Its folder or, for "csv", also a file; None for "glyphs", which are drawn.
+        format: A name in ``DATASETS``, or "auto" to detect it from the files.
+        split: One of :func:`dataset_splits`; "all" is always one of them.
+        options: Further arguments of the data set's class, such as ``transform``.
 
     Raises:
         DataError: If the files are not what they should be; names them.
     """
     format = _format(root, format)
     cls: Any = DATASETS[format]
-    return cls(  # type: ignore[no-any-return]
-        root, split=split, transform=transform, target_transform=target_transform, **options
-    )
+    return cls(root, split=split, **options)  # type: ignore[no-any-return]
 
 
 def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") -> tuple[str, ...]:
@@ -97,7 +91,7 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
 
 
 def detect_format(root: str | os.PathLike[str]) -> str:
-    """The name in ``DATASETS`` of what is at ``root``, told from its files.
+    """The name in ``DATASETS`` of what is at ``root``, detected from its files.
 
     An archive of a known data set comes first, then a CSV file with the columns path and label,
     then a folder of class folders.

@@ -1,9 +1,9 @@
-"""Random numbers by address: what is drawn depends on where it is used, never on what was before.
+"""Random numbers by address: a draw depends on its place, not on earlier draws.
 
-A training step needs random classes, images and crops. Each is read off an endless table that
-the seed fixes, at a place that the step fixes, with a counter-based generator [philox]. So a run
-that continues at step t draws what it would have drawn, with any number of workers and processes,
-and the global random states of torch and NumPy stay as they are.
+A training step needs random classes, images and crops. Each is read from an endless table given
+by the seed, at a place given by the step, with a counter-based generator [philox]. A run that
+resumes at step t draws what it would have drawn, with any number of workers and processes, and the
+global random states of torch and NumPy are not touched.
 """
 
 from __future__ import annotations

@@ -16,17 +16,14 @@ _NAMED = 5
 
 
 class ClassBatchSampler:
-    """P classes × K images a batch, the classes distinct; any step without those before it.
+    """Batches of P distinct classes × K images, each computed without those before it.
 
-    The batch of a step is a pure function of the labels, the sizes, the seed and the step, so a
-    run resumes at its exact next batch with nothing stored, and the processes of a run agree
-    without talking.
+    The batch of a step is a pure function of labels, sizes, seed and step: a run resumes at its
+    exact next batch with nothing stored, and its processes agree without communication.
 
     The classes come in passes: each pass is a random order of all of them, and batches take P at a
-    time from one pass after the other. So after any number of steps, two classes differ by at most
-    one in how often they were drawn. Where the number of classes is no multiple of P, a batch holds
-    the end of one pass and the start of the next; the next then starts with classes that are not
-    in that end.
+    time, so the numbers of draws of two classes never differ by more than one. A batch that holds
+    the end of one pass and the start of the next has distinct classes too.
 
     The K images of a class are drawn without replacement. A class with fewer than K images
     repeats one only after all of its images are used.
@@ -36,15 +33,14 @@ class ClassBatchSampler:
         classes_per_batch: P.
         images_per_class: K.
         seed: Fixes all batches.
-        rank: Which of the processes this is.
-        world_size: Number of processes, each of which takes an equal part of every batch.
-        class_names: Names for the errors, indexed by label.
+        rank: The number of this process.
+        world_size: Number of processes; each takes an equal part of every batch.
+        class_names: Names for errors, indexed by label.
 
     Attributes:
         images: N.
         batch_size: P · K, over all processes.
-        local_size: Images a batch of this process.
-        rank: As given.
+        local_size: Images per batch of this process.
         steps_per_epoch: Steps that draw as many images as there are, ⌈N / (P · K)⌉.
 
     Example:
@@ -138,8 +134,8 @@ class ClassBatchSampler:
         missing = self._classes_per_batch - len(chosen)
         if missing:
             chosen = np.concatenate([chosen, self._pass(number + 1)[:missing]])
-        found: list[int] = chosen.tolist()
-        return found
+        classes: list[int] = chosen.tolist()
+        return classes
 
     def _pass(self, number: int) -> NDArray[np.int64]:
         """The order of all classes in a pass."""

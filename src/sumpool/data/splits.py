@@ -17,14 +17,14 @@ from sumpool.data.base import DataError, as_labels
 def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tuple[Tensor, Tensor]:
     """Train and validation images of one fold of the classes.
 
-    The classes, sorted, are cut into ``folds`` runs of the same length (the first ones longer by
-    one where that does not work out); run ``fold`` is for validation, the others for training.
-    This is the cross-validation of the fair protocol [reality-check].
+    The sorted classes are cut into ``folds`` contiguous parts of equal length (up to one class);
+    part ``fold`` is for validation, the others for training. This is the cross-validation of the
+    fair protocol [reality-check].
 
     Args:
         labels: The class of each image, (N,).
-        fold: Which run is for validation, 0 … folds − 1.
-        folds: Number of runs, at least 2.
+        fold: The part for validation, 0 … folds − 1.
+        folds: Number of parts, at least 2.
 
     Returns:
         Indices of the training images and of the validation images.

@@ -1,15 +1,16 @@
-"""Is a data set fit for use: enough images in each class, and every image readable."""
+"""Checks of a data set: enough images in each class, every image readable."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
+from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.splits import contiguous_labels
 from sumpool.system.cores import usable_cores
 
@@ -62,10 +63,10 @@ def readable(
     Args:
         dataset: The images.
         progress: Whether to show a progress bar.
-        workers: Threads that decode; as many as there are usable cores if None.
+        workers: Threads that decode; None is one per core.
 
     Returns:
-        Indices of the readable images, ascending, and name and reason of each other one:
+        Indices of the readable images, ascending, and name and reason of the others:
         ``dataset.subset(indices)`` is the data set without them.
     """
     if workers is not None and workers < 1:
@@ -78,17 +79,17 @@ def readable(
             return error.reason
         return None
 
-    good: list[int] = []
-    broken: list[tuple[str, str]] = []
-    pool = ThreadPoolExecutor(workers or usable_cores())
-    try:
-        found = pool.map(problem, range(len(dataset)))
-        bar = tqdm(found, "checking images", len(dataset), unit=" images", disable=not progress)
-        for index, reason in enumerate(bar):
-            if reason is None:
-                good.append(index)
-            else:
-                broken.append((dataset.item_name(index), reason))
-    finally:
-        pool.shutdown(cancel_futures=True)  # so that Ctrl-C does not wait for all the rest
+    threads = workers or usable_cores()
+    with contextlib.closing(
+        map_ahead(problem, range(len(dataset)), threads, ahead=8 * threads)
+    ) as found:
+        reasons = [
+            *tqdm(found, "checking images", len(dataset), unit=" images", disable=not progress)
+        ]
+    good = [index for index, reason in enumerate(reasons) if reason is None]
+    broken = [
+        (dataset.item_name(index), reason)
+        for index, reason in enumerate(reasons)
+        if reason is not None
+    ]
     return torch.tensor(good, dtype=torch.int64), broken

@@ -1,4 +1,4 @@
-"""What a feed gives, and what every feed can do."""
+"""Batches, and the interface of all feeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Batch(NamedTuple):
     """Images as a network takes them.
 
     Attributes:
-        images: Normalised pixels, (b, 3, H, W) float32, on the feed's device.
+        images: Normalized pixels, (b, 3, H, W) float32, on the feed's device.
         labels: Labels as the data set has them, (b,) int64, on the feed's device.
         indices: Which images of the data set they are, (b,) int64, on the CPU.
     """
@@ -30,19 +30,13 @@ class Batch(NamedTuple):
 
 
 class ImageFeed(ABC):
-    """Gives the images of a data set in batches, on a device, ready for a network.
+    """Yields the images of a data set in batches, on a device, ready for a network.
 
     Args:
         dataset: The images; without transforms, since the views are the feed's.
         preprocessing: The views.
         device: Where batches are wanted.
         seed: Fixes the random views.
-
-    Attributes:
-        dataset: As given.
-        preprocessing: As given.
-        device: As given.
-        seed: As given.
     """
 
     def __init__(
@@ -65,10 +59,10 @@ class ImageFeed(ABC):
 
         The view at a position of the global batch is a pure function of the feed's seed, the
         step and the position: a run that resumes at ``start`` sees the same pixels, whatever the
-        number of workers or processes. Global random states are left alone.
+        number of workers or processes. Global random states are not touched.
 
         Args:
-            sampler: Says which images; built for the labels of this feed's data set.
+            sampler: Chooses the images; built for the labels of this feed's data set.
             start: Step of the first batch.
 
         Raises:
@@ -83,14 +77,14 @@ class ImageFeed(ABC):
 
         Args:
             indices: Which images, (n,); None is all.
-            batch_size: Images a batch.
+            batch_size: Images per batch.
 
         Raises:
             BrokenImageError: If an image cannot be read; names it.
         """
 
-    def close(self) -> None:  # noqa: B027 - most feeds have nothing to give up
-        """Give up worker processes that wait for more to do; the feed can still be used."""
+    def close(self) -> None:  # noqa: B027 - most feeds have no workers
+        """End idle worker processes; the feed can still be used."""
 
     def _check_sampler(self, sampler: ClassBatchSampler) -> None:
         if sampler.images != len(self.dataset):

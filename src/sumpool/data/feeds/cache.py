@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
 from sumpool.data.feeds.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
-from sumpool.data.feeds.cache_files import Layout, stored_pixels
+from sumpool.data.feeds.cache_files import PixelIndex, stored_pixels
 from sumpool.data.feeds.room import check_room
 from sumpool.system.memory import available_memory
 
@@ -28,8 +28,8 @@ _GROWTH = 2**26
 class DecodedImages:
     """The images of a data set, decoded, the shorter side brought to one length.
 
-    Images keep their aspect. They lie one after the other in one buffer, rows of RGB pixels. The
-    buffer can serve several feeds: of the data set itself and of its subsets, found by name.
+    Images keep their aspect ratio and lie one after the other in one buffer, rows of RGB pixels.
+    The buffer serves feeds of the data set and of its subsets, whose images are found by name.
 
     Attributes:
         pixels: The buffer, uint8 (bytes,), on the CPU or a GPU.
@@ -37,7 +37,7 @@ class DecodedImages:
         sizes: Height and width of each image, (N, 2); 0 × 0 where it could not be read.
         names: Name of each image, as its data set gives it.
         resize: Length of the shorter side; None if images were left as they are.
-        broken: Images that could not be read: position and what was wrong.
+        broken: Why an image could not be read, by position.
     """
 
     pixels: Tensor
@@ -70,15 +70,14 @@ class DecodedImages:
             DataError: If one is not here.
             BrokenImageError: If one is here but could not be read.
         """
-        rows = np.empty(len(dataset), dtype=np.int64)
-        for index in range(len(dataset)):
-            name = dataset.item_name(index)
+        rows = []
+        for name in map(dataset.item_name, range(len(dataset))):
             if name not in self._positions:
                 raise DataError(f"{name} is not among the {len(self)} decoded images")
-            rows[index] = self._positions[name]
-        for position in self.broken.keys() & set(rows.tolist()):
+            rows.append(self._positions[name])
+        for position in self.broken.keys() & set(rows):
             raise BrokenImageError(self.broken[position])
-        return rows
+        return np.array(rows, dtype=np.int64)
 
     def to(self, device: torch.device | str) -> DecodedImages:
         """The same images on another device; itself if it is there already.
@@ -93,8 +92,7 @@ class DecodedImages:
             return self
         if device.type == "cuda":
             check_room(self.pixels.numel(), torch.cuda.mem_get_info(device)[0], f"on {device}")
-        pixels = self.pixels.to(device)
-        return DecodedImages(pixels, self.starts, self.sizes, self.names, self.resize, self.broken)
+        return replace(self, pixels=self.pixels.to(device))
 
     @functools.cached_property
     def _positions(self) -> dict[str, int]:
@@ -117,13 +115,13 @@ def decode_images(
     Args:
         dataset: The images.
         resize: Length of the shorter side, in pixels; None leaves images as they are.
-        cache_dir: Folder in which the pixels are kept. They are then decoded once for all
-            processes and runs that name the same folder, and mapped into memory from there,
-            which takes no memory that is needed elsewhere. Files are told apart by the names, sizes
-            and times of the images. None keeps them in the memory of this process.
-        skip_broken: Whether images that cannot be read are noted in ``broken``, not an error.
-        progress: Whether a progress bar is shown.
-        threads: How many decode at once; None is one a core.
+        cache_dir: Folder in which the pixels are stored. They are then decoded once for all
+            processes and runs that use the folder, and mapped into memory from there. The files
+            are identified by names, sizes and modification times of the images. None keeps the
+            pixels in the memory of this process.
+        skip_broken: Whether images that cannot be read are recorded in ``broken``, not an error.
+        progress: Whether to show a progress bar.
+        threads: How many decode at once; None is one per core.
 
     Raises:
         BrokenImageError: If an image cannot be read, unless ``skip_broken``.
@@ -138,31 +136,31 @@ def decode_images(
     if cache_dir is None:
         check_room(estimate_bytes(dataset, resize), available_memory(), "of memory")
         buffer = _GrowingBuffer()
-        layout = decode(buffer.write)
+        index = decode(buffer.write)
         pixels = torch.from_numpy(buffer.finished())
     else:
         folder = Path(cache_dir)
 
-        def build(file: BinaryIO) -> Layout:
+        def build(file: BinaryIO) -> PixelIndex:
             needed = estimate_bytes(dataset, resize)
             check_room(needed, shutil.disk_usage(folder).free, f"of disk in {folder}")
             return decode(lambda pixels: file.write(pixels.data))
 
-        path, layout = stored_pixels(folder, fingerprint(dataset, resize), build)
-        if layout.broken and not skip_broken:
-            raise BrokenImageError(next(iter(layout.broken.values())))
+        path, index = stored_pixels(folder, fingerprint(dataset, resize), build)
+        if index.broken and not skip_broken:
+            raise BrokenImageError(next(iter(index.broken.values())))
         # Mapped, not read: pages come as they are used, and processes share them.
-        pixels = torch.from_file(str(path), size=layout.total(), dtype=torch.uint8)
-    if len(layout.broken) == len(dataset):
-        raise BrokenImageError(f"no image can be read; the first: {layout.broken[0]}")
-    lengths = layout.lengths()
+        pixels = torch.from_file(str(path), size=index.total(), dtype=torch.uint8)
+    if len(index.broken) == len(dataset):
+        raise BrokenImageError(f"no image can be read; the first: {index.broken[0]}")
+    lengths = index.lengths()
     return DecodedImages(
         pixels,
         np.cumsum(lengths) - lengths,
-        layout.sizes,
+        index.sizes,
         tuple(dataset.item_name(index) for index in range(len(dataset))),
         resize,
-        layout.broken,
+        index.broken,
     )
 
 

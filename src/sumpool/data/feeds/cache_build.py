@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Generator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sumpool.data.base import BrokenImageError, ImageDataset
-from sumpool.data.feeds.cache_files import Layout
+from sumpool.data.feeds.cache_files import PixelIndex
+from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.views.preprocessing import resize_shorter_side
 from sumpool.system.cores import usable_cores
 
-#: Images that are looked at to guess the size of all.
+#: Images that the size of all is estimated from.
 _SAMPLES = 32
 
 Pixels = NDArray[np.uint8]
@@ -32,24 +31,30 @@ def decode_into(
     skip_broken: bool,
     progress: bool,
     threads: int | None,
-) -> Layout:
+) -> PixelIndex:
     """Decode every image, bring its shorter side to ``resize`` and write its pixels, in order.
 
     Args:
         dataset: The images.
         resize: Length of the shorter side; None leaves images as they are.
         write: Takes the pixels of one image after the other, uint8 (n,), rows of RGB.
-        skip_broken: Whether an image that cannot be read is noted rather than an error.
-        progress: Whether a progress bar is shown.
-        threads: How many decode at once; None is one a core.
-
-    Returns:
-        What was written.
+        skip_broken: Whether an image that cannot be read is recorded rather than an error.
+        progress: Whether to show a progress bar.
+        threads: How many decode at once; None is one per core.
     """
+
+    def decode(position: int) -> Pixels | BrokenImageError:
+        try:
+            return np.asarray(resize_shorter_side(dataset.load(position), resize))  # (h, w, 3)
+        except BrokenImageError as error:
+            return error
+
     sizes = np.zeros((len(dataset), 2), dtype=np.int64)
     broken: dict[int, str] = {}
+    threads = usable_cores() if threads is None else threads
+    positions = range(len(dataset))
     with (
-        contextlib.closing(_in_order(dataset, resize, threads)) as decoded,
+        contextlib.closing(map_ahead(decode, positions, threads, ahead=8 * threads)) as decoded,
         tqdm(decoded, "decoding", len(dataset), disable=not progress, unit="image") as bar,
     ):
         for position, pixels in enumerate(bar):
@@ -60,32 +65,7 @@ def decode_into(
                 broken[position] = str(pixels)
             else:
                 raise pixels
-    return Layout(sizes, broken)
-
-
-def _in_order(
-    dataset: ImageDataset, resize: int | None, threads: int | None
-) -> Generator[Pixels | BrokenImageError, None, None]:
-    """The pixels of each image, (h, w, 3), or why there are none."""
-
-    def decode(position: int) -> Pixels | BrokenImageError:
-        try:
-            return np.asarray(resize_shorter_side(dataset.load(position), resize))
-        except BrokenImageError as error:
-            return error
-
-    workers = usable_cores() if threads is None else threads
-    waiting: collections.deque[Future[Pixels | BrokenImageError]] = collections.deque()
-    pool = ThreadPoolExecutor(workers)
-    try:
-        for position in range(len(dataset)):
-            waiting.append(pool.submit(decode, position))
-            if len(waiting) > 8 * workers:  # enough to keep all busy, few enough to hold
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+    return PixelIndex(sizes, broken)
 
 
 def _spread(count: int, most: int) -> list[int]:
@@ -107,10 +87,10 @@ def estimate_bytes(dataset: ImageDataset, resize: int | None) -> int:
 
 
 def fingerprint(dataset: ImageDataset, resize: int | None) -> str:
-    """A name for the decoded images of a data set: another one when the images change.
+    """A name for the decoded images of a data set that changes with the images.
 
-    Files count with path, size and time of change. Where an item is no file, its pixels would have
-    to be compared; a few of them stand for all.
+    It is made of path, size and modification time of files; for items that are no files, of their
+    names and the pixels of a few.
     """
     digest = hashlib.sha256(f"resize={resize} images={len(dataset)}".encode())
     made_up = []

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import collections
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,13 +15,14 @@ from torch import Tensor
 from sumpool.data.base import ImageDataset
 from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.feeds.cache import DecodedImages
+from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.crops import choose_crops
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.data.views.resample import Window
 
-#: Batches that are prepared on the host before they are asked for.
+#: Batches that are prepared in advance on the host.
 _AHEAD = 2
 
 
@@ -35,11 +35,10 @@ class _Prepared(NamedTuple):
 class CachedFeed(ImageFeed):
     """Cuts batches out of decoded images, see :class:`~sumpool.data.feeds.cache.DecodedImages`.
 
-    Where the pixels are on a GPU, whole batches are cropped, resized and mirrored there, and
-    nothing on the way of a batch waits for the GPU. Where they are in main memory and batches are
-    wanted on a GPU, the boxes are copied there and the rest is the same. On the CPU, train views
-    are those of a feed that loads the images, bit for bit; on a GPU they are not rounded to whole
-    grey levels. Test views never differ.
+    With pixels on a GPU, whole batches are cropped, resized and mirrored there without waiting for
+    it. With pixels in main memory and batches on a GPU, the boxes are copied there first. On the
+    CPU, train views equal those of a feed that loads the images, bit for bit; on a GPU they are not
+    rounded to integers. Test views never differ.
 
     Args:
         dataset: The images.
@@ -110,23 +109,8 @@ class CachedFeed(ImageFeed):
             return _Prepared(chosen, labels.pin_memory(), self._crops.prepare(window))
 
     def _batches(self, prepare: Callable[[Any], _Prepared], what: Iterable[Any]) -> Iterator[Batch]:
-        """Prepare each of ``what`` beforehand in a thread, and finish it on the device."""
-        for indices, labels, crops in _in_thread(prepare, what):
-            images = self.preprocessing.normalize(self._crops.finish(crops))
-            yield Batch(images, labels.to(self.device, non_blocking=True), indices)
-
-
-def _in_thread(work: Callable[[Any], _Prepared], what: Iterable[Any]) -> Iterator[_Prepared]:
-    """``map(work, what)``, a few items ahead of what is asked for."""
-    waiting: collections.deque[Future[_Prepared]] = collections.deque()
-    items = iter(what)
-    pool = ThreadPoolExecutor(1, thread_name_prefix="sumpool-crops")
-    try:
-        for item in items:
-            waiting.append(pool.submit(work, item))
-            if len(waiting) > _AHEAD:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+        """Prepare each item of ``what`` in a thread, and finish it on the device."""
+        with contextlib.closing(map_ahead(prepare, what, threads=1, ahead=_AHEAD)) as prepared:
+            for indices, labels, crops in prepared:
+                images = self.preprocessing.normalize(self._crops.finish(crops))
+                yield Batch(images, labels.to(self.device, non_blocking=True), indices)

@@ -1,4 +1,4 @@
-"""Batches of collages, put together on the device."""
+"""Batches of collages, composed on the device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 
 
 class CollageFeed(ImageFeed):
-    """Keeps the tiles on the device and joins them there: collages are never all in memory.
+    """Keeps only the tiles in memory, on the device, and composes collages there.
 
     Args:
         dataset: Collages, or a part of them.

@@ -1,4 +1,4 @@
-"""The front door to batches of images."""
+"""Opening a feed of batches of images."""
 
 from __future__ import annotations
 
@@ -35,27 +35,26 @@ def open_feed(
     cache_dir: str | os.PathLike[str] | None = None,
     decoded: DecodedImages | None = None,
 ) -> ImageFeed:
-    """Batches of a data set's images on a device, loaded as they are needed or decoded before.
+    """Batches of a data set's images on a device, loaded when needed or decoded in advance.
 
-    All kinds of feeds show the same views: with the same seed and sampler, the same boxes of the
-    same images, mirrored alike.
+    All feeds show the same views: with the same seed and sampler, the same boxes of the same
+    images, mirrored alike.
 
     Args:
         dataset: The images, without transforms.
         preprocessing: The train and the test view.
         cache: "none" loads an image each time it is shown; "ram" decodes all images once into
-            main memory; "gpu" puts them on the GPU then, where batches are cropped at once. Of
-            CIFAR collages both keep the tiles alone, on ``device``, and join them there.
+            main memory; "gpu" also copies them to the GPU and crops batches there. For CIFAR
+            collages both keep only the tiles, on ``device``, and join them there.
         device: Where batches are wanted.
         workers: With cache "none" the worker processes that load; otherwise the threads that
-            decode, at least one. None takes the cores there are.
+            decode, at least one. None is one per core.
         seed: Fixes the random views.
         progress: Whether decoding shows a progress bar.
-        cache_dir: Folder in which decoded images are kept for other processes and later runs, see
-            :func:`~sumpool.data.feeds.cache.decode_images`.
-        decoded: Images decoded before, for feeds that share them: the data set's or those of
-            another one that it is a subset of. On the GPU already (``decoded.to(device)``), it
-            is used as it is with cache "gpu".
+        cache_dir: Folder in which decoded images are stored for other processes and later runs,
+            see :func:`~sumpool.data.feeds.cache.decode_images`.
+        decoded: Decoded images to share between feeds: of the data set, or of one that it is a
+            subset of; may be on the GPU already (``decoded.to(device)``) with cache "gpu".
 
     Raises:
         BrokenImageError: If an image cannot be decoded; names it.

@@ -1,4 +1,4 @@
-"""Batches of images that are loaded as they are needed, by worker processes."""
+"""Batches of images that worker processes load when needed."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.system.cores import usable_cores
 
-#: Most workers that are started unasked.
+#: Most workers by default.
 _MOST_WORKERS = 16
 
-#: What a worker is asked for: an image and its view, (step, position in the global batch), or
-#: None for the central view.
+#: An image and its view: (step, position in the global batch), or None for the central view.
 Request = tuple[int, tuple[int, int] | None]
 
 
@@ -34,8 +33,8 @@ class LoadingFeed(ImageFeed):
         preprocessing: The views.
         device: Where batches are wanted.
         seed: Fixes the random views.
-        workers: Number of processes; 0 loads in this one, None takes the cores there are, shared
-            between the processes that a launcher such as torchrun has started on this machine.
+        workers: Number of processes; 0 loads in this one, None is one per core, shared between
+            the processes that a launcher such as torchrun has started on this machine.
     """
 
     def __init__(
@@ -53,7 +52,7 @@ class LoadingFeed(ImageFeed):
         if workers < 0:
             raise ValueError(f"workers must be at least 0, got {workers}")
         self.workers = workers
-        # Validation comes again and again: its workers wait for the next time.
+        # Workers of test batches wait for the next validation.
         self._idle: list[tuple[_Plan, DataLoader[Any]]] = []
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
@@ -75,8 +74,7 @@ class LoadingFeed(ImageFeed):
     ) -> Iterator[Batch]:
         """Central views in the order given, see :meth:`ImageFeed.test_batches`.
 
-        The workers stay for the next call until :meth:`close`; when the iterator is closed early,
-        they end with it.
+        The workers stay for the next call until :meth:`close`, unless the iterator is closed early.
         """
         parts = self._split(indices, batch_size)
         return self._test(_Plan([[(it, None) for it in part.tolist()] for part in parts]))
@@ -124,7 +122,7 @@ class LoadingFeed(ImageFeed):
 
 
 class _Plan:
-    """The batches a loader is to load; can be replaced between two rounds of the loader."""
+    """The batches of a loader, which can be replaced between two rounds of the loader."""
 
     def __init__(self, batches: Iterable[list[Request]]) -> None:
         self.batches = batches
@@ -134,7 +132,7 @@ class _Plan:
 
 
 class _Views(Dataset[Any]):
-    """What the workers do. An error is returned, not raised: torch would wrap it in its own."""
+    """Loads views. Errors are returned, not raised, because torch would wrap them."""
 
     def __init__(self, dataset: ImageDataset, preprocessing: Preprocessing, seed: int) -> None:
         self.dataset = dataset

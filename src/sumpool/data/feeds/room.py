@@ -1,4 +1,4 @@
-"""Whether decoded images fit into memory."""
+"""Checks that decoded images fit into memory."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ class CacheMemoryError(DataError, MemoryError):
 
 
 def check_room(needed: int, available: int | None, where: str) -> None:
-    """Raise unless ``needed`` bytes are available; None is unknown, which passes."""
+    """Raise unless ``needed`` bytes are available; None is unknown and passes."""
     if available is not None and needed > available:
         raise CacheMemoryError(
-            f"decoded images need {_in_words(needed)} {where}, of which {_in_words(available)} "
-            "are available"
+            f"decoded images need {_format_bytes(needed)} {where}, of which "
+            f"{_format_bytes(available)} are available"
         )
 
 
-def _in_words(count: int) -> str:
+def _format_bytes(count: int) -> str:
     return f"{count:,} bytes ({count / 2**30:.2f} GiB)"

@@ -11,14 +11,13 @@ from sumpool.data.base import DataError
 
 
 @dataclass(frozen=True)
-class Layout:
-    """What an archive unpacks to.
+class ArchiveLayout:
+    """The files of an unpacked archive.
 
     Attributes:
         title: The data set's name in messages.
-        wanted: Files that must be there, relative to the archive's folder; each a tuple of places
-            where it may be.
-        inside: Names the archive's folder may have below the root that a user gives.
+        wanted: Required files, relative to the archive's folder; each a tuple of alternatives.
+        inside: Names that the archive's folder may have below the root that a user gives.
     """
 
     title: str
@@ -26,11 +25,11 @@ class Layout:
     inside: tuple[str, ...] = ()
 
     def find(self, root: Path) -> Path | None:
-        """The archive's folder: ``root`` or a folder in it; None if it is in neither."""
+        """The archive's folder: ``root`` or a folder in it; None if neither has the files."""
         return next((it for it in self._places(root) if not self._absent(it)), None)
 
     def locate(self, root: str | os.PathLike[str]) -> Path:
-        """The archive's folder, as :meth:`find`, or an error that names what is missing."""
+        """The archive's folder, see :meth:`find`; an error names the missing files."""
         root = existing(root)
         found = self.find(root)
         if found is not None:
@@ -41,7 +40,7 @@ class Layout:
         )
 
     def path(self, home: Path, name: str) -> Path:
-        """Where the wanted file ``name``, any of its places, lies below ``home``."""
+        """The path of the required file ``name``, or of an alternative that exists."""
         places = next(it for it in self.wanted if name in it)
         return next((home / it for it in places if (home / it).is_file()), home / name)
 

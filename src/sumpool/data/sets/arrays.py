@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+import os
+from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
+from typing import ClassVar, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.base import ImageDataset, Transform
+from sumpool.data.base import DataError, ImageDataset, Transforms
+from sumpool.data.sets.archive import ArchiveLayout
+from sumpool.data.sets.published import Count, check_split
 
 
 class ImageArrays(ImageDataset):
     """Images that are slices of arrays: the base of the data sets of small images.
 
     Args:
-        pixels: Grey images (N, H, W) or RGB images (N, H, W, 3), uint8.
+        pixels: Gray images (N, H, W) or RGB images (N, H, W, 3), uint8.
         sources: The files the images came from, in order, with the number of images of each.
         labels: The class of each image, (N,) integers that index ``class_names``.
-        class_names: One name a class.
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
-
-    Attributes:
-        pixels: As given.
+        class_names: One name per class.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
     """
 
     def __init__(
@@ -36,10 +37,9 @@ class ImageArrays(ImageDataset):
         sources: Sequence[tuple[Path, int]],
         labels: Tensor | Sequence[int],
         class_names: Sequence[str],
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
+        **transforms: Unpack[Transforms],
     ) -> None:
-        super().__init__(labels, class_names, transform, target_transform)
+        super().__init__(labels, class_names, **transforms)
         if len(pixels) != len(self):
             raise ValueError(f"pixels must be as many as the {len(self)} labels, got {len(pixels)}")
         self.pixels = pixels
@@ -47,11 +47,69 @@ class ImageArrays(ImageDataset):
         self._starts = [0, *accumulate(count for _, count in sources)]
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``; grey ones have three equal channels."""
+        """The image at ``index``; gray ones have three equal channels."""
         image = Image.fromarray(np.ascontiguousarray(self.pixels[index]))
         return image if image.mode == "RGB" else image.convert("RGB")
 
     def item_name(self, index: int) -> str:
-        """The file the image at ``index`` is in, with its number there: "cifar/train[17]"."""
+        """The file of the image at ``index``, with its number there: "cifar/train[17]"."""
         source = bisect_right(self._starts, index) - 1
         return f"{self._files[source]}[{index - self._starts[source]}]"
+
+
+class PublishedArrays(ImageArrays):
+    """Base of the data sets of small images with a published layout and published counts.
+
+    Args:
+        root: The folder of the archive, or the folder that contains it.
+        split: One of :attr:`published`, or "all".
+        check_counts: Whether classes and images must be as many as published.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
+
+    Raises:
+        DataError: If a file is missing, damaged or not what it should be; names it.
+    """
+
+    layout: ClassVar[ArchiveLayout]
+    #: Classes and images per split.
+    published: ClassVar[Mapping[str, Count]]
+
+    def __init__(
+        self,
+        root: str | os.PathLike[str],
+        split: str = "all",
+        *,
+        check_counts: bool = True,
+        **transforms: Unpack[Transforms],
+    ) -> None:
+        check_split(split, self.published)
+        home = self.layout.locate(root)
+        names = self.read_names(home)
+        pixels, labels, sources = [], [], []
+        for part, published in self.published.items():
+            if split not in ("all", part):
+                continue
+            first = len(labels)
+            for file, images, classes in self.read(home, part, len(names)):
+                pixels.append(images)
+                labels += classes
+                sources.append((file, len(images)))
+            found = Count(len(set(labels[first:])), len(labels) - first)
+            wanted = published._replace(classes=min(published.classes, len(names)))
+            if check_counts and found != wanted:
+                raise DataError(
+                    f"{self.layout.title} in {home}: the split {part!r} must have {wanted}, "
+                    f"found {found}"
+                )
+        whole = pixels[0] if len(pixels) == 1 else np.concatenate(pixels)
+        super().__init__(whole, sources, labels, names, **transforms)
+
+    @abstractmethod
+    def read_names(self, home: Path) -> Sequence[str]:
+        """The names of the classes."""
+
+    @abstractmethod
+    def read(
+        self, home: Path, part: str, classes: int
+    ) -> Iterator[tuple[Path, NDArray[np.uint8], list[int]]]:
+        """Path, images and labels of each file of a split; labels are below ``classes``."""

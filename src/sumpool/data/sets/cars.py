@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from sumpool.data.base import DataError
-from sumpool.data.sets.archive import Layout
+from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
@@ -19,7 +19,7 @@ class Cars196(PublishedDataset):
     the last 98, and "all".
     """
 
-    layout = Layout(
+    layout = ArchiveLayout(
         "Cars196", (("cars_annos.mat",),), inside=("cars196", "Cars196", "CARS196", "cars")
     )
     published: ClassVar = {"train": Count(98, 8054), "test": Count(98, 8131)}

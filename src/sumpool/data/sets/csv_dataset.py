@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import os
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Unpack
 
-from sumpool.data.base import DataError, Transform
+from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.files import ImageFiles, missing_files
 from sumpool.data.sets.published import check_split
@@ -17,7 +17,7 @@ _COLUMNS = (*_REQUIRED, "split")
 
 
 class Row(NamedTuple):
-    """One row of a table: where in the file it is, and what it says."""
+    """One row of a table, with its line number."""
 
     line: int
     path: str
@@ -26,21 +26,19 @@ class Row(NamedTuple):
 
 
 class ImageTable(ImageFiles):
-    """Images listed in a CSV file with the columns ``path``, ``label`` and, if wanted, ``split``.
+    """Images listed in a CSV file with the columns ``path``, ``label`` and, optionally, ``split``.
 
-    The first line names the columns, in any order; the file is UTF-8. A path is absolute or starts
-    at the folder of the file. Labels are text; they become the class names, sorted, by value where
-    all of them are whole numbers. All rows count for that, so a class has the same label in all
-    splits.
+    The first line names the columns, in any order; the file is UTF-8. Paths are absolute or
+    relative to the folder of the file. Labels are text and become the class names, sorted, by value
+    if all of them are integers. A class has the same label in all splits.
 
     Args:
-        root: The file, or a folder with this one CSV file in it.
+        root: The file, or a folder with exactly one CSV file.
         split: "all", or a value of the column ``split``.
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If the columns are others, a cell is empty, an image does not exist or is listed
+        DataError: If columns are wrong, a cell is empty, an image does not exist or is listed
             twice in a split; names the file and the line.
     """
 
@@ -48,8 +46,7 @@ class ImageTable(ImageFiles):
         self,
         root: str | os.PathLike[str],
         split: str = "all",
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
+        **transforms: Unpack[Transforms],
     ) -> None:
         path = table_file(root)
         rows = read_table(path)
@@ -68,8 +65,7 @@ class ImageTable(ImageFiles):
             [row.path for row in chosen],
             [label[row.label] for row in chosen],
             names,
-            transform,
-            target_transform,
+            **transforms,
         )
 
 

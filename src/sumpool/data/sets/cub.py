@@ -6,18 +6,18 @@ from pathlib import Path
 from typing import ClassVar
 
 from sumpool.data.base import DataError
-from sumpool.data.sets.archive import Layout, read_rows
+from sumpool.data.sets.archive import ArchiveLayout, read_rows
 from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
 class CUB200(PublishedDataset):
-    """CUB-200-2011 [cub]: 11,788 photographs of 200 kinds of birds.
+    """CUB-200-2011 [cub]: 11,788 photographs of 200 species of birds.
 
     Read from ``CUB_200_2011/``: ``images.txt``, ``image_class_labels.txt``, ``classes.txt`` and
     ``images/``. Splits: "train", the first 100 classes, "test", the last 100, and "all".
     """
 
-    layout = Layout(
+    layout = ArchiveLayout(
         "CUB-200-2011",
         (("images.txt",), ("image_class_labels.txt",), ("classes.txt",)),
         inside=("CUB_200_2011",),

@@ -14,22 +14,9 @@ from sumpool.data.base import BrokenImageError
 #: Formats that are read. Pillow knows more, but some of those start another program (EPS), only
 #: identify a file (MPEG, HDF5) or hold no picture in the usual sense.
 FORMATS = (
-    "JPEG",
-    "PNG",
-    "WEBP",
-    "GIF",
-    "BMP",
-    "TIFF",
-    "PPM",
-    "JPEG2000",
-    "AVIF",
-    "TGA",
-    "DIB",
-    "ICO",
-    "PCX",
-    "QOI",
-    "SGI",
-)
+    "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA", "DIB", "ICO",
+    "PCX", "QOI", "SGI",
+)  # fmt: skip
 
 # What EXIF's orientation says has to be done to see the picture upright.
 _ORIENTATION = 0x0112
@@ -77,16 +64,15 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
         if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
             raise
         reason = _reason(error)
-        raise BrokenImageError(f"cannot read the image {os.fspath(path)}: {reason}", reason) from (
-            error
-        )
+        message = f"cannot read the image {os.fspath(path)}: {reason}"
+        raise BrokenImageError(message, reason) from error
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """``image`` in RGB, 8 bits a channel, turned upright as its EXIF orientation says.
+    """``image`` in RGB, 8 bits per channel, turned upright as its EXIF orientation says.
 
-    Grey, palette, CMYK and other colour spaces are converted. Transparent pixels are laid over
-    white, since the colour below them is arbitrary. 16-bit grey is scaled to 8 bits by its full
+    Gray, palette, CMYK and other color spaces are converted. Transparent pixels are laid over
+    white, since the color below them is arbitrary. 16-bit gray is scaled to 8 bits by its full
     range, 65535 to 255. Pixels without a known range (32-bit integers beyond 16 bits, floating
     point) are an error rather than a guess. An EXIF block that cannot be read counts as none.
     """

@@ -1,4 +1,4 @@
-"""Data sets whose images are files, and looking for many files quickly."""
+"""Data sets whose images are files, and fast lookup of many files."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Unpack
 
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.base import DataError, ImageDataset, Transforms
 from sumpool.data.sets.decoding import image_extensions, read_image
 
 
@@ -18,16 +19,11 @@ class ImageFiles(ImageDataset):
     """Images that are files: the base of the data sets that come as folders.
 
     Args:
-        folder: Where the paths start.
+        folder: The folder that relative paths start from.
         paths: Path of each image, relative to ``folder`` or absolute.
         labels: The class of each image, (N,) integers that index ``class_names``.
-        class_names: One name a class.
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
-
-    Attributes:
-        folder: As given.
-        paths: As given.
+        class_names: One name per class.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
     """
 
     def __init__(
@@ -36,10 +32,9 @@ class ImageFiles(ImageDataset):
         paths: Sequence[str],
         labels: Tensor | Sequence[int],
         class_names: Sequence[str],
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
+        **transforms: Unpack[Transforms],
     ) -> None:
-        super().__init__(labels, class_names, transform, target_transform)
+        super().__init__(labels, class_names, **transforms)
         if len(paths) != len(self):
             raise ValueError(f"paths must be as many as the {len(self)} labels, got {len(paths)}")
         self.folder = folder
@@ -57,8 +52,7 @@ class ImageFiles(ImageDataset):
 def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
     """Which of ``paths`` (absolute, or relative to ``folder``) are not files, as indices.
 
-    Each folder is listed once: a hundred thousand files are looked up in a second or so also where
-    asking for each of them is slow.
+    Each folder is listed once, which is fast even where a lookup of a single file is slow.
     """
     listings: dict[str, frozenset[str]] = {}
     missing = []
@@ -66,7 +60,7 @@ def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
         head, tail = os.path.split(path)
         if head not in listings:
             listings[head] = _file_names(os.path.join(folder, head))
-        # A file system may know names under other spellings than it lists.
+        # A file system may accept other spellings than it lists.
         if tail not in listings[head] and not os.path.isfile(os.path.join(folder, path)):
             missing.append(index)
     return missing
@@ -83,7 +77,7 @@ def _file_names(folder: str) -> frozenset[str]:
 def image_paths(folder: Path) -> list[str]:
     """Paths, relative to ``folder``, of all image files at any depth below it, sorted.
 
-    Hidden files and folders are passed over, and so is what does not end as an image does.
+    Hidden files and folders, and files without the extension of an image, are skipped.
     """
     return sorted(_walk(folder, "", set()), key=lambda path: path.split(os.sep))
 

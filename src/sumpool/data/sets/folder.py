@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 from pathlib import Path
+from typing import Unpack
 
-from sumpool.data.base import DataError, Transform
+from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.decoding import image_extensions
 from sumpool.data.sets.files import ImageFiles, folder_names, image_paths, scan
@@ -22,15 +23,14 @@ class ImageFolder(ImageFiles):
     """A folder with one folder for each class, at any depth below which its images are.
 
     Classes are the names of the folders, sorted; images of a class are sorted by path. Hidden
-    files are passed over, and so is what does not end as an image does. Folders ``train``,
-    ``val``, ``validation`` and ``test`` that hold class folders themselves are splits; a class
-    has the same label in all of them, and need not be in all.
+    files, and files without the extension of an image, are skipped. Folders ``train``, ``val``,
+    ``validation`` and ``test`` that hold class folders themselves are splits; a class has the same
+    label in all of them.
 
     Args:
         root: The folder of class folders, or of splits.
         split: "all", or the name of one of the folders that are splits.
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
         DataError: If there is no class folder, or one without an image; names it.
@@ -40,8 +40,7 @@ class ImageFolder(ImageFiles):
         self,
         root: str | os.PathLike[str],
         split: str = "all",
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
+        **transforms: Unpack[Transforms],
     ) -> None:
         folder = existing(root)
         groups = split_folders(folder)
@@ -64,7 +63,7 @@ class ImageFolder(ImageFiles):
                     raise DataError(f"the class folder {folder / inner} has no image in it")
                 paths += [os.path.join(inner, path) for path in found]
                 labels += [label[name]] * len(found)
-        super().__init__(folder, paths, labels, names, transform, target_transform)
+        super().__init__(folder, paths, labels, names, **transforms)
 
 
 def split_folders(folder: Path) -> tuple[str, ...]:
@@ -96,9 +95,5 @@ def _warn_of_strays(folder: Path) -> None:
             and it.is_file()
         ]
     if strays:
-        logger.warning(
-            "%s: %d images are in no class folder and left out, such as %s",
-            folder,
-            len(strays),
-            min(strays),
-        )
+        text = "%s: %d images are in no class folder and left out, such as %s"
+        logger.warning(text, folder, len(strays), min(strays))

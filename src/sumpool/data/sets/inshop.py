@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from sumpool.data.base import DataError
-from sumpool.data.sets.archive import Layout, read_rows
+from sumpool.data.sets.archive import ArchiveLayout, read_rows
 from sumpool.data.sets.published import Count, Listing, PublishedDataset
 
 _LIST = "list_eval_partition.txt"
@@ -20,7 +20,7 @@ class InShop(PublishedDataset):
     where queries are looked for in the gallery; and "all".
     """
 
-    layout = Layout(
+    layout = ArchiveLayout(
         "In-shop Clothes Retrieval",
         ((f"Eval/{_LIST}", _LIST),),
         inside=(

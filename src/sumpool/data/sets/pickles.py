@@ -1,9 +1,8 @@
 """Reading pickled arrays without running anything that a pickle asks for.
 
 A pickle is a program: it may name any function of any module and have it called. Here every name
-but the four that a pickled array needs is refused, and those four are stand-ins that only write
-down what they are given. The arrays are made afterwards, from checked types, shapes and bytes, so
-that not even numpy's own way of restoring itself, which trusts its input, sees the file's content.
+but those that a pickled array needs is refused, and the permitted ones are stand-ins that only
+record what they are given. Arrays are made afterwards, from checked types, shapes and bytes.
 """
 
 from __future__ import annotations
@@ -20,76 +19,31 @@ from numpy.typing import NDArray
 from sumpool.data.base import DataError
 
 _SCALARS = (str, bytes, int, float, bool)
-_NUMBERS = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
+_NUMBER = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 
 
 class _StandIn:
-    """What a permitted name stands for. Never a function: state set on one would outlive us."""
+    """Records arguments and state. A class, because state set on a function would outlive us."""
 
-    def __setstate__(self, state: object) -> None:
-        raise DataError(f"state for {type(self).__name__.strip('_')}, which has none")
+    state: Any = None
 
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
 
-class _Dtype(_StandIn):
-    """Stands for ``numpy.dtype``; holds plain numbers only."""
-
-    def __init__(self, code: object, align: object = False, copy: object = False) -> None:
-        if not isinstance(code, str) or not _NUMBERS.fullmatch(code):
-            raise DataError(f"an array of type {code!r}, which is no plain number")
-        self.code = code.lstrip("<>|=")
-        self.order = "="
-
-    def __setstate__(self, state: object) -> None:
-        # (version, byte order, sub-array, names, fields, ...): the middle three make structures.
-        match state:
-            case (int(), "<" | ">" | "|" | "=" as order, None, None, None, *_):
-                self.order = order
-            case _:
-                raise DataError("an array of a structured type")
+    def __setstate__(self, state: Any) -> None:
+        self.state = state
 
 
-class _Array(_StandIn):
-    """Stands for ``numpy.ndarray``; the array is made by :meth:`restore`."""
-
-    state: tuple[Any, ...] | None = None
-
-    def __setstate__(self, state: object) -> None:
-        match state:
-            case (int(), tuple(), _Dtype(), int(), bytes() | str()):
-                self.state = tuple(state)
-            case _:
-                raise DataError("an array whose state is not shape, type and bytes")
-
-    def restore(self) -> NDArray[Any]:
-        """The array, if shape, type and bytes fit together."""
-        if self.state is None:
-            raise DataError("an array without content")
-        _, shape, kind, fortran, raw = self.state
-        dtype = np.dtype(kind.code).newbyteorder(kind.order)
-        content = raw.encode("latin1") if isinstance(raw, str) else raw
-        if not all(type(side) is int and side >= 0 for side in shape):
-            raise DataError(f"an array of shape {shape}")
-        if math.prod(shape) * dtype.itemsize != len(content):
-            raise DataError(f"{len(content)} bytes for an array of shape {shape} of {dtype}")
-        return np.frombuffer(content, dtype).reshape(shape, order="F" if fortran else "C")
+class _Array(_StandIn): ...
 
 
-class _Reconstruct(_StandIn):
-    """Stands for ``_reconstruct``, which numpy's pickles call to make an empty array."""
-
-    def __new__(cls, kind: object, shape: object, code: object) -> Any:
-        if kind is not _Array:
-            raise DataError("an array of a class of its own")
-        return _Array()
+class _Dtype(_StandIn): ...
 
 
-class _Encode(_StandIn):
-    """Stands for ``_codecs.encode``, by which protocols below 3 write bytes."""
+class _Reconstruct(_StandIn): ...
 
-    def __new__(cls, text: object, encoding: object) -> Any:
-        if not isinstance(text, str) or encoding != "latin1":
-            raise DataError(f"bytes in the encoding {encoding!r}")
-        return text.encode("latin1")
+
+class _Encode(_StandIn): ...  # by which protocols below 3 write bytes
 
 
 _PERMITTED: dict[tuple[str, str], type[_StandIn]] = {
@@ -132,23 +86,59 @@ def read_pickle(path: Path) -> dict[str, Any]:
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """``value`` with arrays in place of their stand-ins; what is shared stays shared."""
+    """``value`` with stand-ins replaced by what they stand for; shared objects stay shared."""
     if value is None or type(value) in _SCALARS:
         return value
     if id(value) in done:
         return done[id(value)]
     result: Any
-    if isinstance(value, _Array):
-        result = value.restore()
-    elif type(value) is list:
-        result = [_plain(it, done) for it in value]
-    elif type(value) is tuple:
-        result = tuple(_plain(it, done) for it in value)
+    if type(value) is list or type(value) is tuple:
+        result = type(value)(_plain(it, done) for it in value)
     elif type(value) is dict:
         if any(type(key) not in _SCALARS for key in value):
             raise DataError("it holds a dictionary whose keys are no text or numbers")
         result = {key: _plain(it, done) for key, it in value.items()}
+    elif isinstance(value, _Reconstruct):
+        result = _array(value)
+    elif isinstance(value, _Encode):
+        result = _bytes(value)
     else:
-        raise DataError(f"it holds a {type(value).__name__}")
+        raise DataError(f"it holds a {type(value).__name__.strip('_')}")
     done[id(value)] = result
     return result
+
+
+def _array(value: _Reconstruct) -> NDArray[Any]:
+    match value.arguments, value.state:
+        case (kind, _, _), (int(), tuple(shape), _Dtype() as code, int(fortran), content) if (
+            kind is _Array
+        ):
+            dtype, raw = _number_type(code), _bytes(content)
+        case _:
+            raise DataError("an array whose state is not shape, type and bytes")
+    if not all(type(side) is int and side >= 0 for side in shape):
+        raise DataError(f"an array of shape {shape}")
+    if math.prod(shape) * dtype.itemsize != len(raw):
+        raise DataError(f"{len(raw)} bytes for an array of shape {shape} of {dtype}")
+    return np.frombuffer(raw, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _number_type(value: _Dtype) -> np.dtype[Any]:
+    code = value.arguments[0] if value.arguments else None
+    if not isinstance(code, str) or not _NUMBER.fullmatch(code):
+        raise DataError(f"an array of type {code!r}, which is no plain number")
+    # (version, byte order, sub-array, names, fields, ...): the middle three make structures.
+    match value.state:
+        case (int(), "<" | ">" | "|" | "=" as order, None, None, None, *_):
+            return np.dtype(code.lstrip("<>|=")).newbyteorder(order)
+    raise DataError("an array of a structured type")
+
+
+def _bytes(value: Any) -> bytes:
+    if isinstance(value, _Encode) and value.arguments[1:] == ("latin1",):
+        value = value.arguments[0]
+    if isinstance(value, str):
+        value = value.encode("latin1")
+    if not isinstance(value, bytes):
+        raise DataError("bytes in an unknown encoding")
+    return value

@@ -1,4 +1,4 @@
-"""The data sets of the field: image lists in known layouts, checked against published counts."""
+"""Published data sets: image lists in known layouts, checked against published counts."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import os
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Unpack
 
-from sumpool.data.base import DataError, Transform
-from sumpool.data.sets.archive import Layout
+from sumpool.data.base import DataError, Transforms
+from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.files import ImageFiles, missing_files
 
 #: How many missing files an error names.
@@ -20,10 +20,10 @@ class Listing(NamedTuple):
     """All images of a data set, as its own lists give them.
 
     Attributes:
-        folder: Where the paths start.
+        folder: The folder that paths are relative to.
         paths: Path of each image.
         labels: The class of each image, 0 … C−1.
-        class_names: One name a class.
+        class_names: One name per class.
         parts: The split each image belongs to.
     """
 
@@ -51,18 +51,17 @@ class PublishedDataset(ImageFiles):
     (:attr:`published`) and how its lists are read (:meth:`read`).
 
     Args:
-        root: The folder the archive unpacks to, or the folder that one is in.
+        root: The folder of the archive, or the folder that contains it.
         split: One of :attr:`published`, or "all".
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
         check_counts: Whether classes and images must be as many as published. A listed image that
-            is missing is an error always.
+            is missing is always an error.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
         DataError: If a list is missing or damaged, an image is missing, or a count differs.
     """
 
-    layout: ClassVar[Layout]
+    layout: ClassVar[ArchiveLayout]
     #: Classes and images by split.
     published: ClassVar[Mapping[str, Count]]
 
@@ -70,10 +69,9 @@ class PublishedDataset(ImageFiles):
         self,
         root: str | os.PathLike[str],
         split: str = "all",
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
         *,
         check_counts: bool = True,
+        **transforms: Unpack[Transforms],
     ) -> None:
         check_split(split, self.published)
         home = self.layout.locate(root)
@@ -85,8 +83,7 @@ class PublishedDataset(ImageFiles):
             [listing.paths[it] for it in chosen],
             [listing.labels[it] for it in chosen],
             listing.class_names,
-            transform,
-            target_transform,
+            **transforms,
         )
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-from sumpool.data.sets.archive import Layout, read_rows
+from sumpool.data.sets.archive import ArchiveLayout, read_rows
 from sumpool.data.sets.published import Count, Listing, PublishedDataset
 
 _LISTS = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
@@ -19,7 +19,7 @@ class StanfordOnlineProducts(PublishedDataset):
     named after its kind and number: "bicycle 1".
     """
 
-    layout = Layout(
+    layout = ArchiveLayout(
         "Stanford Online Products",
         (("Ebay_train.txt",), ("Ebay_test.txt",)),
         inside=("Stanford_Online_Products",),

@@ -1,4 +1,4 @@
-"""Drawn images in the files of CIFAR-100, for runs that show that all works where it is not."""
+"""Drawn images in the files of CIFAR-100, for smoke tests without the real data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumpool.data.sets.cifar_names import COARSE_NAMES, COARSE_OF_FINE, FINE_NAMES
+from sumpool.system.files import write_atomic
 
 _SIDE = 32
 _HUES = 5
@@ -29,15 +30,15 @@ def write_cifar_stand_in(
     """Write drawn images in the layout of CIFAR-100 [cifar] under ``folder/cifar-100-python``.
 
     Names, numbers and super-classes of the classes are those of CIFAR-100. The images are not: a
-    super-class is one of five hues in one of four shapes on a grey ground, a class the direction
-    of the stripes on it; place, size, shade and noise vary. That is learned in a few steps.
+    super-class is one of five hues in one of four shapes on a gray ground, a class the direction
+    of the stripes on it; place, size, shade and noise vary. A few steps suffice to learn that.
     :class:`CIFAR100` reads it with ``check_counts=False``.
 
     Args:
-        folder: Where ``cifar-100-python`` is made; files that are there are replaced.
+        folder: Parent of ``cifar-100-python``, whose files are replaced.
         train_per_class: Images of each class in the file ``train``, at least 1.
         test_per_class: Images of each class in the file ``test``, at least 1.
-        seed: Of all that is drawn at random; the same seed gives the same bytes.
+        seed: Random seed; the same seed gives the same bytes.
 
     Returns:
         ``folder/cifar-100-python``.
@@ -57,7 +58,6 @@ def write_cifar_stand_in(
     if type(seed) is not int or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
     home = Path(folder) / "cifar-100-python"
-    home.mkdir(parents=True, exist_ok=True)
     for number, (split, per_class) in enumerate(
         (("train", train_per_class), ("test", test_per_class))
     ):
@@ -82,10 +82,9 @@ def _batch(per_class: int, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _place_among_siblings() -> NDArray[np.int64]:
-    """Of each class, how many of its super-class come before it, 0..4."""
-    return np.array(
-        [COARSE_OF_FINE[:fine].count(coarse) for fine, coarse in enumerate(COARSE_OF_FINE)]
-    )
+    """For each class, how many of its super-class come before it, 0..4."""
+    places = [COARSE_OF_FINE[:fine].count(coarse) for fine, coarse in enumerate(COARSE_OF_FINE)]
+    return np.array(places)
 
 
 def _draw(
@@ -107,10 +106,10 @@ def _draw(
     stripes = 0.75 + 0.25 * np.sin(2 * np.pi * along / 6 + draws(0, 2 * np.pi))
     hue = (coarse % _HUES)[:, None, None] / _HUES + draws(-0.03, 0.03)
     phases = 2 * np.pi * (hue[..., None] - np.arange(3) / 3)
-    colour = (0.55 + 0.4 * np.cos(phases)) * (stripes * draws(0.8, 1))[..., None]
+    color = (0.55 + 0.4 * np.cos(phases)) * (stripes * draws(0.8, 1))[..., None]
     ground = draws(0.2, 0.8)[..., None]
 
-    images = inside * colour + (1 - inside) * ground
+    images = inside * color + (1 - inside) * ground
     images += rng.normal(0, _NOISE, images.shape)
     pixels: NDArray[np.uint8] = (255 * np.clip(images, 0, 1) + 0.5).astype(np.uint8)
     return pixels
@@ -125,7 +124,5 @@ def _extents(across: NDArray[np.float64], down: NDArray[np.float64]) -> NDArray[
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    partial = path.with_name(path.name + ".partial")
     # Protocol 4 has arrays as shape, type and bytes, which is all that a reader should trust.
-    partial.write_bytes(pickle.dumps(content, protocol=4))
-    partial.replace(path)
+    write_atomic(path, pickle.dumps(content, protocol=4))

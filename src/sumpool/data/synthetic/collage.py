@@ -1,9 +1,9 @@
-"""CIFAR collages: one image to tell the class by, among three that all classes share."""
+"""CIFAR collages: one image of the class among three that all classes share."""
 
 from __future__ import annotations
 
 import os
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, Unpack
 
 import numpy as np
 import torch
@@ -11,17 +11,13 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.base import DataError, ImageDataset, Transform
+from sumpool.data.base import DataError, ImageDataset, Transforms
 from sumpool.data.random_streams import COLLAGES, uniforms
 from sumpool.data.sets.cifar import CIFAR100
+from sumpool.data.sets.published import check_split
 
 #: Super-classes whose images are the background of all classes [thesis, sec. 5.3.2].
-SHARED = (
-    "large_man-made_outdoor_things",
-    "large_natural_outdoor_scenes",
-    "trees",
-    "flowers",
-)
+SHARED = ("large_man-made_outdoor_things", "large_natural_outdoor_scenes", "trees", "flowers")
 SPLITS = ("train", "validation", "test")
 #: Sub-classes of a super-class that go to each split, by their place in alphabetical order.
 _PLACES = {"train": (0, 1), "validation": (2,), "test": (3, 4)}
@@ -37,7 +33,7 @@ class Sources(NamedTuple):
         pixels: Tiles, (T, 32, 32, 3) uint8: the foregrounds first.
         labels: Super-class of each foreground, (F,) int64; the other tiles are backgrounds.
         class_names: Names of the 16 super-classes.
-        names: Where each foreground is found.
+        names: Names of the foreground images.
     """
 
     pixels: NDArray[np.uint8]
@@ -47,7 +43,7 @@ class Sources(NamedTuple):
 
 
 class CifarCollages(ImageDataset):
-    r"""Collages of CIFAR-100 images: which of four tiles matters is for the pooling to find out.
+    r"""Collages of CIFAR-100 images: the pooling has to find out which of four tiles matters.
 
     The label is one of 16 super-classes. A collage of 2×2 tiles shows an image of it on a random
     tile and, on the others, images of four super-classes that serve all classes as background.
@@ -61,12 +57,11 @@ class CifarCollages(ImageDataset):
     Args:
         root: The folder of CIFAR-100, as :class:`CIFAR100` takes it.
         split: "train" (32 sub-classes), "validation" (16), "test" (32) or "all".
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
         draws: Collages that show each foreground image, with other backgrounds and places; None is
             10 in training and 1 elsewhere.
         seed: Seed of backgrounds and places.
         check_counts: Whether CIFAR-100 must have as many images as published.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Attributes:
         tiles: The images collages are made from, (T, 3, 32, 32) uint8.
@@ -85,15 +80,13 @@ class CifarCollages(ImageDataset):
         self,
         root: str | os.PathLike[str],
         split: str = "train",
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
         *,
         draws: int | None = None,
         seed: int = 0,
         check_counts: bool = True,
+        **transforms: Unpack[Transforms],
     ) -> None:
-        if split not in (*SPLITS, "all"):
-            raise ValueError(f"split must be one of {(*SPLITS, 'all')}, got {split!r}")
+        check_split(split, SPLITS)
         if draws is not None and draws < 1:
             raise ValueError(f"draws must be None or at least 1, got {draws}")
         tiles, pieces, places, labels, names = [], [], [], [], []
@@ -109,10 +102,7 @@ class CifarCollages(ImageDataset):
             names += sources.names * copies
             offset += len(sources.pixels)
         super().__init__(
-            torch.from_numpy(np.concatenate(labels)),
-            sources.class_names,
-            transform,
-            target_transform,
+            torch.from_numpy(np.concatenate(labels)), sources.class_names, **transforms
         )
         pixels = np.concatenate(tiles).transpose(0, 3, 1, 2)
         self.tiles = torch.from_numpy(np.ascontiguousarray(pixels))
@@ -136,23 +126,15 @@ class CifarCollages(ImageDataset):
         return Image.fromarray(np.ascontiguousarray(pixels.permute(1, 2, 0).numpy()))
 
     def item_name(self, index: int) -> str:
-        """Where its foreground is found, and the number of the collage."""
+        """The name of its foreground image, and the number of the collage."""
         return f"{self._names[index]} collage {index}"
 
 
 class CifarForegrounds(CifarCollages):
-    """The foregrounds of :class:`CifarCollages` alone, 32×32: "distilled" of their background.
+    """Only the foregrounds of :class:`CifarCollages`, 32×32: "distilled" of their background.
 
-    What is reached on them is what a pooling could reach that leaves out the background entirely.
-
-    Args:
-        root: The folder of CIFAR-100.
-        split: "train", "validation", "test" or "all".
-        transform: Applied to an image by ``dataset[index]``.
-        target_transform: Applied to a label by ``dataset[index]``.
-        draws: How often each image is there; None is once.
-        seed: Plays no part; there is nothing to draw.
-        check_counts: Whether CIFAR-100 must have as many images as published.
+    Results on them are an upper bound for a pooling that ignores the background entirely. The
+    arguments are the same; ``draws`` is 1 if None, and ``seed`` has no effect.
     """
 
     whole: ClassVar[bool] = False
@@ -164,7 +146,7 @@ class CifarForegrounds(CifarCollages):
         return tiles[chosen.to(tiles.device)]
 
     def item_name(self, index: int) -> str:
-        """Where the image is found."""
+        """The name of the foreground image."""
         return self._names[index]
 
 
@@ -189,7 +171,7 @@ def sub_classes(coarse_of_fine: NDArray[np.int64], split: str) -> dict[int, list
         split: "train", "validation" or "test".
 
     Raises:
-        DataError: If a super-class has not five sub-classes.
+        DataError: If a super-class does not have five sub-classes.
     """
     found = {}
     for coarse in np.unique(coarse_of_fine).tolist():

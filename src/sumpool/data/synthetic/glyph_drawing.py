@@ -1,4 +1,4 @@
-"""Drawing of single glyphs in the faces that matplotlib ships, turned and placed on a tile."""
+"""Drawing single glyphs on a tile, in the fonts that matplotlib ships."""
 
 from __future__ import annotations
 
@@ -16,22 +16,10 @@ from sumpool.data.base import DataError
 
 #: The text faces among matplotlib's fonts: three DejaVu families and STIX, four styles each.
 FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
+    *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
+    *(f"DejaVuSerif{style}" for style in ("", "-Bold", "-Italic", "-BoldItalic")),
+    *(f"STIXGeneral{style}" for style in ("", "Bol", "Italic", "BolIta")),
 )
 
 #: Font size at which the extent of a glyph is measured.
@@ -106,15 +94,15 @@ def draw_glyph(
         side: Side of the tile in pixels.
         extent: Wanted length of the glyph's longer side in pixels, met as nearly as whole font
             sizes allow.
-        angle: Turn about the glyph's middle, counter-clockwise, in degrees.
-        x: Where the middle of the glyph comes to lie, in pixels from the left.
-        y: The same from the top.
+        angle: Rotation about the glyph's center, counterclockwise, in degrees.
+        x: Position of the glyph's center, in pixels from the left.
+        y: Its position in pixels from the top.
 
     Returns:
         (side, side) uint8, 255 where the ink covers a pixel.
     """
     ink = _upright(glyph, face, max(1, round(extent / _extent(glyph, face))))
-    # Pillow asks for the way back: the place in the glyph that a pixel of the tile is taken from.
+    # Pillow wants the inverse: the place in the glyph that a pixel of the tile is taken from.
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     back = (
         (cos, -sin, ink.width / 2 - cos * x + sin * y),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.base import ImageDataset, Transform
+from sumpool.data.base import ImageDataset, Transforms
+from sumpool.data.sets.published import check_split
 from sumpool.data.synthetic.glyph_drawing import check_fonts, draw_glyph, faces_with
 
 #: The classes. A shape is in here once: a letter that another alphabet has too (Latin A, Greek Α,
@@ -57,27 +60,26 @@ class GlyphCollages(ImageDataset):
 
     The class is the letter: one of 99 Latin, Greek and Cyrillic ones, drawn in a random one of 16
     faces, with random size, turn, place, brightness and noise. Digits, drawn in the same way, are
-    the background that all classes share: to tell classes apart means to look at one tile in four,
-    whichever it is. It is a small brother of the CIFAR collage of [thesis, sec. 5.3.2], and no
-    class is in two splits.
+    the background that all classes share: one tile in four, at a random place, identifies the
+    class. It is a smaller version of the CIFAR collage of [thesis, sec. 5.3.2]; no class is in two
+    splits.
 
-    An image depends on the seed, its letter and its number alone: more images of a class only add
-    to those of fewer. All are drawn when the data set is made, some thousands in a second.
+    An image depends only on the seed, its letter and its number: more images of a class only add
+    to those of fewer. All are drawn when the data set is created, thousands per second.
 
     Args:
         root: Must be None; there is nothing to read.
         split: "train" (53 classes), "validation" (13), "test" (33) or "all" (those 99).
         images_per_class: Number of images of each letter.
-        seed: Seed of all that is random in them; not of the split, which is always the same.
-        part: "collage", 48×48 pixels, or "letter", the 24×24 pixels of the letter's tile alone:
-            with those a pooling has nothing to leave out.
-        transform: Applied to each image.
-        target_transform: Applied to each label.
+        seed: Seed of the images; the split is always the same.
+        part: "collage", 48×48 pixels, or "letter", only the 24×24 pixels of the letter's tile,
+            which leave a pooling nothing to ignore.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Attributes:
         pixels: The images, (N, side, side, 3) uint8.
         letter_tile: Tile of the collage that holds the letter, (N,) int64: 0 and 1 in the upper
-            row, 2 and 3 in the lower one; so also for the part "letter".
+            row, 2 and 3 in the lower one; also for the part "letter".
 
     Example:
         >>> data = GlyphCollages(split="test", images_per_class=2)
@@ -93,13 +95,11 @@ class GlyphCollages(ImageDataset):
         images_per_class: int = 40,
         seed: int = 0,
         part: str = "collage",
-        transform: Transform | None = None,
-        target_transform: Transform | None = None,
+        **transforms: Unpack[Transforms],
     ) -> None:
         if root is not None:
             raise ValueError(f"root must be None, glyphs are drawn and not read; got {root!r}")
-        if split not in (*SPLITS, "all"):
-            raise ValueError(f"split must be one of {(*SPLITS, 'all')}, got {split!r}")
+        check_split(split, SPLITS)
         if part not in PARTS:
             raise ValueError(f"part must be one of {PARTS}, got {part!r}")
         if images_per_class < 1:
@@ -109,7 +109,7 @@ class GlyphCollages(ImageDataset):
         check_fonts()
         classes = [it for it, letter in enumerate(LETTERS) if split in ("all", split_of(letter))]
         labels = torch.tensor(classes).repeat_interleave(images_per_class)
-        super().__init__(labels, tuple(LETTERS), transform, target_transform)
+        super().__init__(labels, tuple(LETTERS), **transforms)
         self.images_per_class = images_per_class
         self.part = part
         drawn = [
@@ -140,7 +140,7 @@ def draw_collage(seed: int, letter: str, number: int) -> tuple[NDArray[np.uint8]
     """
     generator = np.random.default_rng((seed, ord(letter), number))
     letter_tile = int(4 * generator.random())
-    # A row a tile: which digit, face, size, turn, place x and y, paper, ink.
+    # One row per tile: digit, face, size, rotation, position x and y, paper, ink.
     chances = generator.random((4, 8))
     tiles = np.empty((4, TILE, TILE), np.float32)
     for tile, (digit, face, size, turn, x, y, paper, ink) in enumerate(chances):
@@ -161,8 +161,8 @@ def draw_collage(seed: int, letter: str, number: int) -> tuple[NDArray[np.uint8]
         tiles[tile] = ground + (_between(INK, ink) - ground) / 255 * mask
     image = tiles.reshape(2, 2, TILE, TILE).swapaxes(1, 2).reshape(2 * TILE, 2 * TILE, 1)
     noise = generator.standard_normal((2 * TILE, 2 * TILE, 1), np.float32)
-    grey = (image + NOISE * noise).clip(0, 255).astype(np.uint8)
-    return np.broadcast_to(grey, (2 * TILE, 2 * TILE, 3)), letter_tile
+    gray = (image + NOISE * noise).clip(0, 255).astype(np.uint8)
+    return np.broadcast_to(gray, (2 * TILE, 2 * TILE, 3)), letter_tile
 
 
 def tiles_of(collage: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -171,6 +171,6 @@ def tiles_of(collage: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _between(bounds: tuple[float, float], chance: float) -> float:
-    """The number a share ``chance`` of the way from one bound to the other."""
+    """The number at the fraction ``chance`` between two bounds."""
     low, high = bounds
     return low + (high - low) * float(chance)

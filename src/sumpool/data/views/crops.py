@@ -1,4 +1,4 @@
-"""Three ways from decoded pixels to a batch on a device, by where the two are."""
+"""Crops of decoded pixels as a batch on a device, for every combination of their places."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from sumpool.data.views.resample import Placement, Window, crop, place
 class Crops(ABC):
     """Crops of one size out of a buffer, in two parts: on the host, then on the device.
 
-    The part on the host is done beforehand in a thread of its own; the other one only tells the
-    device what to do.
+    The host part runs in a thread in advance; the device part only queues work on the device.
 
     Args:
         pixels: The buffer, uint8 (n,).

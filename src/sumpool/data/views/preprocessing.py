@@ -1,4 +1,4 @@
-"""What a network sees of an image: the random view of training and the central view of testing."""
+"""From images to network inputs: the random train view and the central test view."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Preprocessing:
     Both views first bring the shorter side to ``resize``. The test view then takes the central
     ``crop`` × ``crop`` pixels. The train view takes a random box, brings it to ``crop`` × ``crop``
     and mirrors it half of the time. The defaults are those of the experiments [gsp], with the
-    colour statistics of ImageNet.
+    color statistics of ImageNet.
 
     Args:
         resize: Length of the shorter side, in pixels; None leaves the image as it is.
         crop: Side of what the network sees, in pixels.
-        mean: Mean of the colour channels, on the scale of 0 to 1.
-        std: Standard deviation of the colour channels, on the same scale.
+        mean: Mean of the color channels, on the scale 0 to 1.
+        std: Standard deviation of the color channels, on the same scale.
         augment: What the train view shows: "crop", a random box, or "none", the central one.
         flip: Whether the train view is mirrored half of the time.
         area: Least and largest area of a random box, in square pixels (after ``resize``). None is

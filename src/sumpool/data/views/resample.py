@@ -1,8 +1,8 @@
 """Cutting a whole batch of crops out of one flat buffer of pixels, on its device, at once.
 
-Images of different sizes lie in the buffer one after the other, rows of RGB pixels, uint8. Where
-each image of a batch lies and what is shown of it is a :class:`Window`. The few numbers per image
-that follow from it are worked out on the host (:func:`place`) and sent in one copy; what is done on
+Images of different sizes lie in the buffer one after the other, rows of RGB pixels, uint8. A
+:class:`Window` says where each image of a batch lies and what is shown of it. The few numbers per
+image that follow from it are computed on the host (:func:`place`) and sent in one copy; the work on
 the device (:func:`crop`) does not make the host wait.
 """
 
@@ -49,7 +49,7 @@ class Placement(NamedTuple):
         numbers: int64 (11, b) in host memory: place of the box's first number in the buffer,
             numbers in a row of the image, height and width of the box, whether it is mirrored;
             then, as the bits of float64, for the vertical and the horizontal direction the first
-            centre and the step from one centre to the next, in units of the triangle's half-width,
+            center and the step from one center to the next, in units of the triangle's half-width,
             and the inverse of that half-width.
         height: Height that all boxes are padded to.
         width: Width that all boxes are padded to.
@@ -85,7 +85,7 @@ def place(window: Window, size: int, pinned: bool = False) -> Placement:
     fractions[:, 0] = step / 2
     fractions[:, 1] = step
     fractions[:, 2] = inverse
-    # Mirrored: from the last centre backwards.
+    # Mirrored: from the last center backwards.
     fractions[1, 0] += np.where(window.flips, step[1] * (size - 1), 0)
     fractions[1, 1] *= np.where(window.flips, -1, 1)
     exact = bool((window.boxes[:, 2:] == size).all())
@@ -103,17 +103,17 @@ def crop(
     """Boxes of any size, brought to ``size`` × ``size`` pixels and mirrored where asked.
 
     Bilinear with antialiasing, as ``resized_crop`` of torchvision and Pillow's ``resize``: a number
-    of the output is a mean of the box's pixels, weighted by a triangle around its centre whose
+    of the output is a mean of the box's pixels, weighted by a triangle around its center whose
     half-width is one pixel or, where the box shrinks, one pixel of the output. In both directions
     that is a matrix of weights, so an image X comes to Y X Wᵀ. The only difference from those two
-    is rounding: they round to whole grey levels after each direction, this does not round. Where
+    is rounding: they round to whole gray levels after each direction, this does not round. Where
     there is nothing to resize, pixels are copied.
 
     Args:
         pixels: The buffer, uint8 (n,).
         placement: What to cut, from :func:`place` with the same ``size``.
         size: Side of the output.
-        dtype: What the products are formed in. float16 is exact to a quarter of a grey level.
+        dtype: What the products are formed in. float16 is exact to a quarter of a gray level.
 
     Returns:
         Shape (b, 3, size, size), on the scale 0..255; ``dtype``, or uint8 if nothing is resized.
@@ -165,17 +165,17 @@ def _weights(fractions: Tensor, sides: Tensor, padded: int, size: int) -> Tensor
     """Weights of ``padded`` pixels in ``size`` numbers of the output, (b, size, padded).
 
     Args:
-        fractions: First centre, step and inverse half-width, (3, b).
+        fractions: First center, step and inverse half-width, (3, b).
         sides: How many of the pixels belong to the box, (b, 1).
         padded: Pixels, the same for all images.
         size: Numbers of the output.
     """
     start, step, inverse = fractions[:, :, None]  # (b, 1)
     output = torch.arange(size, device=sides.device, dtype=torch.float32)
-    centres = torch.addcmul(start, step, output)  # (b, size)
+    centers = torch.addcmul(start, step, output)  # (b, size)
     pixel = torch.arange(padded, device=sides.device)
     middles = ((pixel + 0.5) * inverse).masked_fill(pixel >= sides, torch.inf)  # (b, padded)
     weights: Tensor = (
-        (centres[:, :, None] - middles[:, None, :]).abs_().neg_().add_(1).clamp_(min=0)
+        (centers[:, :, None] - middles[:, None, :]).abs_().neg_().add_(1).clamp_(min=0)
     )
     return weights.div_(weights.sum(-1, keepdim=True))

@@ -1,0 +1,31 @@
+"""Work that threads do before its results are asked for."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Callable, Generator, Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_ahead(
+    work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
+) -> Generator[Result, None, None]:
+    """``map(work, items)`` on threads, at most ``ahead`` items before they are asked for.
+
+    Closing the generator, as Ctrl-C does, drops what has not begun.
+    """
+    waiting: collections.deque[Future[Result]] = collections.deque()
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="sumpool")
+    try:
+        for item in items:
+            waiting.append(pool.submit(work, item))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
