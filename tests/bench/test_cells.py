@@ -12,14 +12,13 @@ import pytest
 from bench.bench_tasks import fake_cells
 from sumpool.bench.cells import BenchCell, method_label
 from sumpool.protocols import Member
-from sumpool.training.config import (
+from sumpool.training.config import TrainConfig, flat
+from sumpool.training.options import (
     CcpConfig,
     HardwareConfig,
     OptimizerConfig,
     StopConfig,
-    TrainConfig,
     ZeroShotConfig,
-    flat,
 )
 
 CELL = BenchCell("fair", "cub", "gap", Member(2, 0), TrainConfig(pool="gap", fold=2))

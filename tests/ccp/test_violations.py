@@ -11,7 +11,7 @@ from sumpool.ccp import pair_violations
 from sumpool.losses import build_loss
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 2), st.booleans()), min_size=1, max_size=30),
     st.floats(0, 2),

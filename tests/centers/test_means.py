@@ -76,7 +76,7 @@ def test_limits_at_infinity_are_the_extremes(mean: Mean) -> None:
 
 
 @pytest.mark.parametrize("mean", MEANS)
-@pytest.mark.parametrize("k", [-9, -5, -1, 1, 3, 8, 10])
+@pytest.mark.parametrize("k", [-9, -1, 3, 10])
 def test_a_suitable_lam_gives_the_skewed_mean(mean: Mean, k: int) -> None:
     x = positive(10)
     wanted = float(skewed_mean(x, k))
@@ -102,7 +102,7 @@ def test_gradients_of_the_skewed_mean_equal_finite_differences(k: int) -> None:
     assert torch.autograd.gradcheck(lambda x: skewed_mean(x, k, dim=1), x)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("lam", LAMS)
 @pytest.mark.parametrize("mean", MEANS)
 def test_nothing_overflows(mean: Mean, lam: float, dtype: torch.dtype) -> None:

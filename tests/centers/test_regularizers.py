@@ -35,7 +35,7 @@ def lam_of(name: str) -> float | None:
     return 3.0 if recipe.symbol == "K" else 5.0
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (9, 4), (5, 3, 4)])
+@pytest.mark.parametrize("shape", [(2, 3), (5, 3, 4)])
 @pytest.mark.parametrize("name", REGULARIZERS)
 def test_regularizers_equal_loops(name: str, shape: tuple[int, ...]) -> None:
     centers = random_centers(*shape)
@@ -64,7 +64,7 @@ def test_far_forms_on_cosines_equal_loops() -> None:
     assert float(value) == pytest.approx(power(flat(rows, lambda s: (1 + s) / 2), -6.0))
 
 
-@pytest.mark.parametrize("s", [0.0, 0.5, 1.0, 2.0, 7.0])
+@pytest.mark.parametrize("s", [0.0, 1.0, 7.0])
 def test_hyperspherical_energy_equals_its_formula(s: float) -> None:
     centers = random_centers(8, 5)
     energy = 0.0
@@ -188,7 +188,7 @@ def test_distances_above_the_square_are_largest_at_two_poles() -> None:
 
 
 @pytest.mark.parametrize("name", REGULARIZERS)
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_equal_and_opposite_centers_are_finite(name: str, dtype: torch.dtype) -> None:
     point = torch.tensor([0.6, 0.8, 0.0])
     centers = torch.stack([point, point, -point, 3 * point, torch.zeros(3)]).to(dtype)

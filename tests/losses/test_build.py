@@ -119,7 +119,7 @@ def test_proxy_parameters_are_all_that_is_learned(name: str) -> None:
     assert [id(it) for it in loss.parameters()] == [id(it) for it in proxies]
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", PROXY)
 def test_building_leaves_random_states_alone(name: str) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
     small_loss(name)
@@ -142,7 +142,7 @@ def test_proxies_depend_on_the_seed_alone(name: str) -> None:
     assert abs(float(first.detach().mean())) < 0.1 * math.sqrt(2 / count)
 
 
-def test_all_losses_with_a_proxy_a_class_start_from_the_same_ones() -> None:
+def test_all_losses_with_one_proxy_per_class_start_from_the_same_ones() -> None:
     options = {"num_classes": 7, "embedding_size": SIZE}
     rows = build_loss("panchor", **options).proxy_parameters()[0]
     for name in ("pnca", "proxynca"):
@@ -164,7 +164,7 @@ def test_a_state_loads_without_pickled_objects(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", PROXY)
-def test_training_goes_on_bit_for_bit(name: str) -> None:
+def test_training_resumes_bit_for_bit(name: str) -> None:
     labels = [0, 1, 2, 3, 4, 5]
     x, y = embeddings_of(labels, dtype=torch.float32), torch.tensor(labels)
 

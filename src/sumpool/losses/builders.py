@@ -51,35 +51,18 @@ class Sizes(NamedTuple):
         return distances.DotProductSimilarity(normalize_embeddings=self.normalize)
 
 
+def _contrastive(pos_margin: float, neg_margin: float, reduction: str, distance: Any) -> Any:
+    reducer = REDUCERS[reduction]()
+    return ContrastiveLoss(pos_margin, neg_margin, distance=distance, reducer=reducer)
+
+
 def _c1(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return ContrastiveLoss(
-        pos_margin=1.0,
-        neg_margin=constants["margin"],
-        distance=sizes.similarity,
-        reducer=REDUCERS[constants["reduction"]](),
-    )
+    return _contrastive(1.0, constants["margin"], constants["reduction"], sizes.similarity)
 
 
 def _c2(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return ContrastiveLoss(
-        pos_margin=constants["pos_margin"],
-        neg_margin=constants["neg_margin"],
-        distance=sizes.distance,
-        reducer=REDUCERS[constants["reduction"]](),
-    )
-
-
-def _triplet(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    # The mean of the non-zero terms is pytorch-metric-learning's default.
-    return losses.TripletMarginLoss(margin=constants["margin"], distance=sizes.distance)
-
-
-def _multi_similarity(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.MultiSimilarityLoss(**constants, distance=sizes.similarity)
-
-
-def _proxy_anchor(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.ProxyAnchorLoss(**sizes.of_proxies, **constants)
+    margins = constants["pos_margin"], constants["neg_margin"]
+    return _contrastive(*margins, constants["reduction"], sizes.distance)
 
 
 def _proxy_nca_pp(constants: Mapping[str, Any], sizes: Sizes) -> Any:
@@ -109,16 +92,8 @@ def _soft_triple(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 
 
 def _n_pair(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    # On embeddings as they are: [npair] does not normalize them.
+    # [npair] does not normalize embeddings.
     return losses.NPairsLoss(distance=distances.DotProductSimilarity(normalize_embeddings=False))
-
-
-def _lifted(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.LiftedStructureLoss(**constants, distance=sizes.distance)
-
-
-def _circle(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    return losses.CircleLoss(m=constants["margin"], gamma=constants["gamma"])
 
 
 # Losses of pytorch-metric-learning carry no types.
@@ -143,17 +118,18 @@ def _with_memory(build: _Builder) -> _Builder:
 BUILDERS: Mapping[str, _Builder] = {
     "c1": _c1,
     "c2": _c2,
-    "triplet": _triplet,
-    "ms": _multi_similarity,
-    "panchor": _proxy_anchor,
+    # The mean of the non-zero terms is pytorch-metric-learning's default.
+    "triplet": lambda it, sizes: losses.TripletMarginLoss(**it, distance=sizes.distance),
+    "ms": lambda it, sizes: losses.MultiSimilarityLoss(**it, distance=sizes.similarity),
+    "panchor": lambda it, sizes: losses.ProxyAnchorLoss(**sizes.of_proxies, **it),
     "pnca": _proxy_nca_pp,
     "softtriple": _soft_triple,
     "xbm": _with_memory(_c1),
     "xbm-c2": _with_memory(_c2),
     "npair": _n_pair,
-    "lifted": _lifted,
+    "lifted": lambda it, sizes: losses.LiftedStructureLoss(**it, distance=sizes.distance),
     "proxynca": _proxy_nca,
-    "circle": _circle,
+    "circle": lambda it, _: losses.CircleLoss(m=it["margin"], gamma=it["gamma"]),
 }
 
 

@@ -20,14 +20,10 @@ class ImageSumReducer(BaseReducer):  # type: ignore[misc]
     def pos_pair_reduction(
         self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor
     ) -> Tensor:
-        """Σ of the terms of positive pairs / images."""
+        """Σ of the terms of positive, or of negative, pairs / images."""
         return losses.sum() / embeddings.shape[0]
 
-    def neg_pair_reduction(
-        self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor
-    ) -> Tensor:
-        """Σ of the terms of negative pairs / images."""
-        return losses.sum() / embeddings.shape[0]
+    neg_pair_reduction = pos_pair_reduction
 
 
 #: The reductions of ``sumpool.losses.constants.REDUCTIONS``, by name.

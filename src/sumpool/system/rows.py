@@ -195,12 +195,10 @@ class ResultStore:
                 os.fsync(file.fileno())
 
 
-def recorded_versions() -> dict[str, str]:
-    """Versions of Python and of the packages in ``RECORDED``, without importing them."""
-    return {
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in RECORDED},
-    }
+def recorded_versions(packages: Iterable[str] = RECORDED) -> dict[str, str]:
+    """Versions of Python and of ``packages``, without importing them."""
+    versions = {name: metadata.version(name) for name in packages}
+    return {"python": platform.python_version(), **versions}
 
 
 def _canonical(value: Mapping[str, Any]) -> str:

@@ -1,33 +1,15 @@
 from .checkpoint import Checkpoints as Checkpoints
-from .config import (
-    CcpConfig as CcpConfig,
-)
-from .config import (
-    CenterConfig as CenterConfig,
-)
-from .config import (
-    ConfigError as ConfigError,
-)
-from .config import (
-    GspConfig as GspConfig,
-)
-from .config import (
-    HardwareConfig as HardwareConfig,
-)
-from .config import (
-    OptimizerConfig as OptimizerConfig,
-)
-from .config import (
-    StopConfig as StopConfig,
-)
-from .config import (
-    TrainConfig as TrainConfig,
-)
-from .config import (
-    ZeroShotConfig as ZeroShotConfig,
-)
+from .config import ConfigError as ConfigError
 from .errors import RunError as RunError
 from .loop import Trainer as Trainer
+from .options import CcpConfig as CcpConfig
+from .options import CenterConfig as CenterConfig
+from .options import GspConfig as GspConfig
+from .options import HardwareConfig as HardwareConfig
+from .options import OptimizerConfig as OptimizerConfig
+from .options import StopConfig as StopConfig
+from .options import TrainConfig as TrainConfig
+from .options import ZeroShotConfig as ZeroShotConfig
 from .run import RunResult as RunResult
 from .run import run_training as run_training
 from .run_folder import RunFolder as RunFolder

@@ -10,63 +10,25 @@ from typing import Any
 import yaml
 
 from sumpool.report.run.option_names import RENAMED, current_name
-from sumpool.training.options import (
-    CcpConfig,
-    CenterConfig,
-    GspConfig,
-    HardwareConfig,
-    OptimizerConfig,
-    StopConfig,
-    TrainConfig,
-    ZeroShotConfig,
-)
-
-__all__ = [
-    "FREE_TO_CHANGE",
-    "CcpConfig",
-    "CenterConfig",
-    "ConfigError",
-    "GspConfig",
-    "HardwareConfig",
-    "OptimizerConfig",
-    "StopConfig",
-    "TrainConfig",
-    "ZeroShotConfig",
-    "config_from_dict",
-    "differences",
-    "flat",
-    "flat_switches",
-    "read_config",
-    "with_options",
-    "write_config",
-]
+from sumpool.training.options import TrainConfig as TrainConfig
 
 
 class ConfigError(Exception):
     """A configuration cannot be used; the message names the option and what is accepted."""
 
 
-_GROUPS = {
-    "gsp": GspConfig,
-    "zero_shot": ZeroShotConfig,
-    "ccp": CcpConfig,
-    "center": CenterConfig,
-    "optimizer": OptimizerConfig,
-    "stop": StopConfig,
-    "hardware": HardwareConfig,
+_GROUPS: dict[str, Any] = {
+    entry.name: entry.default_factory
+    for entry in dataclasses.fields(TrainConfig)
+    if dataclasses.is_dataclass(entry.default_factory)
 }
 
 #: Options that may change when a run is resumed: they say where and how it runs, not what is
 #: computed.
 FREE_TO_CHANGE = frozenset(
     {
-        "out",
-        "cache",
-        "cache_dir",
-        "checkpoint_seconds",
-        "gallery",
-        "hardware.workers",
-        "stop.max_steps",
+        *("out", "cache", "cache_dir", "checkpoint_seconds", "gallery"),
+        *("hardware.workers", "stop.max_steps"),
     }
 )
 
@@ -105,21 +67,18 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    # Options that a file of an earlier version holds, as they are called and grouped today.
-    flat = {name: value for name, value in values.items() if not isinstance(value, Mapping)}
+    # Options of a file that an earlier version wrote, as they are called and grouped today.
     named: dict[str, Any] = {}
     for name, value in values.items():
-        if name in _GROUPS or name == "chance":
-            if isinstance(value, Mapping):
-                flat.update({f"{name}.{key}": inner for key, inner in value.items()})
-        elif isinstance(value, Mapping):
-            named[name] = value
-    for name, value in flat.items():
-        group, _, key = current_name(name).partition(".")
-        if key:
-            named.setdefault(group, {})[key] = value
-        else:
-            named[group] = value
+        options = {name: value}
+        if isinstance(value, Mapping) and (name in _GROUPS or name == "chance"):
+            options = {f"{name}.{key}": inner for key, inner in value.items()}
+        for dotted, inner in options.items():
+            group, _, key = current_name(dotted).partition(".")
+            if key:
+                named.setdefault(group, {})[key] = inner
+            else:
+                named[group] = inner
     return named
 
 

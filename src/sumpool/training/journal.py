@@ -22,33 +22,14 @@ if TYPE_CHECKING:
 LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss", "center_loss")
 #: Columns of ``problems.csv``: the finished problems of a run with chance-constrained proxies.
 PROBLEM_COLUMNS = (
-    "problem",
-    "first_step",
-    "last_step",
-    "best_step",
-    "value",
-    "covering_radius",
-    "spread",
-    "violation_rate",
-    "violation_bound",
-    "drift",
-    "travel",
-    "norm",
+    *("problem", "first_step", "last_step", "best_step", "value"),
+    *("covering_radius", "spread", "violation_rate", "violation_bound", "drift", "travel", "norm"),
 )
 #: Columns of ``validation.csv``.
 VALIDATION_COLUMNS = (
-    "step",
-    "seconds",
-    "precision_at_1",
-    "recall_at_1",
-    "recall_at_2",
-    "recall_at_4",
-    "recall_at_8",
-    "r_precision",
-    "mean_average_precision_at_r",
-    "queries",
-    "queries_without_match",
-    "is_best",
+    *("step", "seconds", "precision_at_1"),
+    *("recall_at_1", "recall_at_2", "recall_at_4", "recall_at_8"),
+    *("r_precision", "mean_average_precision_at_r", "queries", "queries_without_match", "is_best"),
 )
 
 
@@ -132,16 +113,9 @@ class Journal:
     def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
         """Log a validation."""
         if self._validation is not None:
-            self._validation.add(
-                {
-                    "step": progress.step,
-                    "seconds": round(progress.seconds, 3),
-                    **{
-                        name: value for name, value in metrics.items() if name in VALIDATION_COLUMNS
-                    },
-                    "is_best": int(is_best),
-                }
-            )
+            known = {name: metrics[name] for name in VALIDATION_COLUMNS if name in metrics}
+            row = {"step": progress.step, "seconds": round(progress.seconds, 3), **known}
+            self._validation.add({**row, "is_best": int(is_best)})
         self._to_board("validation", progress.step, metrics)
         self._bar.total = self._first_end(progress)
         self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")

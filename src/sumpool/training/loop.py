@@ -298,25 +298,28 @@ class Trainer:
         self.fabric.barrier()
         self._saved_at = time.monotonic()
 
-    def _state(self) -> dict[str, Any]:
+    def _stateful(self) -> dict[str, Any]:
         return {
+            "model": self.model,
+            "criterion": self.criterion,
+            "optimizer": self.optimizer,
+            "plateau": self._plateau,
+            "regularizer": self._regularizer,
+            "alternating": self.alternating,
+        }
+
+    def _state(self) -> dict[str, Any]:
+        device = self.fabric.device
+        parts = self._stateful().items()
+        return {
+            **{name: None if part is None else part.state_dict() for name, part in parts},
             "progress": asdict(self.progress),
-            "model": self.model.state_dict(),
             "best": self._best,
-            "criterion": self.criterion.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
-            "plateau": None if self._plateau is None else self._plateau.state_dict(),
             "sums": self._sums,
             "since_log": self._since_log,
             "zero_shot_weight": self._phases.zero_shot_weight,
-            "regularizer": None if self._regularizer is None else self._regularizer.state_dict(),
-            "alternating": None if self.alternating is None else self.alternating.state_dict(),
             "random": torch.get_rng_state(),
-            "random_cuda": (
-                torch.cuda.get_rng_state(self.fabric.device)
-                if self.fabric.device.type == "cuda"
-                else None
-            ),
+            "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
         }
 
     def _load(self) -> None:
@@ -325,22 +328,16 @@ class Trainer:
             logger.warning("there is no checkpoint yet: the run starts from step 0")
             return
         device = self.fabric.device
-        self.progress = Progress(**state["progress"])
-        self.model.load_state_dict(state["model"])
-        self._best = state["best"]
-        self.criterion.load_state_dict(state["criterion"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for name, part in self._stateful().items():
+            if part is not None:
+                part.load_state_dict(state[name])
         if self.config.hardware.cuda_step:
             keep_rates_on(self.optimizer.optimizer, device)
-        if self._plateau is not None:
-            self._plateau.load_state_dict(state["plateau"])
+        self.progress = Progress(**state["progress"])
+        self._best = state["best"]
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}
         self._since_log = state["since_log"]
         self._phases.zero_shot_weight = state["zero_shot_weight"]
-        if self._regularizer is not None:
-            self._regularizer.load_state_dict(state["regularizer"])
-        if self.alternating is not None:
-            self.alternating.load_state_dict(state["alternating"])
         torch.set_rng_state(state["random"])
         if state["random_cuda"] is not None and device.type == "cuda":
             torch.cuda.set_rng_state(state["random_cuda"], device)

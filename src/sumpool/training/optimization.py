@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.losses import Mixture
-from sumpool.training.config import OptimizerConfig
+from sumpool.training.options import OptimizerConfig
 
 
 @dataclass(frozen=True)

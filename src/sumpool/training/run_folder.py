@@ -10,7 +10,6 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +17,14 @@ import torch
 
 from sumpool.report.run.folder import CHECKPOINTS, CONFIG, RUN
 from sumpool.system.files import StoreError, atomic_path, write_atomic
+from sumpool.system.rows import recorded_versions
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
 
 #: Distributions whose versions are recorded.
 RECORDED = (
-    "sumpool",
-    "torch",
-    "torchvision",
-    "timm",
-    "lightning",
-    "pytorch-metric-learning",
-    "numpy",
+    *("sumpool", "torch", "torchvision", "timm", "lightning", "pytorch-metric-learning", "numpy"),
 )
 
 
@@ -159,10 +153,7 @@ def write_json(path: Path, value: Any) -> None:
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages in ``RECORDED``."""
-    return {
-        "python": platform.python_version(),
-        **{name: metadata.version(name) for name in RECORDED},
-    }
+    return recorded_versions(RECORDED)
 
 
 def machine() -> dict[str, Any]:
