@@ -7,9 +7,9 @@ import torch
 
 from sumpool.transport import Exact, Hard, Iterative, Solver, partial_transport
 from transport.checker import check_result
-from transport.generators import random_cost, random_mask
+from transport.generators import random_cost
 
-SETTINGS = [(mu, eps) for mu in (0.01, 0.3, 0.5, 0.8, 0.999) for eps in (0.1, 5.0, 100.0)]
+SETTINGS = [(mu, eps) for mu in (0.01, 0.5, 0.999) for eps in (0.1, 5.0, 100.0)]
 EXACT: list[Solver] = [Exact(), Hard()]
 
 
@@ -24,12 +24,6 @@ def test_mass_and_marginals_are_conserved(solver: Solver, mu: float, eps: float)
 def test_mass_and_marginals_are_conserved_in_float32(solver: Solver, mu: float, eps: float) -> None:
     cost = random_cost(3, 49, 8, dtype=torch.float32)
     check_result(partial_transport(cost, mu, eps, solver=solver), 1e-5)
-
-
-@pytest.mark.parametrize("solver", EXACT, ids=str)
-def test_mass_and_marginals_are_conserved_under_a_mask(solver: Solver) -> None:
-    cost, mask = random_cost(5, 20, 8), random_mask(5, 20)
-    check_result(partial_transport(cost, 0.3, 5.0, mask=mask, solver=solver), 1e-12)
 
 
 @pytest.mark.parametrize(("mu", "eps"), SETTINGS)

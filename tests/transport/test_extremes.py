@@ -18,9 +18,9 @@ from transport.checker import check_result, product_rounding
 from transport.generators import profiles, random_cost, random_features, shares, source
 from transport.oracles import bisected_weights
 
-EPS = [10.0**k for k in range(-3, 4)]
-MU = [1e-3, 1e-2, 0.3, 0.5, 0.7, 0.999, 1 - 1e-6, 1.0]
-COUNTS = [1, 2, 49, 3136]
+EPS = [1e-3, 1e-1, 1.0, 10.0, 1e3]
+MU = [1e-3, 0.3, 0.5, 0.7, 1 - 1e-6, 1.0]
+COUNTS = [1, 2, 49, pytest.param(3136, marks=pytest.mark.process)]
 PROTOTYPES, CHANNELS = 4, 8
 
 
@@ -115,7 +115,7 @@ def test_float32_holds_at_every_extreme(kind, n: int) -> None:
 
 
 @pytest.mark.parametrize("background", [False, True])
-@pytest.mark.parametrize("eps", [1e-3, 5.0, 1e3])
+@pytest.mark.parametrize("eps", [1e-3, 1e3])
 @pytest.mark.parametrize("mu", [1e-3, 0.5, 1 - 1e-6])
 def test_float32_holds_for_learned_settings(mu: float, eps: float, background: bool) -> None:
     features, prototypes = mixed(49)
@@ -126,6 +126,7 @@ def test_float32_holds_for_learned_settings(mu: float, eps: float, background: b
         assert grad.isfinite()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", sorted(profiles(3136, torch.float64)))
 @pytest.mark.parametrize(("dtype", "tol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_the_root_is_found_among_thousands_of_features(
@@ -138,7 +139,7 @@ def test_the_root_is_found_among_thousands_of_features(
     check_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 10, 49, 196])
+@pytest.mark.parametrize("n", [1, 3, 49, pytest.param(196, marks=pytest.mark.process)])
 @pytest.mark.parametrize(("dtype", "tol"), [(torch.float64, 1e-12), (torch.float32, 1e-5)])
 def test_the_root_is_found_on_every_profile(n: int, dtype: torch.dtype, tol: float) -> None:
     cost = torch.stack(list(profiles(n, dtype).values()))  # (profile, n)
@@ -148,8 +149,7 @@ def test_the_root_is_found_on_every_profile(n: int, dtype: torch.dtype, tol: flo
     check_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
 
 
-@pytest.mark.parametrize("eps", [5.0, 300.0])
-@pytest.mark.parametrize("n", [3, 10])
+@pytest.mark.parametrize(("n", "eps"), [(3, 300.0), (10, 5.0)])
 def test_the_root_is_the_bisected_one_on_every_profile(n: int, eps: float) -> None:
     for name, nearest in profiles(n, torch.float64).items():
         cost = nearest.unsqueeze(-1)

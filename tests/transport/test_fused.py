@@ -22,9 +22,9 @@ class Case(NamedTuple):
     """A problem of B images and how it is posed."""
 
     batch: int = 2
-    n: int = 49
-    d: int = 32
-    m: int = 16
+    n: int = 21
+    d: int = 20
+    m: int = 10
     mu: float = 0.3
     eps: float = 5.0
     mask: bool = False
@@ -38,9 +38,9 @@ class Case(NamedTuple):
 CASES = {
     "one tile": Case(batch=3),
     "odd sizes, maps": Case(n=50, d=40, m=10, channels_first=True, scale=3.0),
-    "masked": Case(n=49, d=40, m=33, mask=True),
+    "masked": Case(m=17, mask=True),
     "background, learned": Case(mu=0.7, background=True, tensors=True),
-    "tiles, masked, learned": Case(n=100, mask=True, tensors=True),
+    "tiles, masked, learned": Case(n=70, mask=True, tensors=True),
     "tiles, background, masked": Case(
         n=130, d=96, m=20, mu=0.8, eps=20.0, background=True, mask=True, tensors=True
     ),
@@ -52,6 +52,15 @@ CASES = {
     "nearly none": Case(mu=1e-3),
     "many prototypes": Case(batch=1, n=33, m=200, d=20),
 }
+#: Cases of the quick tier; one for each path through the kernels.
+QUICK = ("masked", "background, learned", "tiles, masked, learned", "one feature")
+each_case = pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(case, id=name, marks=[] if name in QUICK else pytest.mark.process)
+        for name, case in CASES.items()
+    ],
+)
 
 
 def pose(case: Case, dtype: torch.dtype) -> tuple[dict[str, Any], list[Tensor]]:
@@ -96,7 +105,7 @@ def relative_error(found: Tensor, right: Tensor) -> float:
     return float((found.double() - right.double()).norm() / right.double().norm().clamp_min(1e-30))
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@each_case
 def test_fused_equals_plain_in_values_and_gradients(case: Case) -> None:
     right = outputs_and_gradients(case, torch.float64, fused=False)
     found = outputs_and_gradients(case, torch.float32, fused=True)
@@ -108,7 +117,7 @@ def test_fused_equals_plain_in_values_and_gradients(case: Case) -> None:
 
 
 def test_few_programs_share_out_many_images(monkeypatch: pytest.MonkeyPatch) -> None:
-    case = Case(batch=7, n=40, tensors=True)
+    case = Case(batch=4, tensors=True)
     right = outputs_and_gradients(case, torch.float64, fused=False)
     outputs_and_gradients(case, torch.float32, fused=True)
     monkeypatch.setattr("sumpool.transport.fused.ops.BACKWARD_PROGRAMS", 3)
@@ -134,11 +143,11 @@ def test_half_precision_is_solved_in_float32(dtype: torch.dtype) -> None:
 def test_mu_one_is_average_pooling_bit_for_bit() -> None:
     arguments, _ = pose(Case(mu=1.0), torch.float32)
     weights = sum_pool(**arguments, fused=True).weights
-    assert torch.equal(weights, torch.full_like(weights, 1 / 49))
+    assert torch.equal(weights, torch.full_like(weights, 1 / 21))
 
 
-@pytest.mark.parametrize("eps", [1e-3, 1.0, 1e3])
-@pytest.mark.parametrize("mu", [1e-3, 0.5, 1 - 1e-6])
+@pytest.mark.parametrize("eps", [1e-3, 1e3])
+@pytest.mark.parametrize("mu", [1e-3, 1 - 1e-6])
 def test_extremes_stay_finite_and_sum_to_one(mu: float, eps: float) -> None:
     features, prototypes = random_features(3, n=10, m=4, d=16, dtype=torch.float32)
     features[0] = features[0, :1]  # identical features
@@ -166,7 +175,7 @@ def test_nan_features_give_nan_and_end() -> None:
 def test_each_output_alone_has_its_gradient(which: int) -> None:
     gradients = []
     for fused in (False, True):
-        arguments, wanted = pose(Case(tensors=True, n=70), torch.float32)
+        arguments, wanted = pose(Case(tensors=True, n=70, m=4), torch.float32)
         out = sum_pool(**arguments, fused=fused)[which]
         gradients.append(torch.autograd.grad(out.square().sum(), wanted))
     for plain, fused in zip(*gradients, strict=True):
@@ -204,7 +213,7 @@ def test_second_derivatives_equal_the_plain_path() -> None:
 
 
 def test_nothing_of_size_n_by_m_is_saved_for_the_backward_pass() -> None:
-    case = Case(batch=2, n=100, d=16, m=64)
+    case = Case(n=70, d=16, m=64)
     arguments, wanted = pose(case, torch.float32)
     saved: dict[int, int] = {}
 
@@ -220,6 +229,7 @@ def test_nothing_of_size_n_by_m_is_saved_for_the_backward_pass() -> None:
 
 # The check itself looks at .grad of tensors that are not leaves.
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
+@pytest.mark.process
 def test_operator_keeps_the_rules_of_custom_operators() -> None:
     features, prototypes = random_features(2, n=9, m=4, d=16, dtype=torch.float32)
     features = features.to(DEVICE).requires_grad_()
@@ -232,6 +242,7 @@ def test_operator_keeps_the_rules_of_custom_operators() -> None:
     )
 
 
+@pytest.mark.process
 def test_compile_without_graph_breaks() -> None:
     arguments, wanted = pose(Case(tensors=True), torch.float32)
     settings = {k: v for k, v in arguments.items() if k in ("mask", "background")}
@@ -247,6 +258,7 @@ def test_compile_without_graph_breaks() -> None:
         torch.testing.assert_close(f, r, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.process
 def test_export_keeps_the_operator() -> None:
     class Pool(torch.nn.Module):
         def forward(self, features: Tensor, prototypes: Tensor) -> Tensor:

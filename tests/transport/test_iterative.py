@@ -7,7 +7,7 @@ import torch
 
 from sumpool.transport import Iterative, partial_transport
 from transport.checker import check_result
-from transport.generators import features_on_prototypes, random_cost, random_mask
+from transport.generators import features_on_prototypes, random_cost
 from transport.oracles import iterate
 
 #: ε, μ and how far Σp is off after 100 iterations (n = 49, m = 64). At μ = .2, which wants 9.8 of
@@ -26,13 +26,13 @@ def test_iterations_are_those_of_the_proposition(steps: int) -> None:
         torch.testing.assert_close(result.plan(), plan, rtol=1e-11, atol=0)
 
 
-@pytest.mark.parametrize(("eps", "mu"), [(0.5, 0.3), (5.0, 0.3), (5.0, 0.7), (20.0, 0.2)])
-def test_exact_equals_ten_thousand_iterations(eps: float, mu: float) -> None:
+@pytest.mark.parametrize(("eps", "mu"), [(0.5, 0.3), (5.0, 0.7)])
+def test_exact_equals_a_thousand_iterations(eps: float, mu: float) -> None:
     cost = random_cost(2, 49, 64)
-    residual, _ = iterate(cost, mu, eps, 10_000)
+    residual, _ = iterate(cost, mu, eps, 1000)
     exact = partial_transport(cost, mu, eps)
     torch.testing.assert_close(exact.residual, residual, rtol=0, atol=1e-12)
-    iterated = partial_transport(cost, mu, eps, solver=Iterative(10_000))
+    iterated = partial_transport(cost, mu, eps, solver=Iterative(1000))
     check_result(iterated, 1e-9, weights=exact.weights, attributes=exact.attributes)
 
 
@@ -54,20 +54,8 @@ def test_exact_is_off_by_rounding_where_iterations_are_not(
     check_result(partial_transport(cost, mu, eps), 4e-15)
 
 
-def test_iterations_heed_the_mask() -> None:
-    cost, mask = random_cost(3, 20, 8), random_mask(3, 20)
-    for unroll in (False, True):
-        solver = Iterative(steps=50, unroll=unroll)
-        masked = partial_transport(cost, 0.3, 5.0, mask=mask, solver=solver)
-        for image in range(3):
-            alone = partial_transport(cost[image, mask[image]], 0.3, 5.0, solver=solver)
-            kept = masked.residual[image, mask[image]]
-            torch.testing.assert_close(kept, alone.residual, rtol=1e-12, atol=0)
-            torch.testing.assert_close(masked.attributes[image], alone.attributes)
-
-
-@pytest.mark.parametrize("eps", [1e-3, 1.0, 100.0, 1000.0])
-@pytest.mark.parametrize("mu", [1e-3, 0.3, 0.999])
+@pytest.mark.parametrize("eps", [1e-3, 1.0, 1000.0])
+@pytest.mark.parametrize("mu", [1e-3, 0.999])
 def test_iterations_stay_finite_in_float32(mu: float, eps: float) -> None:
     cost = random_cost(2, 49, 8, dtype=torch.float32).requires_grad_()
     for unroll in (False, True):

@@ -11,7 +11,7 @@ from transport.checker import check_result
 from transport.generators import random_cost, random_features, random_mask
 
 DTYPES = [torch.float32, torch.float64]
-COUNTS = [1, 2, 3, 7, 49, 196, 3136]
+COUNTS = [1, 3, 49, 3136]
 
 
 def as_number(mu: float, dtype: torch.dtype) -> float | Tensor:
@@ -22,7 +22,7 @@ def as_tensor(mu: float, dtype: torch.dtype) -> float | Tensor:
     return torch.tensor(mu, dtype=dtype)
 
 
-@pytest.mark.parametrize("eps", [1e-3, 5.0, 1e3])
+@pytest.mark.parametrize("eps", [1e-3, 1e3])
 @pytest.mark.parametrize("n", COUNTS)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("share", [as_number, as_tensor])

@@ -95,7 +95,7 @@ def test_a_single_valid_feature_gets_all_the_weight() -> None:
         torch.testing.assert_close(result.weights, mask.double())
 
 
-@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
 def test_whatever_stands_at_invalid_positions_is_not_read(value: float) -> None:
     features, prototypes = random_features(2, n=6, m=3, d=4)
     mask = random_mask(2, 6)
