@@ -22,7 +22,7 @@ import torch
 from _machine import flags, machine
 
 from sumpool.data import Batch, ClassBatchSampler, ImageFeed
-from sumpool.studies.glyphs.experiment import CONFIG as GLYPHS
+from sumpool.studies.shared.testbed import GLYPHS
 from sumpool.training import (
     HardwareConfig,
     StopConfig,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from sumpool.cli import embed, evaluate, main, pretrain, study
-from sumpool.studies import STUDIES
+from sumpool.studies.catalog import STUDIES
 from sumpool.studies.tokens import experiment as tokens
 from sumpool.studies.toy import experiment as toy
 from sumpool.system.rows import read_rows
@@ -103,14 +103,14 @@ def test_interrupt_before_the_first_cell_says_so(
         (
             pretrain,
             ["pretrain", "--data", "a", "--out", "b"],
-            "the same command goes on after the last whole epoch, if any, that is kept in b",
+            "the same command resumes after the last complete epoch kept in b, if any",
         ),
         (
             embed,
             ["embed", "a", "--data", "b", "--out", "c.npy"],
-            "what was not yet written is lost",
+            "unwritten results are lost",
         ),
-        (evaluate, ["evaluate", "a", "--data", "b"], "what was not yet written is lost"),
+        (evaluate, ["evaluate", "a", "--data", "b"], "unwritten results are lost"),
     ],
 )
 def test_interrupt_claims_nothing_that_is_untrue(
@@ -170,10 +170,10 @@ def test_a_study_that_fails_does_not_stop_the_others(
 
     monkeypatch.setattr(toy, "pooling_weights", broken)
     assert main(["study", "all", "--quick", "--out", "a"]) == 1
-    told = capsys.readouterr()
-    assert "error: study toy: ArithmeticError: no weights today" in told.err
-    assert "in broken" in told.err  # the traceback, since nobody expected it
-    assert "1 of 2 studies failed: toy" in told.err
+    captured = capsys.readouterr()
+    assert "error: study toy: ArithmeticError: no weights today" in captured.err
+    assert "in broken" in captured.err  # the traceback, since nobody expected it
+    assert "1 of 2 studies failed: toy" in captured.err
     page = (tmp_path / "a" / "report.html").read_text()
     assert "Learning tokens through a pooling" in page
     assert "Which pixels are pooled" not in page
@@ -221,8 +221,7 @@ def test_an_option_that_nothing_takes_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", name, "--quick", "--data", "d"]) == 1
-    told = capsys.readouterr().err
-    assert f"error: the study {name} takes no --data; no study does" in told
+    assert f"error: the study {name} takes no --data; no study does" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -269,6 +268,7 @@ def test_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> N
     assert metadata.version("sumpool") in capsys.readouterr().out
 
 
+@pytest.mark.process
 def test_help_needs_neither_torch_nor_matplotlib() -> None:
     code = (
         "import sys\n"
@@ -281,7 +281,7 @@ def test_help_needs_neither_torch_nor_matplotlib() -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.timeout(1200)
 def test_all_studies_run_quickly_on_one_page(tmp_path: Path) -> None:
     out = tmp_path / "all"

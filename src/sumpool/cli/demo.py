@@ -1,4 +1,4 @@
-"""``sumpool demo``: two poolings trained side by side, and a page that compares them."""
+"""``sumpool demo``: train two poolings and compare them on a page."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, add_common_options, finished_cells
-from sumpool.studies import get_study
+from sumpool.studies.catalog import get_study
 
 SUMMARY = "a first look: average and generalized sum pooling, trained and compared"
 
 DESCRIPTION = """\
-Train a small network from nothing, once with average pooling (GAP) and once with generalized sum
-pooling (GSP), and compare how well images of classes that were never seen find each other.
+Train a small network from scratch, once with average pooling (GAP) and once with generalized sum
+pooling (GSP), and compare how well images of unseen classes find each other.
 
 The images are collages, drawn on the spot: one letter and three digits. The class is the letter;
 the digits are background that all classes share. Prints mean and standard deviation over the seeds,
 and writes one page with curves, the pixels each pooling looks at and links to every run,
 DIR/report.html, that opens in any browser without a network. Takes about 4 minutes on two cores.
-Finished runs are kept: the same command after an interrupt goes on from there.
+Finished runs are kept: after an interrupt, the same command continues from there.
 
 examples:
   sumpool demo
@@ -57,12 +57,13 @@ def run(options: Namespace) -> int:
     # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
     from sumpool.report.run.comparison import write_comparison_page
     from sumpool.studies.glyphs.experiment import METHODS, cell_folder
-    from sumpool.studies.sections import tables
+    from sumpool.studies.page import tables_of
 
     out = folder(options)
-    execute = get_study("glyphs").load()
-    rows = execute(out, seeds=options.seeds, quick=options.quick, force=options.force)
-    print("\n\n".join(it.text() for it in tables(out)))
+    rows = get_study("glyphs").run(
+        out, seeds=options.seeds, quick=options.quick, force=options.force
+    )
+    print("\n\n".join(it.text() for it in tables_of(out)))
     groups = {
         method: [
             cell_folder(out, method, row.cell["seed"])
@@ -78,5 +79,5 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt left, in words."""
+    """What an interrupt leaves."""
     return finished_cells(folder(options))

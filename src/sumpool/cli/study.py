@@ -12,7 +12,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.errors import expected_errors
 from sumpool.cli.options import HelpFormatter, add_common_options, count, finished_cells
-from sumpool.studies import OPTIONS, STUDIES, get_study
+from sumpool.studies.catalog import STUDIES, get_study
+from sumpool.studies.shared.study import OPTIONS
 
 SUMMARY = "run one study, or all; finished cells are kept and not computed again"
 
@@ -29,8 +30,8 @@ Every cell (a method with a seed) is stored in DIR/rows.jsonl as soon as it is f
 command after an interrupt, or with more seeds, computes only what is missing. The page,
 DIR/report.html, the tables in Markdown, DIR/tables.md, and the figures, DIR/figure-1.png and so on,
 are drawn from the stored results alone; `sumpool report DIR` draws the page again. With the name
-all, each study has the folder DIR/NAME, the page shows them all, and one that fails does not keep
-the others from running.
+all, each study has the folder DIR/NAME, the page shows them all, and one that fails does not stop
+the others.
 
 examples:
   sumpool study toy
@@ -66,20 +67,20 @@ def build_parser() -> ArgumentParser:
         "--data",
         type=Path,
         metavar="DIR",
-        help="folder of the images, for studies of real ones (with --quick they do without)",
+        help="folder of images, for studies of real images (not needed with --quick)",
     )
     parser.add_argument(
         "--jobs",
         type=count,
         metavar="N",
-        help="cells that run side by side, for studies that train networks (default: one a core)",
+        help="cells to run in parallel, for studies that train networks (default: one per core)",
     )
     parser.add_argument(
         "--weights",
         type=Path,
         metavar="FILE",
         help="pretrained backbone for studies on CIFAR, from `sumpool pretrain` (default: collage "
-        "studies pretrain one first, prediction starts from nothing)",
+        "studies pretrain one first, prediction starts from scratch)",
     )
     return parser
 
@@ -103,12 +104,12 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt left, in words."""
+    """What an interrupt leaves."""
     return finished_cells(folder(options))
 
 
 def _given(options: Namespace) -> dict[str, Any]:
-    """What was given of the options that only some studies take; refused if none to be run does."""
+    """Given options that only some studies take; refused if no study to run takes them."""
     from sumpool.training import ConfigError
 
     given = {key: options[key] for key in OPTIONS if options[key] is not None}
@@ -124,15 +125,13 @@ def _given(options: Namespace) -> dict[str, Any]:
 
 def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
     # Imported here: drawing needs matplotlib, which `--help` does not.
-    from sumpool.studies.page import write_files
-    from sumpool.studies.sections import tables
+    from sumpool.studies.page import tables_of, write_files
 
     study = get_study(name)
     taken = study.options()
     more = {key: value for key, value in given.items() if key in taken}
-    execute = study.load()
-    execute(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
-    print("\n\n".join(table.text() for table in tables(out)))
+    study.run(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
+    print("\n\n".join(table.text() for table in tables_of(out)))
     write_files(out)
 
 
@@ -143,7 +142,7 @@ def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
         print(f"\n== {name} ==")
         try:
             _run_one(name, options, out / name, given)
-        except Exception as error:  # the others must still run; it is told here and at the end
+        except Exception as error:  # the others must still run; reported here and at the end
             if not isinstance(error, expected_errors()):
                 traceback.print_exc()
             print(f"sumpool: error: study {name}: {_in_a_line(error)}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""Cells of a study: trainings without a folder of their own, many side by side."""
+"""Cells of a study, computed in parallel and stored as they finish."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sumpool.training.fabric_logging import quiet_fabric
 
 
 class CellResult(NamedTuple):
-    """What a cell gives.
+    """The result of a cell.
 
     Attributes:
         metrics: The measured numbers by name.
@@ -33,7 +33,7 @@ class CellResult(NamedTuple):
 
 #: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.
 Work = Callable[[dict[str, Any]], CellResult]
-#: What a cell gave, and the seconds it took: metrics, seconds, arrays.
+#: Metrics of a cell, the seconds it took, and its arrays.
 Timed = tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]
 #: A cell that was computed, or failed.
 DoneCell = Done[dict[str, Any], Timed]
@@ -51,19 +51,18 @@ def run_cells(
 ) -> list[Row]:
     """Compute the cells that ``store`` does not have and return the rows of all.
 
-    A cell is stored as soon as it is finished, so that an interrupt loses none that were finished
-    before. One that fails, or whose metrics cannot be stored, keeps no other from being computed
-    and stored; the first failure is raised when all are done.
+    A cell is stored as soon as it is finished, so that an interrupt loses no finished cell. If one
+    fails or cannot be stored, the others are still computed, and the first failure is raised last.
 
     Args:
         store: Where rows are kept.
         cells: What tells each cell from the others.
         work: Computes one.
-        jobs: Cells that run side by side, each in a process; 1 computes them in this one. None is
-            one a core.
-        quick: Whether a cell takes less time than starting a process; None is one job then.
+        jobs: Cells that run in parallel, each in a process; 1 computes them in this one. None is
+            one per core.
+        quick: A cell takes less time than starting a process, so ``jobs=None`` is 1.
         progress: Whether to show a bar.
-        description: What the bar calls it.
+        description: Name of the bar.
 
     Returns:
         The rows in the order of ``cells``.
@@ -85,7 +84,7 @@ def run_cells(
 
 
 def _one_by_one(work: Work, cells: Sequence[dict[str, Any]]) -> Generator[DoneCell, None, None]:
-    """In this process what :func:`run_in_processes` does in others."""
+    """What :func:`run_in_processes` does, in this process."""
     for cell in cells:
         try:
             done: DoneCell = Done(cell, _timed(work, cell), None)
@@ -100,11 +99,11 @@ def _store_all(store: ResultStore, finished: Generator[DoneCell, None, None], ba
     """Store what is finished, and raise the first failure when all are."""
     failures = []
     with closing(finished):
-        for cell, found, failure in finished:
+        for cell, result, failure in finished:
             if failure is None:
-                assert found is not None
+                assert result is not None
                 try:
-                    store.add(cell, *found)
+                    store.add(cell, *result)
                 except StoreError as error:
                     failure = error
             if failure is None:

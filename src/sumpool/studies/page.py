@@ -8,7 +8,34 @@ from pathlib import Path
 
 from sumpool.report.html_page import paragraphs, pictures_html, write_document
 from sumpool.report.section import Section
-from sumpool.studies.sections import section
+from sumpool.report.tables import Table
+from sumpool.studies.catalog import STUDIES
+from sumpool.studies.shared.study import Study
+from sumpool.system.files import StoreError
+from sumpool.system.rows import Row, read_rows
+
+
+def section_of(folder: Path) -> Section:
+    """The section of the study whose results are in ``folder``."""
+    study, rows = _stored(folder)
+    return study.section(folder, rows)
+
+
+def tables_of(folder: Path) -> list[Table]:
+    """The tables of the study whose results are in ``folder``; draws nothing."""
+    study, rows = _stored(folder)
+    return study.tables(rows)
+
+
+def _stored(folder: Path) -> tuple[Study, list[Row]]:
+    rows = read_rows(folder)
+    if not rows:
+        raise StoreError(f"{folder} holds no finished cell: run the study first")
+    name = rows[0].study
+    if name not in STUDIES:
+        known = ", ".join(STUDIES)
+        raise StoreError(f"{folder} holds the study {name!r}; a report knows {known}")
+    return STUDIES[name], rows
 
 
 def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
@@ -19,7 +46,7 @@ def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
     Returns:
         ``out``.
     """
-    body = "\n".join(_section_html(section(folder)) for folder in folders)
+    body = "\n".join(_section_html(section_of(folder)) for folder in folders)
     return write_document(out, title, body)
 
 
@@ -29,7 +56,7 @@ def write_files(folder: Path) -> list[Path]:
     Returns:
         ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
     """
-    part = section(folder)
+    part = section_of(folder)
     tables = folder / "tables.md"
     texts = [f"{table.caption}\n\n{table.markdown()}\n" for table in part.tables]
     tables.write_text("\n".join([*texts, f"{part.provenance}\n"]), encoding="utf-8")

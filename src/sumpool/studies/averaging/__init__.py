@@ -1,1 +1,10 @@
 """What average pooling does."""
+
+from sumpool.studies.shared.study import Study
+
+STUDY = Study(
+    "what average pooling does: prototypes that cover local features, hulls of classes",
+    "6 runs on glyphs, about 5 minutes on two cores, or (--data) on CIFAR-10 or CIFAR-100",
+    experiment="sumpool.studies.averaging.experiment",
+    report="sumpool.studies.averaging.section",
+)

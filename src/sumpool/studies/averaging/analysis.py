@@ -71,7 +71,7 @@ class Analysis:
         return hull_overlap(self.pooled.numpy(), self.labels.numpy())
 
 
-def analyse(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
+def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
     """Cover local features by prototypes and pool by these.
 
     Args:

@@ -6,7 +6,7 @@
 
 A network with a two-dimensional embedding is trained by C2 with average pooling (GAP) and with
 generalized sum pooling (GSP), and looked at as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: local
-features are scaled into the unit ball, 48 of them are picked by greedy k-centre as prototypes, and
+features are scaled into the unit ball, 48 of them are picked by greedy k-center as prototypes, and
 each image is pooled once by its local features and once by the prototypes nearest to these (PCC).
 By the triangle inequality the two differ by at most the covering radius δ of the prototypes,
 whatever the weights of the pooling (docs/averaging.md). The prototypes that a class uses span a
@@ -17,7 +17,7 @@ Without data it is ten letters among digits, in which every class shares three t
 all others. With data it is the classes of CIFAR-10, as in the thesis, or the 20 super-classes of
 CIFAR-100, with a ResNet20. Training, validation and test share their classes.
 
-Cost: 6 trainings, on glyphs of under a minute, on CIFAR of 2000 steps of a ResNet20. Expected on
+Cost: 6 runs, on glyphs of under a minute, on CIFAR of 2000 steps of a ResNet20. Expected on
 glyphs, 3 seeds: the bound holds for every image, δ about 0.13 and the mean error 0.02; hulls of
 active prototypes overlap for all pairs of classes, by 70 to 80 %, those of embeddings by 2 to 8 %.
 MAP@R is 63 ± 10 % with GAP and 71 ± 12 % with GSP.
@@ -35,10 +35,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.data import GlyphCollages, ImageDataset, ImageFeed, open_feed
+from sumpool.data import GlyphCollages, ImageDataset, ImageFeed
 from sumpool.data.base import ImageSubset
+from sumpool.data.splits import first_of_each_class
 from sumpool.models import Embedder
-from sumpool.studies.averaging.analysis import Analysis, analyse, joined, measures, typical_images
+from sumpool.studies.averaging.analysis import Analysis, analyze, joined, measures, typical_images
 from sumpool.studies.averaging.setup import (
     AveragingSettings,
     cell_config,
@@ -47,14 +48,13 @@ from sumpool.studies.averaging.setup import (
 )
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.hulls import convex_hull
+from sumpool.studies.shared.measuring import open_images
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.tiles import tile_shares
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
 
 SEEDS = 3
-POOLS = ("gap", "gsp")
-LOSSES = ("c2",)
 #: Images that are shown, each of another class, and local features that are drawn.
 SHOWN, SAMPLED = 3, 3000
 
@@ -70,38 +70,20 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of poolings × seeds; see :class:`sumpool.studies.shared.study.RunStudy`.
+    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: A few steps on a few images.
-        progress: Show a bar over the cells.
-        force: Discard stored results first.
-        data: Folder with CIFAR-10 or CIFAR-100 as its archive unpacks; None draws glyphs.
-        jobs: Cells that run side by side; None is one a core, and one in the quick mode.
-        weights: File with weights of the backbone to start from, with ``data`` alone; None starts
-            from random ones.
-
-    Raises:
-        ConfigError: If the data is of another kind, or weights are given for glyphs.
+    ``data`` is CIFAR-10 or CIFAR-100 as its archive unpacks; None draws glyphs.
     """
     settings = choose_settings(data, quick, weights)
     store = ResultStore(out_dir, "averaging", asdict(settings), force=force)
     cells = [
-        {"pool": pool, "loss": loss, "seed": seed}
+        {"pool": pool, "loss": "c2", "seed": seed}
         for seed in seed_range(seeds, quick, SEEDS)
-        for loss in LOSSES
-        for pool in POOLS
+        for pool in ("gap", "gsp")
     ]
+    work = partial(run_cell, settings, data, None if weights is None else str(weights))
     return run_cells(
-        store,
-        cells,
-        partial(run_cell, settings, data, None if weights is None else str(weights)),
-        jobs=jobs,
-        quick=quick,
-        progress=progress,
-        description="average pooling",
+        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="averaging"
     )
 
 
@@ -121,17 +103,10 @@ def run_cell(
     assert splits.test is not None
     test = splits.test.query
     test = test.subset(first_of_each_class(test.labels, settings.images))
-    model = trained.model
-    feed = open_feed(
-        test,
-        model.preprocessing,
-        cache=trained.config.cache,
-        device=next(model.parameters()).device,
-        progress=False,
-    )
-    features, pooling_weights = local_features(model, feed)
+    feed = open_images(trained.model, test)
+    features, pooling_weights = local_features(trained.model, feed)
     feed.close()
-    analysis = analyse(features, pooling_weights.flatten(1), test.labels, settings.prototypes)
+    analysis = analyze(features, pooling_weights.flatten(1), test.labels, settings.prototypes)
     metrics = {
         "map_at_r": trained.metrics["test"]["mean_average_precision_at_r"],
         "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
@@ -217,12 +192,6 @@ def pictures(
     ):
         arrays[f"{name}_corners"], arrays[f"{name}_sizes"] = joined(hulls)
     return arrays
-
-
-def first_of_each_class(labels: Tensor, count: int) -> Tensor:
-    """Indices of the first ``count`` images of each class, in order."""
-    firsts = [(labels == it).nonzero()[:count, 0] for it in labels.unique()]
-    return torch.cat(firsts).sort().values
 
 
 def _float(values: Tensor) -> NDArray[np.float32]:

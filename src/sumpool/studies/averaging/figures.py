@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -16,12 +16,14 @@ from matplotlib.patches import Circle, Patch, Polygon
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from sumpool.report.style import COLORS, MARKERS, plain_text
+from sumpool.report.plots import legend_below, marker_at
+from sumpool.report.style import COLORS, plain_text
+from sumpool.studies.shared.reporting import first_with_arrays
 from sumpool.system.rows import Row, read_arrays
 
-#: Most classes with a colour of their own; of more, some spread over all are drawn.
+#: Most classes with a color of their own; of more, some spread over all are drawn.
 MOST_CLASSES = 10
-#: Colours of classes: those of other figures, and two more.
+#: Colors of classes: those of other figures, and two more.
 PAINTS = (*COLORS[:-1], "#C9B200", "#8C510A", "#000000")
 #: The poolings in the order they are shown.
 SHORT = {"gap": "GAP", "gsp": "GSP"}
@@ -29,9 +31,7 @@ SHORT = {"gap": "GAP", "gsp": "GSP"}
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """The first row with arrays of each pooling, average pooling first."""
-    seen = [row for row in rows if row.arrays is not None]
-    seen.sort(key=lambda row: int(row.cell["seed"]), reverse=True)
-    first = {str(row.cell["pool"]): row for row in seen}
+    first = first_with_arrays(rows, lambda row: str(row.cell["pool"]))
     return [first[pool] for pool in SHORT if pool in first]
 
 
@@ -42,15 +42,11 @@ def shown_classes(arrays: dict[str, NDArray[Any]]) -> list[int]:
     return [int(it) for it in spread.round()]
 
 
-def draw_cover(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw local features and the prototypes that cover them, one line of panels a pooling.
+def draw_cover(folder: Path, rows: Sequence[Row]) -> Figure:
+    """Local features and the prototypes that cover them, one line of panels per pooling.
 
-    On the left features have the colour of their class, on the right that of their prototype.
-
-    Args:
-        folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, at least one.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    On the left features have the color of their class, on the right that of their prototype.
+    ``rows`` are those of :func:`shown_rows`, their arrays are in ``folder``.
     """
     figure = Figure(figsize=(8.8, 4.3 * len(rows) + 0.7))
     figure.set_layout_engine("constrained", h_pad=0.08, w_pad=0.08)
@@ -67,29 +63,17 @@ def draw_cover(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) ->
             axes.set_title(
                 f"{SHORT[row.cell['pool']]}: local features {what}, δ = {delta:.3f}", fontsize=10
             )
-    classes = _class_handles(read_arrays(folder, rows[0]), ls="")
-    figure.legend(
-        handles=[
-            *classes,
-            _mark("o", "white", "black", "prototype"),
-            Patch(fc="0.93", ec="0.7", label="disc of radius δ around it"),
-        ],
-        loc="outside lower center",
-        ncols=6,
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=130)
+    handles = [
+        *_class_handles(read_arrays(folder, rows[0]), ls=""),
+        _mark("o", "white", "black", "prototype"),
+        Patch(fc="0.93", ec="0.7", label="disc of radius δ around it"),
+    ]
+    legend_below(figure, handles, 6)
+    return figure
 
 
-def draw_images(folder: Path, row: Row, out: str | Path | BinaryIO) -> None:
-    """Draw some images with their local features, active prototypes and the two embeddings.
-
-    Args:
-        folder: Where the arrays of the row are.
-        row: One of :func:`shown_rows`.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
+def draw_images(folder: Path, row: Row) -> Figure:
+    """Some images with their local features, active prototypes and the two embeddings."""
     arrays = read_arrays(folder, row)
     count = len(arrays["images"])
     figure = Figure(figsize=(3.5 * count, 5.9))
@@ -107,30 +91,22 @@ def draw_images(folder: Path, row: Row, out: str | Path | BinaryIO) -> None:
             f"error {arrays['image_errors'][number]:.3f} ≤ δ = {row.metrics['delta']:.3f}",
             fontsize=10,
         )
-    figure.legend(
-        handles=[
-            _mark(".", COLORS[0], COLORS[0], "local feature, with a line to its prototype"),
-            _mark("o", COLORS[4], "black", "active prototype; its area grows with its share"),
-            Patch(fc="0.9", ec="0.55", label="hull of the active prototypes"),
-            _mark("s", COLORS[1], "black", f"{short} embedding"),
-            _mark("^", COLORS[2], "black", "convex combination of prototypes (PCC)"),
-            Line2D([], [], color="0.35", ls=":", label="at distance δ from PCC"),
-        ],
-        loc="outside lower center",
-        ncols=3,
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=130)
+    handles = [
+        _mark(".", COLORS[0], COLORS[0], "local feature, with a line to its prototype"),
+        _mark("o", COLORS[4], "black", "active prototype; its area grows with its share"),
+        Patch(fc="0.9", ec="0.55", label="hull of the active prototypes"),
+        _mark("s", COLORS[1], "black", f"{short} embedding"),
+        _mark("^", COLORS[2], "black", "convex combination of prototypes (PCC)"),
+        Line2D([], [], color="0.35", ls=":", label="at distance δ from PCC"),
+    ]
+    legend_below(figure, handles, 3)
+    return figure
 
 
-def draw_hulls(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw the hulls of the classes: of active prototypes, of main ones, and of embeddings.
+def draw_hulls(folder: Path, rows: Sequence[Row]) -> Figure:
+    """The hulls of the classes: of active prototypes, of main ones, and of embeddings.
 
-    Args:
-        folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, one line of panels each.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    One line of panels for each of ``rows``, whose arrays are in ``folder``.
     """
     figure = Figure(figsize=(11.4, 4.1 * len(rows) + 0.8))
     figure.set_layout_engine("constrained", h_pad=0.1, w_pad=0.06)
@@ -149,16 +125,9 @@ def draw_hulls(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) ->
                 f"{SHORT[row.cell['pool']]}: {what}\nmean overlap {row.metrics[metric]:.0%}",
                 fontsize=10,
             )
-    figure.legend(
-        handles=_class_handles(read_arrays(folder, rows[0]), ls="-"),
-        title="class",
-        title_fontsize=8.5,
-        loc="outside lower center",
-        ncols=MOST_CLASSES,
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=130)
+    handles = _class_handles(read_arrays(folder, rows[0]), ls="-")
+    legend_below(figure, handles, MOST_CLASSES, title="class", title_fontsize=8.5)
+    return figure
 
 
 def _features_by_class(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
@@ -168,8 +137,7 @@ def _features_by_class(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
         features, classes = arrays["features"][turn], arrays["feature_classes"][turn]
         for number, place in enumerate(shown_classes(arrays)):
             own = features[classes == arrays["classes"][place]]
-            marker, color = MARKERS[number % len(MARKERS)], PAINTS[number]
-            axes.plot(*own.T, marker, color=color, ms=2.8, alpha=0.65, mew=0)
+            axes.plot(*own.T, marker_at(number), color=PAINTS[number], ms=2.8, alpha=0.65, mew=0)
 
 
 def _features_by_prototype(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
@@ -180,19 +148,17 @@ def _features_by_prototype(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
         axes.plot(*arrays["features"][nearest == number].T, ".", color=color, ms=3.2, mew=0)
 
 
-def _discs(axes: Axes, centres: NDArray[np.float32], radius: float) -> None:
-    sizes = np.full(len(centres), 2 * radius)
-    shared: dict[str, Any] = {
-        "units": "x",
-        "offsets": centres,
-        "offset_transform": axes.transData,
-    }
-    discs = EllipseCollection(sizes, sizes, 0, facecolor="0.93", lw=0, zorder=0.2, **shared)
-    edges = EllipseCollection(
-        sizes, sizes, 0, facecolor="none", edgecolor="0.8", lw=0.5, zorder=0.3, **shared
+def _discs(axes: Axes, centers: NDArray[np.float32], radius: float) -> None:
+    sizes = np.full(len(centers), 2 * radius)
+    looks: tuple[dict[str, Any], ...] = (
+        {"facecolor": "0.93", "lw": 0, "zorder": 0.2},
+        {"facecolor": "none", "edgecolor": "0.8", "lw": 0.5, "zorder": 0.3},
     )
-    axes.add_collection(discs, autolim=False)
-    axes.add_collection(edges, autolim=False)
+    for look in looks:
+        discs = EllipseCollection(
+            sizes, sizes, 0, units="x", offsets=centers, offset_transform=axes.transData, **look
+        )
+        axes.add_collection(discs, autolim=False)
 
 
 def _embeddings_of(
@@ -261,7 +227,7 @@ def _class_handles(arrays: dict[str, NDArray[Any]], ls: str) -> list[Artist]:
             [],
             ls=ls,
             lw=2,
-            marker="" if ls else MARKERS[number % len(MARKERS)],
+            marker="" if ls else marker_at(number),
             ms=5,
             color=PAINTS[number],
             label=_name(arrays, int(arrays["classes"][place])),

@@ -1,21 +1,12 @@
-"""The study of average pooling on a page."""
+"""The section on what average pooling does."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 
 from sumpool.report.labels import conditions, in_given_order, loss_name
-from sumpool.report.section import (
-    Section,
-    grouped,
-    measured,
-    over_seeds,
-    provenance,
-    render_png,
-    seeds_in_words,
-)
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, grouped, provenance, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.averaging.figures import (
     MOST_CLASSES,
@@ -25,10 +16,10 @@ from sumpool.studies.averaging.figures import (
     draw_images,
     shown_rows,
 )
+from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.system.rows import Row
 
-#: Columns of the tables by metric: heading, digits, factor.
-_ERRORS = {
+_ERRORS: dict[str, Column] = {
     "pooled_map_at_r": ("MAP@R [%]", 1, 100.0),
     "combined_map_at_r": ("MAP@R by PCC [%]", 1, 100.0),
     "foreground_weight": ("weight on the letter [%]", 0, 100.0),
@@ -39,7 +30,7 @@ _ERRORS = {
     "squared_error_max": ("squared, largest", 4, 1.0),
     "bound_holds": ("within bound [%]", 1, 100.0),
 }
-_HULLS = {
+_HULLS: dict[str, Column] = {
     "active_prototypes_mean": ("active", 1, 1.0),
     "shared_prototypes": ("shared [%]", 0, 100.0),
     "overlap_mean": ("overlap [%]", 1, 100.0),
@@ -55,39 +46,25 @@ _HULLS = {
 
 def tables(rows: list[Row]) -> list[Table]:
     """Errors with their bound, and the hulls of the classes."""
-    seeds = seeds_in_words(rows)
-    settings = rows[0].settings
+    seeds, settings = seeds_in_words(rows), rows[0].settings
+    found = grouped(rows, _training)
+    groups = {name: found[name] for name in in_given_order(found, list(SHORT.values()))}
     return [
-        _table(
-            rows,
+        seeds_table(
+            "pooling",
+            groups,
             _ERRORS,
             "Pooled by local features against pooled by the nearest of "
             f"{settings['prototypes']} prototypes, in the unit ball; {seeds}",
         ),
-        _table(
-            rows,
+        seeds_table(
+            "pooling",
+            groups,
             _HULLS,
             "Hulls of the classes: of the prototypes they use, of those with more than "
             f"{settings['main_share']:.0%} of the weight, and of their embeddings; {seeds}",
         ),
     ]
-
-
-def _table(rows: list[Row], columns: Mapping[str, tuple[str, int, float]], caption: str) -> Table:
-    shown = measured(rows, columns)
-    found = grouped(rows, _training)
-    lines = [
-        [
-            name,
-            *(
-                over_seeds(found[name], metric, digits, scale)
-                for metric, (_, digits, scale) in shown.items()
-            ),
-        ]
-        for name in in_given_order(found, list(SHORT.values()))
-    ]
-    header = ["pooling", *(heading for heading, _, _ in shown.values())]
-    return Table(header, lines, caption)
 
 
 def _training(row: Row) -> str:
@@ -96,25 +73,28 @@ def _training(row: Row) -> str:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and, of the first seed, cover, images and hulls of classes."""
     settings = rows[0].settings
     shown = shown_rows(rows)
     pictures = []
     if shown:
         pictures = [
-            render_png(
-                partial(draw_cover, folder, shown),
+            picture(
+                draw_cover(folder, shown),
                 "Local features in the plane by class and by nearest prototype, with the "
                 "prototypes and discs of the covering radius around them.",
+                dpi=130,
             ),
-            render_png(
-                partial(draw_images, folder, shown[0]),
+            picture(
+                draw_images(folder, shown[0]),
                 "Images, and below each its local features, the prototypes these use, and the two "
                 "embeddings, which are nearer to each other than the covering radius.",
+                dpi=130,
             ),
-            render_png(
-                partial(draw_hulls, folder, shown),
+            picture(
+                draw_hulls(folder, shown),
                 "Hulls of the classes, spanned by the prototypes they use and by embeddings.",
+                dpi=130,
             ),
         ]
     return Section(
@@ -128,10 +108,10 @@ def section(folder: Path, rows: list[Row]) -> Section:
         tables=tables(rows),
         pictures=pictures,
         notes=[
-            f"Local features of {settings['images']} test images a class are divided by the length "
-            f"of the longest; {settings['prototypes']} of them are picked as prototypes by greedy "
-            "k-centre. δ is the largest distance of a local feature to its nearest prototype. "
-            "Error: distance between the pooled local features of an image and its convex "
+            f"Local features of {settings['images']} test images per class are divided by the "
+            f"length of the longest; {settings['prototypes']} of them are picked as prototypes by "
+            "greedy k-center. δ is the largest distance of a local feature to its nearest "
+            "prototype. Error: distance between the pooled local features of an image and its convex "
             "combination of prototypes (PCC). Within bound: error ≤ mean distance of its local "
             "features to their prototypes ≤ δ, which holds by the triangle inequality. With GSP "
             "all three are weighted by its pooling weights.",

@@ -1,4 +1,4 @@
-"""What the study of average pooling trains: its data, its settings, the training of a cell.
+"""The settings of the study of average pooling, its data, and the configuration of a cell.
 
 Embeddings have two dimensions, so that local features can be looked at. On the unit circle they
 would have one, and all local features of a class would lie on a ray; so embeddings are brought into
@@ -10,22 +10,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
-from sumpool.data import GlyphCollages, ImageDataset, detect_format
-from sumpool.studies.prediction.setup import SOURCES, PredictionSettings
-from sumpool.studies.prediction.setup import open_parts as open_cifar
-from sumpool.training import (
-    ConfigError,
-    GspConfig,
-    HardwareConfig,
-    OptimizerConfig,
-    StopConfig,
-    TrainConfig,
-    ZeroShotConfig,
-)
+from sumpool.data import GlyphCollages, ImageDataset
+from sumpool.studies.shared.cifar import SOURCES, find_format, in_memory, open_cifar
+from sumpool.training import ConfigError, GspConfig, OptimizerConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.splits import Splits, TestSet
 
 #: Number of letters among the drawn collages.
@@ -42,7 +33,7 @@ class AveragingSettings:
         weights: Name of the file the backbone starts from, or "none".
         backbone: The network.
         prototypes: Prototypes of the analysis, picked among local features.
-        images: Images of a class that are analysed.
+        images: Images of a class that are analyzed.
         main_share: Share of a class's histogram above which a prototype is a main one of it.
         embedding_size: Length of local features and embeddings.
         pos_margin: Margin m⁺ of C2.
@@ -54,10 +45,10 @@ class AveragingSettings:
         lr: Learning rate of Adam.
         steps: Training steps.
         validate_every: Steps between validations.
-        batch_size: Images a step.
+        batch_size: Images per step.
         images_per_class: Images of a class in a batch.
-        drawn: Drawn images of a class to learn from, to select by and to judge on.
-        per_class: Images of a class of CIFAR to learn from and to judge on; None is all.
+        drawn: Training, validation and test images of a class that are drawn.
+        per_class: Training and test images of a class of CIFAR; None is all.
     """
 
     data: str
@@ -84,12 +75,7 @@ class AveragingSettings:
 
 
 def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> AveragingSettings:
-    """The settings for what is at ``data``, or for drawn collages where there is none.
-
-    Args:
-        data: Folder with CIFAR-10 or CIFAR-100; None is glyph collages.
-        quick: Whether to take less of everything.
-        weights: File of the backbone's weights; None for random ones.
+    """The settings for CIFAR-10 or CIFAR-100 in ``data``, or for drawn collages without it.
 
     Raises:
         ConfigError: If the data is of another kind, or weights are given for glyphs.
@@ -100,9 +86,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
             raise ConfigError(f"weights must be left out on glyphs, got {weights}")
         less = {**few, "drawn": (8, 4, 8)} if quick else {}
         return AveragingSettings("glyphs", "glyphs", **less)
-    found = detect_format(data)
-    if found not in SOURCES:
-        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    found = find_format(data)
     name, images_per_class, _ = SOURCES[found]
     shared: dict[str, Any] = {
         "weights": "none" if weights is None else weights.name,
@@ -122,12 +106,9 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
 
 
 def open_parts(settings: AveragingSettings, data: Path | None, seed: int) -> Splits:
-    """Images to learn from, to select by and to judge on, of the same classes.
+    """Training, validation and test images of the same classes.
 
-    Args:
-        settings: Which data set, and how much of it.
-        data: Where it is; None where it is drawn.
-        seed: Seed that draws the images, or those to select by.
+    ``seed`` draws the collages, or the validation images of the data set in ``data``.
     """
     if settings.drawn is not None:
         train, kept, test = (
@@ -135,9 +116,7 @@ def open_parts(settings: AveragingSettings, data: Path | None, seed: int) -> Spl
         )
         return Splits(settings.format, train, kept, TestSet(test))
     assert data is not None
-    return open_cifar(
-        PredictionSettings(settings.data, settings.format, per_class=settings.per_class), data, seed
-    )
+    return open_cifar(data, settings.format, seed, per_class=settings.per_class)
 
 
 def _collages(count: int, seed: int) -> ImageDataset:
@@ -150,15 +129,12 @@ def _collages(count: int, seed: int) -> ImageDataset:
 def cell_config(
     settings: AveragingSettings, cell: dict[str, Any], weights: str | None
 ) -> TrainConfig:
-    """The training of one cell."""
-    # Images are in memory already: a process that loads them would be slower.
-    cache: Literal["gpu", "ram"] = "gpu" if torch.cuda.is_available() else "ram"
+    """The configuration of one cell."""
     gsp = GspConfig()
     if cell["pool"] == "gsp":
         gsp = GspConfig(settings.gsp_prototypes, settings.mu, settings.eps, settings.average_steps)
     return TrainConfig(
         format=settings.format,
-        cache=cache,
         backbone=settings.backbone,
         weights=weights or "none",
         embedding_size=settings.embedding_size,
@@ -171,11 +147,6 @@ def cell_config(
         batch_size=settings.batch_size,
         images_per_class=settings.images_per_class,
         optimizer=OptimizerConfig(lr=settings.lr, warmup_epochs=0.0),
-        stop=StopConfig(
-            validate_every=settings.validate_every,
-            patience=settings.steps,
-            max_steps=settings.steps,
-        ),
-        hardware=HardwareConfig(workers=0),
         seed=cell["seed"],
+        **in_memory(settings.steps, settings.validate_every),
     )

@@ -1,12 +1,12 @@
 """What alternating problems do to the geometry of classes that were not trained on.
 
-    sumpool study ccp-geometry                           (glyphs: 6 trainings)
+    sumpool study ccp-geometry                           (glyphs: 6 runs)
     sumpool study ccp-geometry --data cifar-100-python   (for a GPU)
     sumpool study ccp-geometry --data CUB_200_2011       (hours)
     sumpool study ccp-geometry --quick
 
 Embeddings of the validation images after one proxy problem and after alternating problems
-[thesis, fig. 3.3]: MAP@R, the covering radius of a class, averaged over 1 to n greedy centres, and
+[thesis, fig. 3.3]: MAP@R, the covering radius of a class, averaged over 1 to n greedy centers, and
 the mean distance between images of different classes. Expected on CUB: a smaller radius and larger
 distances between classes.
 """
@@ -20,22 +20,15 @@ import torch
 from torch import Tensor
 
 from sumpool.centers import mean_covering_radius
-from sumpool.data import open_feed
 from sumpool.evaluation import embed_images
 from sumpool.evaluation.gallery_map import flatten_to_plane
 from sumpool.studies.cells import CellResult
-from sumpool.studies.shared.ccp import (
-    cell_config,
-    prepare,
-    problem_metrics,
-    with_method,
-)
-from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.ccp import cell_config, prepare, problem_metrics, with_method
+from sumpool.studies.shared.measuring import open_images, result
 from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 
-METHODS = ("one problem", "alternating")
-LEVELS = tuple({"method": method} for method in METHODS)
+LEVELS = ({"method": "one problem"}, {"method": "alternating"})
 #: Most validation images that figures show.
 SHOWN = 1000
 
@@ -43,22 +36,14 @@ SHOWN = 1000
 def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     """Train one cell and look at its validation images."""
     trained = train_on(testbed, with_method(cell_config(testbed, cell), cell["method"]))
-    device = next(trained.model.parameters()).device
     validation = trained.splits.validation
-    feed = open_feed(
-        validation,
-        trained.model.preprocessing,
-        cache=trained.config.cache,
-        device=device,
-        workers=0,
-        progress=False,
-    )
+    feed = open_images(trained.model, validation)
     vectors = embed_images(trained.model, feed).vectors.float().cpu()
     feed.close()
     more = problem_metrics(trained.problems) | geometry(vectors, validation.labels)
-    found = result(trained, pictures=False, more=more)
+    metrics = result(trained, more=more).metrics
     if cell["seed"] != 0:
-        return found
+        return CellResult(metrics)
     chosen = torch.linspace(0, len(vectors) - 1, min(SHOWN, len(vectors))).round().long()
     points, method = flatten_to_plane(vectors[chosen].numpy())
     arrays = {
@@ -66,7 +51,7 @@ def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
         "labels": validation.labels[chosen].numpy(),
         "method": np.array(method),
     }
-    return CellResult(found.metrics, arrays)
+    return CellResult(metrics, arrays)
 
 
 def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
@@ -77,7 +62,7 @@ def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
         labels: Their classes (N,), at least two.
 
     Returns:
-        ``mean_covering_radius``, the radius of k greedy centres, mean over k = 1..n and classes;
+        ``mean_covering_radius``, the radius of k greedy centers, mean over k = 1..n and classes;
         ``class_distance``, the mean distance between images of different classes; and
         ``relative_radius``, the first over the second.
 
@@ -101,12 +86,4 @@ def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
     }
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
-run = pooling_study(
-    "ccp-geometry",
-    lambda *_: LEVELS,
-    train,
-    on_cub=True,
-    losses=("c2",),
-    adapt=prepare,
-)
+run = pooling_study("ccp-geometry", lambda *_: LEVELS, train, losses=("c2",), adapt=prepare)

@@ -2,13 +2,13 @@
 
     sumpool study ccp-plane                (scikit-learn's digits: 4 minutes on two cores)
     sumpool study ccp-plane --data DIR     (DIR has the four files of MNIST or Fashion-MNIST: 6
-                                            trainings of a ResNet, for a GPU)
+                                            runs of a ResNet, for a GPU)
     sumpool study ccp-plane --quick        (seconds)
 
 Debian's package ``dataset-fashion-mnist`` puts Fashion-MNIST into
 ``/usr/share/datasets/fashion-mnist``.
 
-Embeddings of two dimensions are trained with 4 proxies a class that are picked among 16 images
+Embeddings of two dimensions are trained with 4 proxies per class, picked among 16 images
 [thesis, fig. 3.2]: in one problem, whose proxies are drawn once, and in alternating problems of the
 same number of steps together. Unlike in retrieval, training, validation and test images are of the
 same classes: images of each are split at random.
@@ -32,12 +32,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.studies.ccp_plane.setup import (
-    PlaneSettings,
-    choose_settings,
-    open_parts,
-    some_of_each_class,
-)
+from sumpool.data.splits import first_of_each_class
+from sumpool.studies.ccp_plane.setup import PlaneSettings, choose_settings, open_parts
 from sumpool.studies.ccp_plane.watch import Watched, cell_config, train_and_watch
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.ccp import problem_metrics
@@ -48,8 +44,8 @@ SEEDS = 3
 METHODS = ("one problem", "alternating")
 #: Problems that figures show the embedding at the end of.
 SHOWN = 5
-#: What is stored of every problem, with its number behind the name.
-TOLD = ("spread", "covering_radius", "value", "last_step")
+#: What is stored of every problem, with its number after the name.
+STORED = ("spread", "covering_radius", "value", "last_step")
 
 
 def run(
@@ -62,19 +58,9 @@ def run(
     data: Path | None = None,
     jobs: int | None = None,
 ) -> list[Row]:
-    """Train what is missing of methods × seeds; see :class:`sumpool.studies.RunStudy`.
+    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: A few steps on a few images.
-        progress: Show a bar over the cells.
-        force: Discard stored results first.
-        data: Folder with MNIST or Fashion-MNIST; None is scikit-learn's digits.
-        jobs: Cells that run side by side; None is one a core, and one in the quick mode.
-
-    Raises:
-        ConfigError: If the data is of another kind.
+    ``data`` is a folder with MNIST or Fashion-MNIST; None is scikit-learn's digits.
     """
     settings = choose_settings(data, quick)
     store = ResultStore(out_dir, "ccp-plane", asdict(settings), force=force)
@@ -83,27 +69,16 @@ def run(
         for seed in seed_range(seeds, quick, SEEDS)
         for method in METHODS
     ]
+    work = partial(run_cell, settings, data)
     return run_cells(
-        store,
-        cells,
-        partial(run_cell, settings, data),
-        jobs=jobs,
-        quick=quick,
-        progress=progress,
-        description="ccp-plane",
+        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="ccp-plane"
     )
 
 
 def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -> CellResult:
-    """Train one embedding, and tell what its problems were like.
-
-    Args:
-        settings: What all cells share.
-        data: Folder of the data; None for digits.
-        cell: ``method`` and ``seed``.
-    """
+    """Train one embedding and measure its problems; ``cell`` has ``method`` and ``seed``."""
     splits = open_parts(settings, data, cell["seed"])
-    shown = some_of_each_class(splits.train, settings.shown)
+    shown = splits.train.subset(first_of_each_class(splits.train.labels, settings.shown))
     config = cell_config(settings, cell["method"], cell["seed"])
     found = train_and_watch(config, splits, shown)
     trained = found.trained
@@ -117,7 +92,7 @@ def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -
         zip(trained.problems, trained.proxy_trace, strict=True), 1
     ):
         relative = problem["covering_radius"] / class_distance(converged)
-        metrics |= {f"{name}_{number}": problem[name] for name in TOLD}
+        metrics |= {f"{name}_{number}": problem[name] for name in STORED}
         metrics[f"relative_radius_{number}"] = relative
     if cell["seed"] != 0:
         return CellResult(metrics)
@@ -130,7 +105,7 @@ def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -
 def class_distance(proxies: Tensor) -> float:
     """Mean distance between the middles of the proxies (C, P, D) of two classes.
 
-    Embeddings grow inside the unit ball as they are trained; distances are to be seen against this.
+    Embeddings grow inside the unit ball during training; this is the scale of other distances.
 
     Example:
         >>> class_distance(torch.tensor([[[0.0, 0.0], [2.0, 0.0]], [[1.0, 3.0], [1.0, 5.0]]]))

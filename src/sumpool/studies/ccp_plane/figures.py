@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,38 +14,24 @@ from matplotlib.patheffects import withStroke
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
+from sumpool.report.plots import legend_below, marker_at
 from sumpool.report.section import grouped
-from sumpool.report.style import CLASS_COLORS, COLORS, MARKERS, plain_text, style_axes
-from sumpool.studies.shared.ccp_labels import METHODS, methods_in
+from sumpool.report.style import CLASS_COLORS, COLORS, plain_text, style_axes
+from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.system.rows import Row, read_arrays
 
 #: Panels in a line.
 _ACROSS = 3
 
 
-def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """The first row with arrays of each method, the single problem first."""
-    seen = sorted(
-        (row for row in rows if row.arrays is not None), key=lambda row: int(row.cell["seed"])
-    )
-    found = grouped(seen, lambda row: str(row.cell["method"]))
-    return [found[method][0] for method in methods_in(seen)]
-
-
 def problem_values(row: Row, name: str) -> list[float]:
-    """What was measured at the end of each problem of a training, in order."""
+    """What was measured at the end of each problem of a run, in order."""
     count = int(row.metrics.get("problems", 0))
     return [float(row.metrics[f"{name}_{number}"]) for number in range(1, count + 1)]
 
 
-def draw_planes(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw images and proxies, one panel a problem.
-
-    Args:
-        folder: Where the arrays are.
-        rows: Of :func:`shown_rows`, at least one.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
+def draw_planes(folder: Path, rows: Sequence[Row]) -> Figure:
+    """Images and proxies in the plane, one panel per problem; the arrays are in ``folder``."""
     stored = [read_arrays(folder, row) for row in rows]
     panels = [
         (row, arrays, place)
@@ -70,21 +56,16 @@ def draw_planes(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -
     for axes in grid[len(panels) :]:
         axes.set_visible(False)
     names = [str(name) for name in stored[0]["class_names"]]
-    figure.legend(
-        handles=[
-            *(
-                Line2D([], [], ls="", marker="o", color=_color(it), label=plain_text(name))
-                for it, name in enumerate(names)
-            ),
-            Line2D([], [], ls="", marker="s", mfc="none", mec="black", label="converged proxy"),
-            Line2D([], [], ls="", marker="o", mfc="none", mec="black", ms=8, label="next proxy"),
-        ],
-        loc="outside lower center",
-        ncols=6,
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=140)
+    handles = [
+        Line2D([], [], ls="", marker="o", color=_color(it), label=plain_text(name))
+        for it, name in enumerate(names)
+    ]
+    handles += [
+        Line2D([], [], ls="", marker="s", mfc="none", mec="black", label="converged proxy"),
+        Line2D([], [], ls="", marker="o", mfc="none", mec="black", ms=8, label="next proxy"),
+    ]
+    legend_below(figure, handles, 6)
+    return figure
 
 
 def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
@@ -95,10 +76,8 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
         own, color = embeddings[labels == label], _color(int(label))
         axes.scatter(own[:, 0], own[:, 1], s=9, color=color, alpha=0.5, lw=0, zorder=1)
         for name, marker, size, edge in (("next", "o", 52, 1.0), ("converged", "s", 34, 1.3)):
-            proxies = arrays[name][place][number]  # (P, 2)
             axes.scatter(
-                proxies[:, 0],
-                proxies[:, 1],
+                *arrays[name][place][number].T,  # (P, 2)
                 s=size,
                 marker=marker,
                 facecolor=color,
@@ -107,7 +86,7 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
                 alpha=0.9,
                 zorder=3 if name == "converged" else 2,
             )
-        # Classes are told by more than their colour.
+        # Classes are recognized by more than their color.
         axes.annotate(
             plain_text(str(arrays["class_names"][label])),
             tuple(own.mean(0)),
@@ -124,13 +103,8 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
     axes.spines[:].set_visible(False)
 
 
-def draw_problems(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw covering radius and spread from problem to problem, one line a seed.
-
-    Args:
-        rows: Rows of the study.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
+def draw_problems(rows: Sequence[Row]) -> Figure:
+    """Covering radius and spread from problem to problem, one line per seed."""
     cells = grouped(rows, lambda row: str(row.cell["method"]))
     panels = {
         "covering_radius": "covering radius",
@@ -146,11 +120,11 @@ def draw_problems(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
                 range(1, len(found) + 1),
                 found,
                 color=COLORS[0],
-                marker=MARKERS[place % len(MARKERS)],
+                marker=marker_at(place),
                 markersize=4,
                 lw=1.2,
                 alpha=0.75,
-                label="alternating, one line a seed" if place == 0 else None,
+                label="alternating, one line per seed" if place == 0 else None,
             )
         for place, row in enumerate(cells.get("one problem", [])):
             axes.axhline(
@@ -164,7 +138,7 @@ def draw_problems(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         axes.set_ylim(top=1.2 * axes.get_ylim()[1])
         axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
         axes.legend(fontsize=8.5, frameon=False, loc="upper right")
-    figure.savefig(out, dpi=140)
+    return figure
 
 
 def _color(label: int) -> str:

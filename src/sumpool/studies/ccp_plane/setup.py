@@ -13,6 +13,7 @@ from torch import Tensor
 
 from sumpool.data import ImageDataset, detect_format, open_dataset
 from sumpool.data.sets.arrays import ImageArrays
+from sumpool.data.splits import first_of_each_class
 from sumpool.training import ConfigError
 from sumpool.training.splits import Splits, TestSet
 
@@ -32,23 +33,21 @@ class PlaneSettings:
         backbone: The network.
         side: Side of the images that the network sees.
         loss: The pair loss between images and proxies.
-        pos_margin: Distance up to which images and proxies of a class cost nothing. At 0 a class is
-            drawn together as far as it goes; at the margin of the catalog, 0.27, nothing would
-            ask for a smaller covering radius.
-        neg_margin: Distance from which others cost nothing: that of neighbours among ten classes
-            on the unit circle. At the margin of the catalog, 0.38, the room is not used.
+        pos_margin: Distance up to which images and proxies of a class cost nothing. With the
+            catalog's 0.27 nothing would ask for a smaller covering radius.
+        neg_margin: Distance from which others cost nothing: that of neighbors among ten classes on
+            the unit circle. With the catalog's 0.38 the room is not used.
         lr: Learning rate of Adam, of the proxies too.
         steps: Training steps.
         validate_every: Steps between validations, three of which without gain end a problem. Rate
-            and steps of a problem say how far proxies can go, and so whether they meet.
-        batch_size: Images a step.
-        images_per_class: Of them, images of a class.
-        proxies: Proxies of a class.
+            and steps of a problem decide how far proxies can go, and so whether they meet.
+        batch_size: Images per step.
+        images_per_class: Images of each class in a batch.
+        proxies: Proxies per class.
         pool: Images of a class that new proxies are picked among.
         embedding_size: 2: a plane.
-        held_out: Share of the training images of a class that selects the model; of digits, also
-            the share that it is judged on.
-        most: Most images of a class to learn from, to select by, to judge on; None is all.
+        held_out: Share of the training images of a class for validation; of digits, also for test.
+        most: Most training, validation and test images of a class; None is all.
         shown: Training images of a class that figures show.
     """
 
@@ -77,15 +76,7 @@ QUICK: dict[str, Any] = {"steps": 6, "validate_every": 1, "most": (20, 6, 6)}
 
 
 def choose_settings(data: Path | None, quick: bool) -> PlaneSettings:
-    """The settings for what is at ``data``, or for digits where there is none.
-
-    Args:
-        data: Folder with the four files of MNIST or Fashion-MNIST.
-        quick: Whether to take less of everything.
-
-    Raises:
-        ConfigError: If the data is something else.
-    """
+    """The settings for MNIST or Fashion-MNIST in ``data``, or for digits without it."""
     less = QUICK if quick else {}
     if data is None:
         return PlaneSettings("digits", "mnist", "small_cnn", 16, **less)
@@ -99,28 +90,22 @@ def choose_settings(data: Path | None, quick: bool) -> PlaneSettings:
 
 
 def open_parts(settings: PlaneSettings, data: Path | None, seed: int) -> Splits:
-    """Images to learn from, to select by and to judge on, of the same classes.
-
-    Args:
-        settings: Which data set, and how much of it.
-        data: Where it is; None for digits.
-        seed: Seed that draws the parts, class by class.
-    """
+    """Training, validation and test images of the same classes; ``seed`` draws them by class."""
     generator = torch.Generator().manual_seed(seed)
     whole: ImageDataset
-    judged: ImageDataset
+    tested: ImageDataset
     if data is None:
-        whole = judged = digits()
+        whole = tested = digits()
         test, kept, learned = _draw(whole.labels, [settings.held_out] * 2, generator)
     else:
-        whole, judged = (open_dataset(data, settings.format, part) for part in ("train", "test"))
+        whole, tested = (open_dataset(data, settings.format, part) for part in ("train", "test"))
         kept, learned = _draw(whole.labels, [settings.held_out], generator)
-        (test,) = _draw(judged.labels, [], generator)
+        (test,) = _draw(tested.labels, [], generator)
     limits = settings.most or (None, None, None)
     parts = [
-        dataset.subset(_first_of_each_class(dataset.labels, chosen, most))
+        dataset.subset(first_of_each_class(dataset.labels, most, chosen))
         for dataset, chosen, most in zip(
-            (whole, whole, judged), (learned, kept, test), limits, strict=True
+            (whole, whole, tested), (learned, kept, test), limits, strict=True
         )
     ]
     return Splits(settings.format, parts[0], parts[1], TestSet(parts[2]))
@@ -138,11 +123,6 @@ def digits() -> ImageArrays:
     return ImageArrays(pixels, [(Path("digits"), len(pixels))], labels, names)
 
 
-def some_of_each_class(dataset: ImageDataset, count: int) -> ImageDataset:
-    """The first ``count`` images of each class."""
-    return dataset.subset(_first_of_each_class(dataset.labels, torch.arange(len(dataset)), count))
-
-
 def _draw(labels: Tensor, shares: Sequence[float], generator: torch.Generator) -> list[Tensor]:
     """Random parts of each class: these shares of it, and the rest; indices in random order."""
     parts: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
@@ -154,12 +134,3 @@ def _draw(labels: Tensor, shares: Sequence[float], generator: torch.Generator) -
         for part, some in zip(parts, split, strict=True):
             part.append(some)
     return [torch.cat(part) for part in parts]
-
-
-def _first_of_each_class(labels: Tensor, indices: Tensor, most: int | None) -> Tensor:
-    """Of ``indices`` the first ``most`` of each class, by rising index; None is all."""
-    if most is None:
-        return indices.sort().values
-    own = labels[indices]
-    firsts = [indices[own == label][:most] for label in own.unique()]
-    return torch.cat(firsts).sort().values

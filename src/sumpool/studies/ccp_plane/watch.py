@@ -1,34 +1,27 @@
-"""A training of the study of proxies in the plane, and what is watched in it."""
+"""A run of the study of proxies in the plane, and what is watched in it."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from sumpool.data import ImageDataset, open_feed
+from sumpool.data import ImageDataset
 from sumpool.evaluation import embed_images
 from sumpool.models import Embedder
 from sumpool.studies.ccp_plane.setup import PlaneSettings
-from sumpool.training import (
-    CcpConfig,
-    HardwareConfig,
-    OptimizerConfig,
-    StopConfig,
-    TrainConfig,
-)
+from sumpool.studies.shared.cifar import in_memory
+from sumpool.studies.shared.measuring import open_images
+from sumpool.training import CcpConfig, OptimizerConfig, TrainConfig
 from sumpool.training.splits import Splits
 from sumpool.training.without_folder import Trained, train_in_memory
 
 
 def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
-    """The training of one cell; ``method`` is "one problem" or "alternating"."""
-    cache: Literal["gpu", "ram"] = "gpu" if torch.cuda.is_available() else "ram"
+    """The configuration of one cell; ``method`` is "one problem" or "alternating"."""
     return TrainConfig(
         format=settings.format,
-        cache=cache,
         backbone=settings.backbone,
         weights="none",
         resize=settings.side,
@@ -46,21 +39,16 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
         batch_size=settings.batch_size,
         images_per_class=settings.images_per_class,
         optimizer=OptimizerConfig(lr=settings.lr),
-        stop=StopConfig(
-            validate_every=settings.validate_every,
-            patience=settings.steps,
-            max_steps=settings.steps,
-        ),
-        hardware=HardwareConfig(workers=0),
         seed=seed,
+        **in_memory(settings.steps, settings.validate_every),
     )
 
 
 class Watched(NamedTuple):
-    """What came out of :func:`train_and_watch`.
+    """The result of :func:`train_and_watch`.
 
     Attributes:
-        trained: The training.
+        trained: The finished run.
         seen: Embeddings of some training images, (n, 2), at the best step of each problem.
     """
 
@@ -69,21 +57,11 @@ class Watched(NamedTuple):
 
 
 def train_and_watch(config: TrainConfig, splits: Splits, shown: ImageDataset) -> Watched:
-    """Train, and keep what images look like at the best step of each problem.
-
-    Args:
-        config: What to do.
-        splits: The data, with a test part.
-        shown: Images to embed at every validation.
-
-    Raises:
-        KeyboardInterrupt: If a signal ended it before its time.
-    """
+    """Train, and keep the embeddings of ``shown`` at the best step of each problem."""
     seen: list[NDArray[np.float32]] = []
 
     def look(model: Embedder) -> None:
-        device = next(model.parameters()).device
-        feed = open_feed(shown, model.preprocessing, cache="ram", device=device, progress=False)
+        feed = open_images(model, shown)
         seen.append(embed_images(model, feed).vectors.float().cpu().numpy())
 
     trained = train_in_memory(config, splits=splits, watch=look)

@@ -1,21 +1,21 @@
 """Pull λ and number of proxies, by Bayesian search [thesis, fig. 3.5].
 
-    sumpool study ccp-search                           (glyphs: 24 trainings)
+    sumpool study ccp-search                           (glyphs: 24 runs)
     sumpool study ccp-search --data cifar-100-python   (for a GPU)
     sumpool study ccp-search --data CUB_200_2011       (hours)
     sumpool study ccp-search --quick
 
 Optuna's sampler with a Gaussian process (``pip install sumpool[search]``) chooses where to train
 next, by validation MAP@R, after a few points spread over the plane. Every trial is stored, and what
-is asked next depends on the stored trials alone: an interrupted search goes on as if nothing had
-happened. ``--jobs`` asks for several points at once, ``--seeds`` trains every point with several
-seeds and tells their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, none or more does not;
+is asked next depends on the stored trials alone: an interrupted search resumes bit for bit.
+``--jobs`` asks for several points at once, ``--seeds`` trains every point with several seeds and
+reports their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, none or more does not;
 more proxies are better, up to about eight.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,8 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
+from sumpool.report.section import grouped, values
 from sumpool.studies.cells import run_cells
 from sumpool.studies.shared.ccp import prepare, train_level, with_method
+from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import open_testbed
 from sumpool.system.rows import ROWS, ResultStore, Row, read_rows
@@ -43,7 +45,7 @@ class Point(NamedTuple):
 
     Attributes:
         pull: λ.
-        proxies: Proxies of a class.
+        proxies: Proxies per class.
         value: Validation MAP@R, mean over seeds.
     """
 
@@ -63,20 +65,9 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of the trials; see :class:`sumpool.studies.RunStudy`.
+    """Train what is missing of the trials; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    Args:
-        out_dir: Folder of the results.
-        seeds: Trainings of a point; None is 1.
-        quick: Three trials of a few steps.
-        progress: Show a bar over the trials.
-        force: Discard stored results first.
-        data: Folder with CIFAR-100 or CUB; None is glyph collages.
-        jobs: Points that are asked for, and trained, at once; None is one.
-        weights: A pretrained backbone for collages; None pretrains one.
-
-    Raises:
-        ConfigError: If Optuna is not installed, or the data is of another kind.
+    ``seeds`` and ``jobs``, the points that are asked for at once, are 1 if None.
     """
     import_optuna()
     testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
@@ -90,14 +81,14 @@ def run(
     def fill(cells: Sequence[dict[str, Any]]) -> None:
         run_cells(store, cells, work, jobs=jobs or 1, quick=quick, progress=False)
 
-    # Points that were trained in part come first, so that all that is told is whole.
+    # Points that were trained in part come first, so that the sampler sees whole ones.
     begun = _points(out_dir)
     fill([{**point, "seed": seed} for point in begun for seed in used])
     with tqdm(
         total=trials, initial=len(begun), desc="ccp-search", unit="trial", disable=not progress
     ) as bar:
-        while len(told := _told(out_dir)) < trials:
-            asked = ask(told, min(jobs or 1, trials - len(told)), start)
+        while len(done := _finished(out_dir)) < trials:
+            asked = ask(done, min(jobs or 1, trials - len(done)), start)
             first = max((it["trial"] for it in _points(out_dir)), default=-1) + 1
             fill(
                 [
@@ -110,35 +101,35 @@ def run(
     return read_rows(out_dir)
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Set pull and proxies."""
     return with_method(
         config, "alternating", pull=cell["pull"], proxies=cell["proxies"], candidates=POOL
     )
 
 
-def ask(told: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:
+def ask(done: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:
     """Where to train next.
 
     Args:
-        told: All trials so far.
+        done: All trials so far.
         count: How many points.
         start: Trials that are spread evenly before the sampler chooses.
 
     Returns:
         ``pull`` and ``proxies`` of each; at most up to trial ``start`` for the first ones.
     """
-    if len(told) < start:
-        return [spread_point(number) for number in range(len(told), start)][:count]
+    if len(done) < start:
+        return [spread_point(number) for number in range(len(done), start)][:count]
     optuna = import_optuna()
     space = {
         "pull": optuna.distributions.FloatDistribution(*PULLS, log=True),
         "proxies": optuna.distributions.IntDistribution(*PROXIES),
     }
     # Anew each time, seeded by the number of trials: the search depends on what is stored alone.
-    sampler = optuna.samplers.GPSampler(seed=len(told), n_startup_trials=1)
+    sampler = optuna.samplers.GPSampler(seed=len(done), n_startup_trials=1)
     search = optuna.create_study(direction="maximize", sampler=sampler)
-    for point in told:
+    for point in done:
         params = {"pull": point.pull, "proxies": point.proxies}
         search.add_trial(
             optuna.trial.create_trial(params=params, distributions=space, value=point.value)
@@ -161,11 +152,7 @@ def spread_point(number: int) -> dict[str, Any]:
 
 
 def import_optuna() -> Any:
-    """Optuna, which says errors alone from then on.
-
-    Raises:
-        ConfigError: If it is not installed.
-    """
+    """Optuna, which logs only errors from then on; ConfigError if it is not installed."""
     try:
         import optuna
     except ImportError as error:
@@ -176,23 +163,25 @@ def import_optuna() -> Any:
     return optuna
 
 
+def _trials(folder: Path) -> list[list[Row]]:
+    """The stored rows of each trial, by trial."""
+    rows = read_rows(folder) if (folder / ROWS).is_file() else []
+    trials = grouped(rows, lambda row: int(row.cell["trial"]))
+    return [trials[number] for number in sorted(trials)]
+
+
 def _points(folder: Path) -> list[dict[str, Any]]:
     """The cells of all stored trials without their seeds, by trial."""
-    rows = read_rows(folder) if (folder / ROWS).is_file() else []
-    cells = {int(row.cell["trial"]): dict(row.cell) for row in rows}
-    for cell in cells.values():
-        del cell["seed"]
-    return [cells[trial] for trial in sorted(cells)]
+    cells = [own[-1].cell for own in _trials(folder)]
+    return [{name: it for name, it in cell.items() if name != "seed"} for cell in cells]
 
 
-def _told(folder: Path) -> list[Point]:
-    rows = read_rows(folder) if (folder / ROWS).is_file() else []
-    found = []
-    for point in _points(folder):
-        values = [
-            row.metrics["validation_map_at_r"]
-            for row in rows
-            if row.cell["trial"] == point["trial"]
-        ]
-        found.append(Point(point["pull"], point["proxies"], float(np.mean(values))))
-    return found
+def _finished(folder: Path) -> list[Point]:
+    return [
+        Point(
+            own[0].cell["pull"],
+            own[0].cell["proxies"],
+            float(np.mean(values(own, "validation_map_at_r"))),
+        )
+        for own in _trials(folder)
+    ]

@@ -1,18 +1,18 @@
-"""The Bayesian search of pull and proxies on a page."""
+"""The section on the Bayesian search of pull and proxies."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.section import Section, grouped, provenance, render_png, values
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, grouped, provenance, seed_count, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.system.rows import Row
@@ -53,7 +53,7 @@ def tables(rows: list[Row]) -> list[Table]:
         ]
         for trial in best
     ]
-    seeds = len({row.cell["seed"] for row in rows})
+    seeds = seed_count(rows)
     each = "one seed each" if seeds == 1 else f"mean ± standard deviation over {seeds} seeds"
     header = ["trial", "λ", "proxies", "validation MAP@R [%]", "test MAP@R [%]", "problems"]
     caption = (
@@ -64,7 +64,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The best trials, and all of them on the surface of a Gaussian process."""
     return Section(
         title="Chance-constrained proxies: pull and number of proxies",
         question=(
@@ -74,8 +74,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(draw, rows),
+            picture(
+                draw(rows),
                 "Trials over pull and number of proxies, numbered in the order they were made, on "
                 "the surface of a Gaussian process through their validation MAP@R.",
             )
@@ -91,13 +91,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
     )
 
 
-def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw the trials on the surface of a Gaussian process, and its deviation beside it.
-
-    Args:
-        rows: Rows of the search.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
+def draw(rows: Sequence[Row]) -> Figure:
+    """The trials on the surface of a Gaussian process, and its deviation beside it."""
     trials = _trials(rows)
     where = np.array([[np.log10(it.pull), it.proxies] for it in trials])
     found = np.array([it.value for it in trials])
@@ -126,24 +121,18 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
         axes.yaxis.get_major_locator().set_params(integer=True)
         best = int(found.argmax())
         for place, trial in enumerate(trials):
-            axes.plot(
-                trial.pull,
-                trial.proxies,
-                "*" if place == best else "o",
-                color="white",
-                markeredgecolor="black",
-                markersize=15 if place == best else 6,
-                mew=1.0,
-            )
+            marker, size = ("*", 15) if place == best else ("o", 6)
+            point = (trial.pull, trial.proxies)
+            axes.plot(*point, marker, color="white", mec="black", markersize=size, mew=1.0)
             axes.annotate(
                 str(trial.number + 1),
-                (trial.pull, trial.proxies),
+                point,
                 xytext=(5, 4),
                 textcoords="offset points",
                 fontsize=7.5,
                 path_effects=[withStroke(linewidth=1.8, foreground="white")],
             )
-    figure.savefig(out, dpi=140)
+    return figure
 
 
 def _trials(rows: Sequence[Row]) -> list[Trial]:

@@ -1,1 +1,10 @@
 """Which settings chance-constrained proxies need."""
+
+from sumpool.studies.shared.study import Study
+
+STUDY = Study(
+    "which settings chance-constrained proxies need, with C2 and MS",
+    "90 runs: on glyphs or, with --data, on CIFAR collages; 96 on CUB",
+    experiment="sumpool.studies.ccp_settings.experiment",
+    report="sumpool.studies.ccp_settings.section",
+)

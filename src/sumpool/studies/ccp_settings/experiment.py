@@ -1,16 +1,16 @@
 """Which settings chance-constrained proxies need: changed one by one [thesis, ch. 3].
 
-    sumpool study ccp-settings                           (glyphs: 90 trainings)
+    sumpool study ccp-settings                           (glyphs: 90 runs)
     sumpool study ccp-settings --data cifar-100-python   (for a GPU)
-    sumpool study ccp-settings --data CUB_200_2011       (96 trainings: hours)
+    sumpool study ccp-settings --data CUB_200_2011       (96 runs: hours)
     sumpool study ccp-settings --quick
 
 The loss inside batches, proxies with the settings of the thesis, and these with one setting
 changed, for C2 and multi-similarity. With those settings proxies lose 0.9 points of MAP@R on CUB,
 and hardly move at its learning rate (docs/results/ccp-cub-h200). Where the thesis can be read in
-two ways, a level has the other: its algorithm goes on from the last weights of a problem, its
-protocol normalises embeddings to unit length. On CUB a training with proxies has four times as
-many validations to choose its model among; there a level gives the base loss as many.
+two ways, a level has the other: its algorithm continues from the last weights of a problem, its
+protocol normalizes embeddings to unit length. On CUB a run with proxies has four times as many
+validations to choose its model among; there a level gives the base loss as many.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from functools import partial
 from typing import Any
 
 from sumpool.studies.shared.ccp import prepare, train_level, with_method
-from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.pooling_study import Level, pooling_study
 from sumpool.studies.shared.testbed import Testbed
 from sumpool.training import TrainConfig, resolve
 
-LOSSES = ("c2", "ms")
-#: What is left out where the base loss is validated as often as proxies are.
+#: The variant that the others are compared with.
+BASE = "base"
+#: Left out where the base loss is validated as often as proxies are.
 MANY_VALIDATIONS = "base, many validations"
 
 
@@ -52,13 +53,13 @@ def faster_proxies(config: TrainConfig, factor: float) -> TrainConfig:
 
 
 def many_validations(config: TrainConfig) -> TrainConfig:
-    """The base loss, validated and stopped as a training with proxies is."""
+    """The base loss, validated and stopped like a run with proxies."""
     return replace(with_method(config, "base"), stop=resolve(thesis(config), config.format).stop)
 
 
-#: The levels by name, in the order they are told.
+#: The variants by name, in the order of tables.
 VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
-    "base": lambda config: with_method(config, "base"),
+    BASE: lambda config: with_method(config, "base"),
     MANY_VALIDATIONS: many_validations,
     "thesis": thesis,
     "one problem": lambda config: with_method(config, "one problem"),
@@ -77,12 +78,23 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
         config, solution="last", batch_weight=0.1
     ),
 }
+#: Names of the variants in tables and figures, where they differ.
+LABELS: Mapping[str, str] = {
+    BASE: "base loss",
+    MANY_VALIDATIONS: "base loss, many validations",
+    "thesis": "proxies as in the thesis",
+    "no pull": "no pull, λ = 0",
+    "batch weight 0.1": "batch pairs too, weight 0.1",
+    "proxies x10": "rate of proxies × 10",
+    "proxies x100": "rate of proxies × 100",
+    "unit vectors, last weights, batch weight 0.1": "unit vectors, last weights, batch pairs",
+}
 LEVELS = tuple({"variant": name} for name in VARIANTS)
 QUICK_LEVELS = tuple({"variant": name} for name in ("base", "thesis", "proxies x100"))
 
 
 def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, str], ...]:
-    """What is compared on a testbed."""
+    """The variants on a testbed."""
     if quick:
         return QUICK_LEVELS
     config = with_method(testbed.config, "base")
@@ -90,17 +102,11 @@ def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, str], ...]:
     return tuple(it for it in LEVELS if own != many or it["variant"] != MANY_VALIDATIONS)
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Apply the variant."""
     return VARIANTS[cell["variant"]](config)
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
 run = pooling_study(
-    "ccp-settings",
-    levels_of,
-    partial(train_level, change),
-    on_cub=True,
-    losses=LOSSES,
-    adapt=prepare,
+    "ccp-settings", levels_of, partial(train_level, change), losses=("c2", "ms"), adapt=prepare
 )

@@ -1,11 +1,11 @@
-"""Regularisers of class centres beside proxy losses: how evenly centres lie, and retrieval [skew].
+"""Regularizers of class centers beside proxy losses: how evenly centers lie, and retrieval [skew].
 
     sumpool study centers                           (glyphs: half an hour on two cores)
-    sumpool study centers --data cifar-100-python   (114 trainings: for a GPU)
+    sumpool study centers --data cifar-100-python   (114 runs: for a GPU)
     sumpool study centers --data CUB_200_2011       (hours)
     sumpool study centers --quick
 
-Average pooling; ProxyNCA++ and ProxyAnchor with no regulariser, with R1, R2 on near and on far
+Average pooling; ProxyNCA++ and ProxyAnchor with no regularizer, with R1, R2 on near and on far
 pairs, UniformFace and hyperspherical energy, at two constants where there is one, and two weights;
 on glyphs at weight 1 and, but for R2 on far pairs, with the larger constant. Measured are retrieval
 of unseen classes and how the proxies of the best step lie.
@@ -24,9 +24,7 @@ from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
 from sumpool.training import CenterConfig, TrainConfig
 
-#: The losses, that of the quick mode first.
-LOSSES = ("pnca", "panchor")
-#: Regularisers and the values of their constant.
+#: Regularizers and the values of their constant.
 CONSTANTS: Mapping[str, tuple[float | None, ...]] = {
     "r1": (8.0, 32.0),
     "r2": (8.0, 32.0),
@@ -35,7 +33,7 @@ CONSTANTS: Mapping[str, tuple[float | None, ...]] = {
     "mhe": (0.0, 2.0),
 }
 WEIGHTS = (0.1, 1.0)
-#: A cell without a regulariser.
+#: A cell without a regularizer.
 NONE = {"regularizer": "none", "lam": None, "weight": 0.0}
 LEVELS: tuple[dict[str, Any], ...] = (
     NONE,
@@ -57,14 +55,14 @@ GLYPH_LEVELS = tuple(
 
 
 def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, Any], ...]:
-    """What is compared on a testbed."""
+    """The levels on a testbed."""
     if quick:
         return QUICK_LEVELS
     return GLYPH_LEVELS if testbed.name == "glyphs" else LEVELS
 
 
 def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
-    """Set loss, seed and regulariser."""
+    """Set loss, seed and regularizer."""
     config = replace(with_loss(config, cell["loss"], cell["seed"]), pool="gap")
     if cell["regularizer"] == NONE["regularizer"]:
         return config
@@ -73,18 +71,11 @@ def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
 
 
 def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train and judge one cell."""
+    """Train and evaluate one cell."""
     trained = train_on(testbed, change(testbed.config, cell))
     assert trained.centers is not None
     measures = center_uniformity(trained.centers)._asdict()
-    return result(trained, pictures=False, more=measures)
+    return result(trained, more=measures)
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
-run = pooling_study(
-    "centers",
-    levels_of,
-    train,
-    on_cub=True,
-    losses=LOSSES,
-)
+run = pooling_study("centers", levels_of, train, losses=("pnca", "panchor"))

@@ -1,12 +1,11 @@
-"""The study of centre regularisers on a page."""
+"""The section on center regularizers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -14,22 +13,23 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name, losses
+from sumpool.report.plots import color_at, marker_at, panel_row, picture
 from sumpool.report.section import (
     NOTHING,
     Section,
     grouped,
     over_seeds,
     provenance,
-    render_png,
     seeds_in_words,
     values,
 )
-from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, style_axes
+from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
+from sumpool.studies.centers.experiment import CONSTANTS
 from sumpool.system.rows import Row
 
-#: The regularisers in the order of tables and colours.
-ORDER = ("none", "r1", "r2", "r2-far", "uniformface", "mhe")
+#: The regularizers in the order of tables and colors.
+ORDER = ("none", *CONSTANTS)
 #: Metric, heading, digits and factor of each column.
 _COLUMNS = (
     ("map_at_r", "MAP@R", 1, 100.0),
@@ -42,7 +42,7 @@ _COLUMNS = (
 
 
 class Level(NamedTuple):
-    """What a cell is regularised with: name, constant (None for none) and weight."""
+    """What a cell is regularized with: name, constant (None for none) and weight."""
 
     regularizer: str
     lam: float | None
@@ -65,10 +65,10 @@ def level_of(row: Row) -> Level:
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss one line a regulariser, constant and weight."""
+    """For each loss one row per regularizer, constant and weight."""
     return [
         Table(
-            ["regulariser", "λ", "weight", *(heading for _, heading, _, _ in _COLUMNS)],
+            ["regularizer", "λ", "weight", *(heading for _, heading, _, _ in _COLUMNS)],
             [
                 [
                     level.regularizer,
@@ -79,32 +79,32 @@ def tables(rows: list[Row]) -> list[Table]:
                 for level, own in _levels(rows, loss).items()
             ],
             f"Loss {loss}, test images of {dataset_label(rows[0].settings)}; retrieval in %, "
-            f"centres of the training classes at the best step; {seeds_in_words(rows)}",
+            f"centers of the training classes at the best step; {seeds_in_words(rows)}",
         )
         for loss in losses(rows)
     ]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and MAP@R against the uniformity of centers."""
     return Section(
-        title="Where class centres lie",
+        title="Where class centers lie",
         question=(
-            "Proxy losses learn a centre for each class. Does it help unseen classes of "
-            f"{dataset_label(rows[0].settings)} to spread these centres, and is it the near or "
+            "Proxy losses learn a center for each class. Does it help unseen classes of "
+            f"{dataset_label(rows[0].settings)} to spread these centers, and is it the near or "
             "the far pairs that should be pushed?"
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(draw, rows),
-                "MAP@R against the uniformity of centres, a panel for each loss. Colour and marker "
-                "name the regulariser, size its weight; an empty marker is the smaller constant. "
+            picture(
+                draw(rows),
+                "MAP@R against the uniformity of centers, a panel for each loss. Color and marker "
+                "name the regularizer, size its weight; an empty marker is the smaller constant. "
                 "Bars are standard deviations over seeds, the line is the loss alone.",
             )
         ],
         notes=[
-            "Uniformity is log mean e^(−2 d²) over pairs of centres: smaller is more even.",
+            "Uniformity is log mean e^(−2 d²) over pairs of centers: smaller is more even.",
             *chosen_by_validation(rows),
             *conditions(rows[0].settings),
         ],
@@ -113,36 +113,29 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def chosen_by_validation(rows: Sequence[Row]) -> list[str]:
-    """For each loss the regulariser with the best validation MAP@R, beside the loss alone."""
-    told = []
+    """For each loss the regularizer with the best validation MAP@R, beside the loss alone."""
+    sentences = []
     for loss in losses(rows):
         levels = _levels(rows, loss)
         alone = levels.pop(Level("none", None, 0.0), [])
         if not alone or not levels:
             continue
         best = max(levels, key=lambda level: fmean(values(levels[level], "validation_map_at_r")))
-        told.append(
+        sentences.append(
             f"{loss}: validation chooses {best.words()}; test MAP@R "
-            f"{over_seeds(levels[best], 'map_at_r', 1, 100)}, without a regulariser "
+            f"{over_seeds(levels[best], 'map_at_r', 1, 100)}, without a regularizer "
             f"{over_seeds(alone, 'map_at_r', 1, 100)}."
         )
-    return told
+    return sentences
 
 
-def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw MAP@R against the uniformity of centres, a panel for each loss.
-
-    Args:
-        rows: Rows of the study of centre regularisers.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
-    panels = losses(rows)
+def draw(rows: Sequence[Row]) -> Figure:
+    """MAP@R against the uniformity of centers, a panel for each loss."""
     names = in_given_order((level_of(row).regularizer for row in rows), ORDER)
-    figure = Figure(figsize=(4.2 * len(panels) + 1.5, 3.5), layout="constrained")
-    grid = figure.subplots(1, len(panels), squeeze=False)[0]
-    for axes, loss in zip(grid, panels, strict=True):
+    figure, panels = panel_row(losses(rows), 4.2 * len(losses(rows)) + 1.5, 3.5)
+    for loss, axes in panels.items():
         style_axes(
-            axes, loss, xlabel="uniformity of centres (left is more even)", ylabel="MAP@R [%]"
+            axes, loss, xlabel="uniformity of centers (left is more even)", ylabel="MAP@R [%]"
         )
         axes.xaxis.set_major_locator(MaxNLocator(5))
         _points(axes, _levels(rows, loss), names)
@@ -152,7 +145,7 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     ]
     handles += _keys(rows)
     figure.legend(handles=handles, loc="outside right center", fontsize=8.5, frameon=False)
-    figure.savefig(out, dpi=140)
+    return figure
 
 
 def _points(axes: Axes, levels: dict[Level, list[Row]], names: Sequence[str]) -> None:
@@ -211,8 +204,8 @@ def _levels(rows: Sequence[Row], loss: str) -> dict[Level, list[Row]]:
 
 
 def _color(names: Sequence[str], name: str) -> str:
-    return "0.25" if name == "none" else COLORS[(names.index(name) - 1) % len(COLORS)]
+    return "0.25" if name == "none" else color_at(names.index(name) - 1)
 
 
 def _marker(names: Sequence[str], name: str) -> str:
-    return "*" if name == "none" else MARKERS[(names.index(name) - 1) % len(MARKERS)]
+    return "*" if name == "none" else marker_at(names.index(name) - 1)

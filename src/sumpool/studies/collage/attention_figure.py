@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -47,13 +47,12 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
     return [first[method] for method in SHOWN if method in first]
 
 
-def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw the collages and below them, a line for each method, its weights as heat.
+def draw(folder: Path, rows: Sequence[Row]) -> Figure:
+    """The collages and below them, a line for each method, its weights as heat.
 
     Args:
-        folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, at least one. Arrays without ``images`` show weights alone.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
+        folder: Where the arrays of the rows are. Those without ``images`` show weights alone.
+        rows: Of :func:`shown_rows`, at least one.
     """
     stored = [read_arrays(folder, row) for row in rows]
     count = len(stored[0]["weights"])
@@ -89,7 +88,7 @@ def draw(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
     bar.ax.tick_params(labelsize=8)
     loss, rate = trained_with(rows[0])
     bar.set_label(f"relative pooling weight; loss {loss}, learning rate {rate_name(rate)}", size=9)
-    figure.savefig(out, dpi=140)
+    return figure
 
 
 def _show(axes: Axes, image: NDArray[Any], tile: int) -> None:

@@ -1,7 +1,7 @@
 """All poolings on collages: which of them finds the foreground [gsp, tab. 4, fig. 3b].
 
     sumpool study collage                           (glyphs: about an hour on two cores)
-    sumpool study collage --data cifar-100-python   (288 trainings: for a GPU)
+    sumpool study collage --data cifar-100-python   (288 runs: for a GPU)
     sumpool study collage --quick                   (a minute, on a stand-in)
 
 A network is trained to embed collages of one foreground tile and three background tiles, with
@@ -11,7 +11,7 @@ rates. "distilled" sees the foreground alone: what a pooling could reach that le
 background. "gsp-late" picks its prototypes among embeddings of images, after an epoch of average
 pooling, as in the authors' practice. "gsp-sharp" pools less and selects more sharply than the
 papers do on collages, μ = 0.1 and ε = 30. "gsp+zs" adds the zero-shot loss. Poolings with 8192
-numbers are left out on glyphs: they would take minutes a training.
+numbers are left out on glyphs, where a run would take minutes.
 
 On CIFAR collages at the rate 3e-4, MAP@R in % over 3 seeds with C2 and PNCA: gap 12.2 ± 0.3 and
 15.1 ± 0.2, gsp 13.7 ± 0.5 and 18.2 ± 0.5, gsp-sharp 14.5 ± 0.2 and 19.1 ± 0.7, gsop, the best,
@@ -35,16 +35,8 @@ from sumpool.training import TrainConfig
 
 #: Methods besides the poolings themselves: what they change.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
-    "otp-8192": {
-        "pool": "otp",
-        "embedding_size": 8192,
-        "pool_options": {"prototypes": 64},
-    },
-    "netvlad-8192": {
-        "pool": "netvlad",
-        "embedding_size": 8192,
-        "pool_options": {"clusters": 64},
-    },
+    "otp-8192": {"pool": "otp", "embedding_size": 8192, "pool_options": {"prototypes": 64}},
+    "netvlad-8192": {"pool": "netvlad", "embedding_size": 8192, "pool_options": {"clusters": 64}},
     "gsp-late": {"pool": "gsp"},
     "gsp-sharp": {"pool": "gsp"},
     "gsp+zs": {"pool": "gsp"},
@@ -65,7 +57,7 @@ def methods_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
 
 
 def train_method(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train and judge one cell."""
+    """Train and evaluate one cell."""
     trained = train_on(testbed, method_config(testbed, cell))
     return result(trained, pictures=cell["seed"] == 0)
 
@@ -94,5 +86,4 @@ def method_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
     return config
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
 run = pooling_study("collage", methods_of, train_method, on_cub=False)

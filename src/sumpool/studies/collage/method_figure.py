@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import BinaryIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -12,6 +10,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from sumpool.report.labels import loss_name, losses, rate_name
+from sumpool.report.plots import legend_below, panel_row
 from sumpool.report.section import grouped, values
 from sumpool.report.style import (
     BLUE,
@@ -28,47 +27,32 @@ from sumpool.system.rows import Row
 BOUND = "distilled"
 #: What ends the name of a method with embeddings of 8192 numbers.
 LARGE = "-8192"
-_FAMILIES = {
-    "with GSP": ORANGE,
-    "other poolings": BLUE,
-    "8192 dimensions": PURPLE,
-}
+_FAMILIES = {"with GSP": ORANGE, "other poolings": BLUE, "8192 dimensions": PURPLE}
 
 
-def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw MAP@R of each method as a bar, its standard deviation as a whisker, best on top.
+def draw(rows: Sequence[Row]) -> Figure:
+    """MAP@R of each method as a bar, its standard deviation as a whisker, best on top.
 
-    Learning rates are shades of a colour. Dashed lines are the method that is given the foreground
-    alone.
-
-    Args:
-        rows: Rows of the collage study.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    Learning rates are shades of a color; dashed lines are the bound.
     """
     methods = _ranked([row for row in rows if row.cell["method"] != BOUND])
     rates = sorted({float(row.cell["lr"]) for row in rows}, reverse=True)
-    panels = losses(rows)
+    names = losses(rows)
     height = max(2.6, 0.24 * len(methods) * max(1.4, len(rates)) * 0.75 + 1.6)
-    figure = Figure(figsize=(4.4 * len(panels) + 1.0, height), layout="constrained")
-    grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, loss in zip(grid, panels, strict=True):
+    figure, panels = panel_row(names, 4.4 * len(names) + 1.0, height, sharex=True, sharey=True)
+    for loss, axes in panels.items():
         own = [row for row in rows if loss_name(row) == loss]
         style_axes(axes, f"loss {loss}", xlabel="MAP@R [%]", grid="x")
         _bars(axes, own, methods, rates)
         _bounds(axes, own, rates)
     # The panels share their scale: all are drawn before it is set, the bounds among them.
-    top = max(values(rows, "map_at_r"))
-    grid[0].set_xlim(0, 112 * top)
-    grid[0].set_yticks(range(len(methods)), methods)
-    grid[0].set_ylim(len(methods) - 0.45, -0.55)
-    figure.legend(
-        handles=_legend(methods, rates, bound=any(row.cell["method"] == BOUND for row in rows)),
-        loc="outside lower center",
-        ncols=3,
-        fontsize=8.5,
-        frameon=False,
-    )
-    figure.savefig(out, dpi=140)
+    first = panels[names[0]]
+    first.set_xlim(0, 112 * max(values(rows, "map_at_r")))
+    first.set_yticks(range(len(methods)), methods)
+    first.set_ylim(len(methods) - 0.45, -0.55)
+    bound = any(row.cell["method"] == BOUND for row in rows)
+    legend_below(figure, _legend(methods, rates, bound=bound), 3)
+    return figure
 
 
 def has_gsp(method: str) -> bool:
@@ -119,13 +103,9 @@ def _bars(axes: Axes, rows: Sequence[Row], methods: Sequence[str], rates: Sequen
 
 def _bounds(axes: Axes, rows: Sequence[Row], rates: Sequence[float]) -> None:
     for position, rate in enumerate(rates):
-        found = [
-            float(row.metrics["map_at_r"])
-            for row in rows
-            if row.cell["method"] == BOUND and float(row.cell["lr"]) == rate
-        ]
-        if found:
-            mean, _ = mean_and_deviation(found)
+        own = [row for row in rows if row.cell["method"] == BOUND and row.cell["lr"] == rate]
+        if own:
+            mean, _ = mean_and_deviation(values(own, "map_at_r"))
             color = shade("#000000", position, len(rates))
             axes.axvline(mean, color=color, ls="--", lw=1.4)
             axes.annotate(

@@ -1,9 +1,8 @@
-"""The collage study on a page: all poolings, two losses, and how near each comes to the bound."""
+"""The section on collages: all poolings, two losses, and how near each comes to the bound."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from sumpool.report.labels import (
@@ -13,13 +12,13 @@ from sumpool.report.labels import (
     rate_name,
     trained_with,
 )
+from sumpool.report.plots import picture
 from sumpool.report.section import (
     NOTHING,
     Section,
     grouped,
     over_seeds,
     provenance,
-    render_png,
     seed_count,
     seeds_in_words,
     values,
@@ -28,9 +27,9 @@ from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
 from sumpool.studies.collage import attention_figure, method_figure
 from sumpool.studies.collage.method_figure import BOUND, LARGE, has_gsp
+from sumpool.studies.shared.reporting import SCORES
 from sumpool.system.rows import Row
 
-_COLUMNS = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
 #: The scores of which the best is marked.
 _RANKED = ("map_at_r", "precision_at_1")
 
@@ -38,14 +37,14 @@ Cells = Mapping[tuple[str, str, float], Sequence[Row]]
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """One line a method; scores and weight on the foreground for each loss and learning rate."""
+    """One row per method; scores and weight on the foreground for each loss and learning rate."""
     cells, methods, pairs = _cells(rows), _methods(rows), losses_and_rates(rows)
     seeds = seed_count(rows)
     header = ["pooling"]
     columns: list[list[str]] = []
     strong: set[tuple[int, int]] = set()
     for loss, rate in pairs:
-        for name, label in _COLUMNS.items():
+        for name, label in SCORES.items():
             header.append(f"{loss} {rate_name(rate)} {label}")
             own = {method: cells.get((method, loss, rate), []) for method in methods}
             columns.append([over_seeds(own[method], name, 1, 100, seeds) for method in methods])
@@ -92,10 +91,10 @@ def gap_closed(rows: Sequence[Row]) -> list[str]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers, MAP@R as bars and, of the first seed, attention on collages."""
     pictures = [
-        render_png(
-            partial(method_figure.draw, rows),
+        picture(
+            method_figure.draw(rows),
             "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
             "rate, beside that of the foreground alone.",
         )
@@ -103,13 +102,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
     shown = attention_figure.shown_rows(rows)
     if shown:
         names = ", ".join(str(row.cell["method"]) for row in shown)
-        pictures.append(
-            render_png(
-                partial(attention_figure.draw, folder, shown),
-                f"Training and test collages under the pooling weights of {names}; the foreground "
-                "tile is outlined.",
-            )
+        alt = (
+            f"Training and test collages under the pooling weights of {names}; the foreground tile "
+            "is outlined."
         )
+        pictures.append(picture(attention_figure.draw(folder, shown), alt))
+    shown_note = "The collages are those of the first seed; weights are relative to equal ones."
     return Section(
         title="A foreground tile among three of background",
         question=(
@@ -123,15 +121,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "How much of the MAP@R between gap and distilled is gained. "
             + "; ".join(gap_closed(rows))
             + ".",
-            "distilled: trained and judged on the foreground tile alone. gsp+zs: gsp with the "
+            "distilled: trained and evaluated on the foreground tile alone. gsp+zs: gsp with the "
             f"zero-shot loss. Names that end in {LARGE} have 8192 dimensions, all others "
             f"{_size(rows)}. Equal weights put 25% on the foreground tile; a dash stands where a "
             "method has no weights of positions, or a cell is not computed.",
-            *(
-                ["The collages are those of the first seed; weights are relative to equal ones."]
-                if shown
-                else []
-            ),
+            *([shown_note] if shown else []),
             *conditions(rows[0].settings),
         ],
         provenance=provenance(rows),

@@ -50,7 +50,7 @@ class CostSettings:
         batch: Images B.
         sides: Height and width of the maps; each is measured by itself.
         channels: Channels d.
-        prototypes: Number m of prototypes, picked from the maps by greedy k-centre.
+        prototypes: Number m of prototypes, picked from the maps by greedy k-center.
         mu: Share μ.
         eps: Inverse smoothing ε.
         dtype: Dtype of the maps.
@@ -121,16 +121,10 @@ def run(
     progress: bool = True,
     force: bool = False,
 ) -> list[Row]:
-    """Measure what is missing, on CUDA where there is a device; see :class:`RunStudy`.
+    """Measure what is missing, on CUDA where there is a device.
 
-    What is compared is measured in one go: a size of which a cell is missing is measured whole.
-
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many batches of maps are drawn and measured; None is 1.
-        quick: Tiny maps, few rounds.
-        progress: Show a bar over the sizes.
-        force: Discard stored results first.
+    A size of which a cell is missing is measured whole. ``seeds`` counts batches of maps; None is
+    1. See :class:`~sumpool.studies.shared.study.RunStudy`.
     """
     settings = default_settings(quick)
     store = ResultStore(out_dir, "cost", asdict(settings), force=force)
@@ -168,12 +162,7 @@ def contenders(settings: CostSettings) -> list[Contender]:
 
 
 def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dict[str, float]]:
-    """Time and weigh all contenders on the same maps.
-
-    Args:
-        settings: What is timed.
-        side: Height and width of the maps.
-        seed: Seed of the maps.
+    """Measure time and memory of all contenders on the same maps, ``side`` × ``side``.
 
     Returns:
         The metrics of each: ``step_ms`` with quartiles ``step_ms_low`` and ``step_ms_high``,
@@ -244,9 +233,4 @@ def weight_error(weights: Tensor | None, wanted: Tensor | None) -> float:
 
 
 def _cell(contender: Contender, side: int, seed: int) -> dict[str, Any]:
-    return {
-        "solver": contender.solver,
-        "k": contender.k,
-        "size": f"{side}×{side}",
-        "seed": seed,
-    }
+    return {**contender._asdict(), "size": f"{side}×{side}", "seed": seed}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 
 class _Look(NamedTuple):
-    """How one line is drawn; colours are told apart by colour-blind readers, as are markers."""
+    """How one line is drawn, in colors and markers that color-blind readers tell apart."""
 
     label: str
     color: str
@@ -53,13 +53,13 @@ def draw(results: str | Path, out: str | Path) -> None:
         raise ValueError(f"{results} holds no measurement against k: run the section growth")
     peak = any(row["peak_bytes"] for row in rows)
     size = rows[0]["size"]
-    draw_against_k(
+    figure = draw_against_k(
         [_measured(row, "peak_bytes" if peak else "saved_bytes") for row in rows],
-        out,
         peak=peak,
         title=f"{stored['machine']['device_name']}: {size['B']} images, {size['h']}×{size['w']} "
         f"features of {size['d']}, {size['m']} prototypes, {rows[0]['dtype']}",
     )
+    figure.savefig(out, dpi=150)
 
 
 class Measured(NamedTuple):
@@ -69,7 +69,7 @@ class Measured(NamedTuple):
         solver: A key of ``LOOKS``.
         k: Iterations; None for solvers that have none.
         step_ms: Time of a step.
-        memory_bytes: Memory of a step, where it was measured.
+        memory_mib: Memory of a step, where it was measured.
         graph_ms: Time of a step in the replay of a CUDA graph, where it was measured.
         weight_error: Share of the weight that is misplaced, where it was measured.
     """
@@ -77,37 +77,28 @@ class Measured(NamedTuple):
     solver: str
     k: int | None
     step_ms: float
-    memory_bytes: float | None
+    memory_mib: float | None
     graph_ms: float | None = None
     weight_error: float | None = None
 
 
-def draw_against_k(
-    rows: Sequence[Measured], out: str | Path | BinaryIO, *, peak: bool, title: str
-) -> None:
-    """Draw step time, memory and, where there are any, errors of the weights against k.
+def draw_against_k(rows: Sequence[Measured], *, peak: bool, title: str) -> Figure:
+    """Step time, memory and, where there are any, errors of the weights against k.
 
     Args:
         rows: What was measured on one size; some with a k.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
         peak: Whether memory is the peak on the device, not what is saved for the backward pass.
         title: What was measured where.
     """
     iterations = sorted({row.k for row in rows if row.k is not None})
-    judged = any(row.weight_error is not None for row in rows)
-    figure = Figure(figsize=(12.5, 4.2) if judged else (9, 4.2), layout="constrained")
-    left, right, *more = figure.subplots(1, 3 if judged else 2)
+    errors = any(row.weight_error is not None for row in rows)
+    figure = Figure(figsize=(12.5, 4.2) if errors else (9, 4.2), layout="constrained")
+    left, right, *more = figure.subplots(1, 3 if errors else 2)
     for name, look in LOOKS.items():
         own = [row for row in rows if row.solver == name]
         _line(left, own, iterations, look, lambda row: row.step_ms)
         _line(left, own, iterations, look, lambda row: row.graph_ms, faint=True)
-        _line(
-            right,
-            own,
-            iterations,
-            look,
-            lambda row: None if row.memory_bytes is None else row.memory_bytes / 2**20,
-        )
+        _line(right, own, iterations, look, lambda row: row.memory_mib)
         for axes in more:
             _line(axes, own, iterations, look, lambda row: row.weight_error)
     left.set_ylabel("forward + backward [ms]")
@@ -130,7 +121,7 @@ def draw_against_k(
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     figure.suptitle(title, fontsize="medium")
-    figure.savefig(out, dpi=150)
+    return figure
 
 
 def _measured(row: dict[str, Any], memory: str) -> Measured:
@@ -139,7 +130,7 @@ def _measured(row: dict[str, Any], memory: str) -> Measured:
         variant.partition("-")[0] if row["k"] else variant,
         row["k"] or None,
         row["eager"]["median_ms"],
-        row[memory],
+        None if row[memory] is None else row[memory] / 2**20,
         row["graph"]["median_ms"] if row["graph"] else None,
     )
 

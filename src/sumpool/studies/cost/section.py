@@ -1,14 +1,15 @@
-"""The cost study on a page."""
+"""The section on the cost of a pooling step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import BinaryIO
 
-from sumpool.report.section import NOTHING, Section, grouped, over_seeds, provenance, render_png
+from matplotlib.figure import Figure
+
+from sumpool.report.plots import picture
+from sumpool.report.section import NOTHING, Section, grouped, over_seeds, provenance, values
 from sumpool.report.tables import Table
 from sumpool.studies.cost.figures import LOOKS, Measured, draw_against_k
 from sumpool.system.rows import Row
@@ -17,7 +18,7 @@ _MEMORY = {"peak": "peak memory [MiB]", "saved": "saved for backward [MiB]"}
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """One table a size; a line for each solver and k, exact solvers first."""
+    """One table per size; a row for each solver and k, exact solvers first."""
     return [_table(own) for _, own in sorted(_sizes(rows).items())]
 
 
@@ -48,7 +49,7 @@ def _table(rows: list[Row]) -> Table:
             over_seeds(own, "step_ms", 2),
             over_seeds(own, "ratio_to_exact", 2),
             over_seeds(own, "memory_bytes", 2, 2**-20),
-            f"{100 * fmean(float(row.metrics['weight_error']) for row in own):.2g}",
+            f"{100 * fmean(values(own, 'weight_error')):.2g}",
         ]
         for (solver, k), own in sorted(
             cells.items(), key=lambda item: (order.index(item[0][0]), item[0][1] or 0)
@@ -58,8 +59,8 @@ def _table(rows: list[Row]) -> Table:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page; the folder is not looked into, since rows say it all."""
-    del folder
+    """The numbers, and time, memory and error against the number of iterations."""
+    del folder  # rows hold everything
     settings = rows[0].settings
     return Section(
         title="What pooling costs",
@@ -71,11 +72,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(draw, own),
+            picture(
+                draw(own),
                 f"Time of a step, its memory and the error of its weights against the number k of "
                 f"iterations on maps of {size}: differentiated through, with the closed-form "
                 "gradient, and the exact solver as a level line.",
+                dpi=150,
             )
             for (_, size), own in sorted(_sizes(rows).items())
         ],
@@ -95,30 +97,20 @@ def section(folder: Path, rows: list[Row]) -> Section:
     )
 
 
-def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw time, memory and error against k for the rows of one size, means over seeds.
-
-    Args:
-        rows: Rows of the cost study, all of one size.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
+def draw(rows: Sequence[Row]) -> Figure:
+    """Time, memory and error against k for the rows of one size, means over seeds."""
     cells = grouped(rows, lambda row: (str(row.cell["solver"]), row.cell["k"]))
-
-    def mean(own: Sequence[Row], name: str) -> float:
-        return fmean(float(row.metrics[name]) for row in own)
-
-    draw_against_k(
+    return draw_against_k(
         [
             Measured(
                 solver,
                 k,
-                mean(own, "step_ms"),
-                mean(own, "memory_bytes"),
-                weight_error=mean(own, "weight_error"),
+                fmean(values(own, "step_ms")),
+                fmean(values(own, "memory_bytes")) / 2**20,
+                weight_error=fmean(values(own, "weight_error")),
             )
             for (solver, k), own in cells.items()
         ],
-        out,
         peak=rows[0].settings["memory"] == "peak",
         title=_what(rows),
     )

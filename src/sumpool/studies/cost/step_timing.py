@@ -14,7 +14,7 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Step:
-    """Forward and backward of a module, and the optimiser's step where there is one.
+    """Forward and backward of a module, and the optimizer's step where there is one.
 
     The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
     to the map and to the prototypes. Inputs take turns.
@@ -23,7 +23,7 @@ class Step:
         module: What is timed.
         inputs: Input sets.
         autocast: Dtype of autocast, or None for none.
-        optimizer: Makes an optimiser of the parameters.
+        optimizer: Makes an optimizer of the parameters.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Rounds:
     """Times of several calls, measured in turns within the same rounds.
 
     Attributes:
-        times: Milliseconds by name, one number a round.
+        times: Milliseconds by name, one number per round.
         repeats: Calls in one turn, by name.
         failures: What was raised, by name; a call that fails has no further turns.
     """
@@ -135,7 +135,7 @@ class Rounds:
 
 
 def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> Rounds:
-    """Time all ``calls``, one turn each a round, every other round in reverse.
+    """Time all ``calls``, one turn each per round, every other round in reverse.
 
     What drifts (clocks, other processes) meets all calls alike, so that ratios within a round are
     more certain than the times themselves.

@@ -1,1 +1,10 @@
 """Average and generalized sum pooling on glyph collages."""
+
+from sumpool.studies.shared.study import Study
+
+STUDY = Study(
+    "train GAP and GSP on letters among digits: retrieval of letters never seen",
+    "about 4 minutes on two cores",
+    experiment="sumpool.studies.glyphs.experiment",
+    report="sumpool.studies.glyphs.section",
+)

@@ -4,9 +4,8 @@
     sumpool study glyphs --quick  (seconds)
 
 Letters of three alphabets stand on one tile of four, digits on the others. A small network is
-trained with each pooling, the same in all else, and judged on letters it has not seen. Every cell
-is a run of its own with a folder under ``runs/`` in the study's folder; cells run side by side, one
-a core.
+trained with each pooling, the same in all else, and evaluated on letters it has not seen. Every
+cell is a run of its own with a folder under ``runs/`` in the study's folder.
 Expected, MAP@R over 3 seeds: see docs/results/glyphs.
 """
 
@@ -27,39 +26,22 @@ from tqdm import tqdm
 
 from sumpool.data import GlyphCollages, open_feed
 from sumpool.models import Embedder, load_embedder
+from sumpool.report.run.folder import LOG, MODEL, RUN
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.testbed import GLYPHS
 from sumpool.studies.shared.tiles import tile_shares
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training import (
-    GspConfig,
-    HardwareConfig,
-    OptimizerConfig,
     StopConfig,
     TrainConfig,
-    ZeroShotConfig,
     run_training,
 )
-from sumpool.report.run.folder import LOG, MODEL, RUN
 
 #: The poolings that are compared, by the name of their method.
 METHODS = {"GAP": "gap", "GSP": "gsp"}
 SEEDS = 3
 
-#: What all cells share.
-CONFIG = TrainConfig(
-    format="glyphs",
-    backbone="small_cnn",
-    cache="ram",
-    embedding_size=64,
-    loss="c2",
-    gsp=GspConfig(prototypes=64, mu=0.2, eps=10.0),
-    zero_shot=ZeroShotConfig(weight=0.0),
-    optimizer=OptimizerConfig(lr=6e-3),
-    stop=StopConfig(validate_every=100, patience=1000, max_steps=500),
-    # Images are in memory: a process that loads them would take longer to start than to load.
-    hardware=HardwareConfig(accelerator="cpu", workers=0),
-)
 #: Steps of the quick mode.
 QUICK_STEPS = 4
 
@@ -73,17 +55,11 @@ def run(
     force: bool = False,
     jobs: int | None = None,
 ) -> list[Row]:
-    """Train what is missing of methods × seeds; see :class:`sumpool.studies.RunStudy`.
+    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: A few steps only.
-        progress: Show one bar for all steps of all cells.
-        force: Discard stored results first.
-        jobs: Cells that run side by side; None is one a core.
+    One bar shows all steps of all cells.
     """
-    config = CONFIG
+    config = GLYPHS
     if quick:
         stop = StopConfig(validate_every=QUICK_STEPS, patience=1, max_steps=QUICK_STEPS)
         config = replace(config, stop=stop)

@@ -1,41 +1,31 @@
-"""The study of letters among digits on a page."""
+"""The section on letters among digits."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from sumpool.report.run.curves import score_picture
-from sumpool.report.section import Section, over_seeds, provenance, seeds_in_words
+from sumpool.report.section import Section, grouped, provenance, seeds_in_words, values
 from sumpool.report.tables import Table
+from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.system.rows import Row
 
-
-def _glyph_methods(rows: list[Row]) -> dict[str, list[Row]]:
-    # Sorted: cells that run side by side are stored in the order they finish.
-    methods: dict[str, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: (row.cell["method"], row.cell["seed"])):
-        methods.setdefault(str(row.cell["method"]), []).append(row)
-    return methods
+_COLUMNS: dict[str, Column] = {
+    "map_at_r": ("MAP@R [%]", 1, 100.0),
+    "precision_at_1": ("P@1 [%]", 1, 100.0),
+    "letter_weight": ("weight on the letter [%]", 1, 100.0),
+    "best_step": ("best step", 0, 1.0),
+}
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """The numbers of the study, averaged over seeds."""
-    lines = [
-        [
-            method,
-            over_seeds(own, "map_at_r", 1, 100),
-            over_seeds(own, "precision_at_1", 1, 100),
-            over_seeds(own, "letter_weight", 1, 100),
-            over_seeds(own, "best_step", 0),
-        ]
-        for method, own in _glyph_methods(rows).items()
-    ]
-    header = ("pooling", "MAP@R [%]", "P@1 [%]", "weight on the letter [%]", "best step")
-    return [Table(header, lines, f"Letters that were never seen, {seeds_in_words(rows)}")]
+    """Retrieval and the weight on the letter, by pooling."""
+    caption = f"Letters that were never seen, {seeds_in_words(rows)}"
+    return [seeds_table("pooling", _methods(rows), _COLUMNS, caption)]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and every seed's scores."""
     config = rows[0].settings["config"]
     return Section(
         title="A letter among digits",
@@ -49,10 +39,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             score_picture(
                 label,
                 "test",
-                {
-                    method: [float(row.metrics[name]) for row in own]
-                    for method, own in _glyph_methods(rows).items()
-                },
+                {method: values(own, name) for method, own in _methods(rows).items()},
             )
             for name, label in (("map_at_r", "MAP@R"), ("precision_at_1", "P@1"))
         ],
@@ -68,3 +55,9 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ],
         provenance=provenance(rows),
     )
+
+
+def _methods(rows: list[Row]) -> dict[str, list[Row]]:
+    # Sorted: cells that run in parallel are stored in the order they finish.
+    ordered = sorted(rows, key=lambda row: (row.cell["method"], row.cell["seed"]))
+    return grouped(ordered, lambda row: str(row.cell["method"]))

@@ -1,32 +1,39 @@
 """Batch size, with and without chance-constrained proxies [thesis, fig. 3.8].
 
-    sumpool study ccp-batch                           (glyphs: 24 trainings)
+    sumpool study ccp-batch                           (glyphs: 24 runs)
     sumpool study ccp-batch --data cifar-100-python   (for a GPU)
     sumpool study ccp-batch --data CUB_200_2011       (hours)
     sumpool study ccp-batch --quick
 
-Batches of 16 to 128 images, four of a class; more of a class where there are too few classes for
-that. Expected on CUB: the loss inside batches gains from larger ones; with proxies small batches do
-as well as large ones.
+Batches of 16 to 128 images, four per class; more where there are too few classes for that. Expected
+on CUB: the loss inside batches gains from larger ones; with proxies small batches do as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
+from sumpool.report.labels import conditions, dataset_label
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, provenance
+from sumpool.report.tables import Table
+from sumpool.studies.grids.plots import draw_lines, map_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
+from sumpool.studies.shared.ccp_labels import by_method
+from sumpool.studies.shared.pooling_study import Level
+from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
 SIZES = (16, 32, 64, 128)
-METHODS = ("base", "alternating")
-LEVELS = tuple({"method": method, "batch_size": size} for size in SIZES for method in METHODS)
+LEVELS = tuple(
+    {"method": method, "batch_size": size} for size in SIZES for method in ("base", "alternating")
+)
 #: Classes there are, of formats with fewer than the largest batch would have.
 FEW_CLASSES = {"cifar-collage": 16}
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Set method and batch size."""
     size = cell["batch_size"]
     per_class = max(4, size // FEW_CLASSES.get(config.format, size))
@@ -34,5 +41,32 @@ def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
     return with_method(config, cell["method"])
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
 run = ccp_study("ccp-batch", LEVELS, change, LEVELS[:4])
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """MAP@R by batch size (lines) and method (columns)."""
+    return [map_table(by_method(rows), "batch_size", "batch size")]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The numbers and MAP@R against the batch size."""
+    shared = {name: it for name, it in rows[0].settings.items() if name != "batch_size"}
+    return Section(
+        title="Chance-constrained proxies: batch size",
+        question=(
+            "A loss inside batches sees the pairs of a batch alone. Proxies stand for images "
+            "outside of it. Do small batches do with them on "
+            f"{dataset_label(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            picture(
+                draw_lines(by_method(rows), "batch_size", "batch size", doubling=True),
+                "Test MAP@R against the batch size, one line per method, a band for the standard "
+                "deviation over seeds.",
+            )
+        ],
+        notes=conditions(shared),
+        provenance=provenance(rows),
+    )

@@ -1,6 +1,6 @@
 """How many proxies a class has, and among how many images new ones are picked [thesis, fig. 3.6].
 
-    sumpool study ccp-pool                           (glyphs: 36 trainings)
+    sumpool study ccp-pool                           (glyphs: 36 runs)
     sumpool study ccp-pool --data cifar-100-python   (for a GPU)
     sumpool study ccp-pool --data CUB_200_2011       (hours)
     sumpool study ccp-pool --quick
@@ -11,23 +11,63 @@ pools are better, but for a single proxy, where the choice cannot look back fart
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from pathlib import Path
 
+from sumpool.report.labels import conditions, dataset_label
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, grouped, provenance
+from sumpool.report.tables import Table
+from sumpool.studies.grids.plots import draw_lines, map_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
+from sumpool.studies.shared.pooling_study import Level
+from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
-PROXIES = (1, 4, 8)
-POOLS = (1, 4, 8, 12, 16)
 LEVELS = tuple(
-    {"proxies": proxies, "pool": pool} for proxies in PROXIES for pool in POOLS if pool >= proxies
+    {"proxies": proxies, "pool": pool}
+    for proxies in (1, 4, 8)
+    for pool in (1, 4, 8, 12, 16)
+    if pool >= proxies
 )
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Set proxies and pool."""
     return with_method(config, "alternating", proxies=cell["proxies"], candidates=cell["pool"])
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
 run = ccp_study("ccp-pool", LEVELS, change, [{"proxies": 1, "pool": 4}, {"proxies": 4, "pool": 4}])
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """MAP@R by pool (lines) and proxies (columns)."""
+    return [map_table(_by_proxies(rows), "pool", "pool b")]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The numbers and MAP@R against the size of the pool."""
+    return Section(
+        title="Chance-constrained proxies: how many, picked among how many",
+        question=(
+            "New proxies of a class are picked among b images, each as far as can be from those "
+            "there are. A pool as large as the number of proxies is random drawing. How much "
+            f"depends on both on {dataset_label(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            picture(
+                draw_lines(_by_proxies(rows), "pool", "pool b"),
+                "Test MAP@R against the size of the pool, one line per number of proxies, a band "
+                "for the standard deviation over seeds.",
+            )
+        ],
+        notes=conditions(rows[0].settings),
+        provenance=provenance(rows),
+    )
+
+
+def _by_proxies(rows: list[Row]) -> dict[str, list[Row]]:
+    counts = grouped(rows, lambda row: int(row.cell["proxies"]))
+    return {
+        "1 proxy" if count == 1 else f"{count} proxies": counts[count] for count in sorted(counts)
+    }

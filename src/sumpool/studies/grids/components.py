@@ -1,7 +1,7 @@
 """Sum pooling and the zero-shot loss, each on and off [gsp, tab. 1], [thesis, tab. 5.3].
 
     sumpool study components                           (glyphs: 12 minutes on two cores)
-    sumpool study components --data cifar-100-python   (24 trainings: for a GPU)
+    sumpool study components --data cifar-100-python   (24 runs: for a GPU)
     sumpool study components --data CUB_200_2011       (hours)
     sumpool study components --quick
 
@@ -11,34 +11,121 @@ average pooling.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from itertools import product
+from pathlib import Path
 
-from sumpool.studies.grids.effects import effect_study
+from matplotlib.figure import Figure
+
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses, on_collages
+from sumpool.report.plots import panel_row, picture
+from sumpool.report.section import Section, grouped, measured, provenance, seeds_in_words, values
+from sumpool.report.style import BLUE, GREY, ORANGE, SKY, mean_and_deviation, style_axes
+from sumpool.report.tables import Table
+from sumpool.studies.grids.levels import gsp_study
+from sumpool.studies.shared.pooling_study import Level
+from sumpool.studies.shared.reporting import SCORES, cross_table
 from sumpool.studies.shared.testbed import ZERO_SHOT
+from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
 LEVELS = tuple(
     {"gsp": gsp, "zero_shot": zero_shot} for gsp in (False, True) for zero_shot in (False, True)
 )
+#: (GSP, zero-shot loss) → name and color.
+COMBINATIONS = {
+    (False, False): ("neither", GREY),
+    (False, True): ("zero-shot loss", SKY),
+    (True, False): ("GSP", BLUE),
+    (True, True): ("GSP and\nzero-shot loss", ORANGE),
+}
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
-    """Switch the components."""
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
+    """Switch the components; λ is the papers' on CUB, that of the studies on collages."""
     if not cell["gsp"]:
         config = replace(config, gsp=replace(config.gsp, mu=1.0))
     if cell["zero_shot"]:
-        config = replace(config, zero_shot=zero_shot_of(config))
+        on_cub = config.format == "cub"
+        zero_shot = replace(config.zero_shot, weight=0.1) if on_cub else ZERO_SHOT
+        config = replace(config, zero_shot=zero_shot)
     return config
 
 
-def zero_shot_of(config: TrainConfig) -> Any:
-    """The zero-shot loss of this testbed: the study's own on collages, the papers' λ elsewhere."""
-    if config.format == "cub":
-        return replace(config.zero_shot, weight=0.1)
-    return ZERO_SHOT
+run = gsp_study("components", LEVELS, change)
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
-run = effect_study("components", LEVELS, change)
+def tables(rows: list[Row]) -> list[Table]:
+    """For each loss and score the two by two of GSP and the zero-shot loss."""
+    scores = measured(rows, SCORES).items()
+    words = {False: "without", True: "with"}
+    return [
+        cross_table(
+            ["pooling"],
+            {("average pooling",): False, ("sum pooling (GSP)",): True},
+            {
+                f"{label} {words[used]} L_ZS": (used, score)
+                for (score, label), used in product(scores, words)
+            },
+            grouped([row for row in rows if loss_name(row) == loss], _combination),
+            f"Loss {loss}, {dataset_label(rows[0].settings)}, in %, {seeds_in_words(rows)}",
+        )
+        for loss in losses(rows)
+    ]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The numbers and MAP@R of the four combinations."""
+    weight = "Weight: the share on the foreground tile; equal weights put 25% there."
+    return Section(
+        title="What sum pooling and the zero-shot loss each add",
+        question=(
+            "Generalized sum pooling (GSP) selects positions; the zero-shot loss L_ZS asks that "
+            "the selected attributes tell unseen classes apart. What does each add alone, and both "
+            f"together, on {dataset_label(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            picture(
+                draw(rows),
+                "MAP@R with neither, either and both of sum pooling and the zero-shot loss, for "
+                "each loss.",
+            )
+        ],
+        notes=[
+            "The zero-shot loss needs prototypes: without sum pooling it is computed with μ = 1, "
+            "which pools like average pooling and leaves the prototypes to the loss alone.",
+            *([weight] if on_collages(rows[0].settings) else []),
+            *conditions(rows[0].settings),
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """MAP@R of the four combinations as bars, a panel for each loss."""
+    names = losses(rows)
+    cells = grouped(rows, lambda row: (loss_name(row), _combination(row)))
+    figure, panels = panel_row(names, 3.9 * len(names) + 0.4, 3.4, sharey=True)
+    for loss, axes in panels.items():
+        style_axes(axes, f"loss {loss}", ylabel="MAP@R [%]" if loss == names[0] else "")
+        for place, (combination, (_, color)) in enumerate(COMBINATIONS.items()):
+            found = values(cells.get((loss, combination), []), "map_at_r")
+            if not found:
+                axes.annotate("–", (place, 0), ha="center", va="bottom")
+                continue
+            mean, deviation = mean_and_deviation(found)
+            axes.bar(place, mean, 0.68, color=color)
+            if deviation:
+                axes.errorbar(place, mean, deviation, color="0.15", lw=1.2, capsize=4)
+            top, above = (place, mean + deviation), "offset points"
+            axes.annotate(f"{mean:.1f}", top, (0, 3), textcoords=above, ha="center", size=9)
+        axes.set_xticks(range(len(COMBINATIONS)), [name for name, _ in COMBINATIONS.values()])
+        axes.tick_params(axis="x", labelsize=8, length=0)
+        axes.margins(y=0.12)
+    return figure
+
+
+def _combination(row: Row) -> tuple[bool, bool]:
+    return bool(row.cell["gsp"]), bool(row.cell["zero_shot"])

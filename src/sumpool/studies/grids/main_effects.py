@@ -7,11 +7,11 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from sumpool.report.section import grouped
+from sumpool.report.section import grouped, values
 from sumpool.system.rows import Row
 
-#: The factors by their name in a cell.
-FACTORS = {
+#: The factors by their name in a cell, as they are labeled.
+LABELS = {
     "prototypes": "prototypes m",
     "mu": "share μ",
     "eps": "inverse smoothing ε",
@@ -37,7 +37,7 @@ class Effect(NamedTuple):
 
 def combination(row: Row) -> tuple[float, ...]:
     """The levels of the factors of a cell."""
-    return tuple(float(row.cell[factor]) for factor in FACTORS)
+    return tuple(float(row.cell[factor]) for factor in LABELS)
 
 
 def main_effects(rows: Sequence[Row], metric: str, scale: float = 1.0) -> Mapping[str, Effect]:
@@ -54,27 +54,26 @@ def main_effects(rows: Sequence[Row], metric: str, scale: float = 1.0) -> Mappin
         scale: Factor on it.
     """
     found = {
-        levels: [scale * float(row.metrics[metric]) for row in own]
-        for levels, own in grouped(
-            [row for row in rows if metric in row.metrics], combination
-        ).items()
+        levels: [scale * value for value in values(own, metric)]
+        for levels, own in grouped(rows, combination).items()
+        if values(own, metric)
     }
-    freedom = sum(len(values) - 1 for values in found.values())
+    freedom = sum(len(some) - 1 for some in found.values())
     squares = sum(
-        (value - statistics.fmean(values)) ** 2 for values in found.values() for value in values
+        (value - statistics.fmean(some)) ** 2 for some in found.values() for value in some
     )
     effects = {}
-    for place, factor in enumerate(FACTORS):
+    for place, factor in enumerate(LABELS):
         steps = sorted({levels[place] for levels in found})
         if len(steps) < 2:
             continue
         sides = [
-            [values for levels, values in found.items() if levels[place] == step]
+            [some for levels, some in found.items() if levels[place] == step]
             for step in (steps[0], steps[-1])
         ]
         low, high = (statistics.fmean(map(statistics.fmean, side)) for side in sides)
         # A mean of k means of n_c values has variance s² Σ 1/n_c / k².
-        parts = sum(sum(1 / len(values) for values in side) / len(side) ** 2 for side in sides)
+        parts = sum(sum(1 / len(some) for some in side) / len(side) ** 2 for side in sides)
         error = math.sqrt(squares / freedom * parts) if freedom else None
         effects[factor] = Effect(steps[0], steps[-1], high - low, error)
     return effects

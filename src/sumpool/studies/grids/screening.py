@@ -1,7 +1,7 @@
 """Screening of m, μ, ε and λ by half of a two-level factorial [gsp, tab. 5], [thesis, tab. 5.4].
 
     sumpool study screening                           (glyphs: 25 minutes on two cores)
-    sumpool study screening --data cifar-100-python   (48 trainings: for a GPU)
+    sumpool study screening --data cifar-100-python   (48 runs: for a GPU)
     sumpool study screening --data CUB_200_2011       (hours)
     sumpool study screening --quick
 
@@ -12,11 +12,23 @@ Eight of the sixteen combinations, those in which an even number of options is a
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from sumpool.studies.grids.effects import effect_study
+from matplotlib.figure import Figure
+
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses
+from sumpool.report.plots import panel_row, picture
+from sumpool.report.section import NOTHING, Section, grouped, measured, provenance
+from sumpool.report.style import BLUE, ORANGE, style_axes
+from sumpool.report.tables import Table
+from sumpool.studies.grids.levels import gsp_study
+from sumpool.studies.grids.main_effects import LABELS, Effect, combination, main_effects
+from sumpool.studies.grids.plots import scores_caption
+from sumpool.studies.shared.pooling_study import Level
+from sumpool.studies.shared.reporting import SCORES, cross_table
+from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
 #: Low and high level of each option.
@@ -42,12 +54,126 @@ def half_factorial(factors: Mapping[str, tuple[float, float]]) -> list[dict[str,
     ]
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Set all four options."""
     gsp = replace(config.gsp, prototypes=int(cell["prototypes"]), mu=cell["mu"], eps=cell["eps"])
     zero_shot = replace(config.zero_shot, weight=cell["zero_shot"])
     return replace(config, gsp=gsp, zero_shot=zero_shot)
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
-run = effect_study("screening", half_factorial(FACTORS), change)
+run = gsp_study("screening", half_factorial(FACTORS), change)
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """The main effects, and the runs they come from."""
+    names, effects = losses(rows), _effects(rows)
+    main = Table(
+        ["factor", "levels", *names],
+        [
+            [label, _levels(effects, factor), *(_words(effects[it].get(factor)) for it in names)]
+            for factor, label in LABELS.items()
+        ],
+        "Change of MAP@R from the low to the high level, in points, ± standard error; "
+        f"{dataset_label(rows[0].settings)}",
+    )
+    scores = measured(rows, SCORES).items()
+    runs = cross_table(
+        list(LABELS.values()),
+        {tuple(f"{level:g}" for level in it): it for it in sorted(set(map(combination, rows)))},
+        {f"{loss} {label}": (loss, score) for loss in names for score, label in scores},
+        grouped(rows, lambda row: (combination(row), loss_name(row))),
+        scores_caption("The runs on", rows),
+    )
+    return [main, runs]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The main effects in numbers and as bars."""
+    count = len({combination(row) for row in rows})
+    return Section(
+        title="Which hyper-parameters matter",
+        question=(
+            f"{len(LABELS)} hyper-parameters at two levels each make {2 ** len(LABELS)} "
+            f"combinations; {count} of them, balanced, are run on "
+            f"{dataset_label(rows[0].settings)}. Which one changes MAP@R the most?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            picture(
+                draw(rows),
+                "The main effect of each hyper-parameter on MAP@R as a bar with its standard "
+                "error, for each loss.",
+            )
+        ],
+        notes=[
+            "A main effect is the mean MAP@R of the runs at a factor's high level less that at its "
+            "low level. Its standard error comes from the spread over seeds, pooled over "
+            "combinations; with one seed there is none. In the half of all combinations where the "
+            "product of the levels is fixed, main effects are mixed with effects of three factors "
+            "together only.",
+            *conditions(rows[0].settings),
+        ],
+        provenance=provenance(rows),
+    )
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """The main effects on MAP@R as bars, a panel for each loss."""
+    effects = _effects(rows)
+    width = 3.7 * len(effects) + 1.2
+    figure, panels = panel_row(list(effects), width, 2.9, sharex=True, sharey=True)
+    ends = [0.0]
+    for loss, axes in panels.items():
+        style_axes(axes, f"loss {loss}", xlabel="change of MAP@R [points]", grid="x")
+        axes.axvline(0, color="0.3", lw=1)
+        for line, factor in enumerate(LABELS):
+            if factor not in effects[loss]:
+                continue
+            difference, error = effects[loss][factor].difference, effects[loss][factor].error or 0.0
+            sign = 1 if difference >= 0 else -1
+            axes.barh(line, difference, 0.62, color=BLUE if sign > 0 else ORANGE)
+            if error:
+                axes.errorbar(difference, line, xerr=error, color="0.15", lw=1.2, capsize=3)
+            ends.append(difference + sign * error)
+            axes.annotate(
+                f"{difference:+.1f}",
+                (ends[-1], line),
+                (4 * sign, 0),
+                textcoords="offset points",
+                ha="left" if sign > 0 else "right",
+                va="center",
+                size=8.5,
+            )
+    first = next(iter(panels.values()))
+    levels = {factor: _levels(effects, factor) for factor in LABELS}
+    ticks = [
+        label if levels[factor] == NOTHING else f"{label}\n{levels[factor]}"
+        for factor, label in LABELS.items()
+    ]
+    first.set_yticks(range(len(LABELS)), ticks)
+    first.set_ylim(len(LABELS) - 0.5, -0.5)
+    room = 0.18 * (max(ends) - min(ends)) or 1.0
+    first.set_xlim(
+        min(ends) - (room if min(ends) < 0 else room / 6),
+        max(ends) + (room if max(ends) > 0 else room / 6),
+    )
+    return figure
+
+
+def _effects(rows: Sequence[Row]) -> dict[str, Mapping[str, Effect]]:
+    return {
+        loss: main_effects([it for it in rows if loss_name(it) == loss], "map_at_r", 100)
+        for loss in losses(rows)
+    }
+
+
+def _levels(effects: Mapping[str, Mapping[str, Effect]], factor: str) -> str:
+    known = next((own[factor] for own in effects.values() if factor in own), None)
+    return f"{known.low:g} → {known.high:g}" if known else NOTHING
+
+
+def _words(effect: Effect | None) -> str:
+    if effect is None:
+        return NOTHING
+    error = "" if effect.error is None else f" ± {effect.error:.1f}"
+    return f"{effect.difference:+.1f}{error}"

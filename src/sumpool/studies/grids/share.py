@@ -1,7 +1,7 @@
 """The share μ of an image that is pooled [gsp, fig. 6].
 
     sumpool study share                           (glyphs: 22 minutes on two cores)
-    sumpool study share --data cifar-100-python   (42 trainings: for a GPU)
+    sumpool study share --data cifar-100-python   (42 runs: for a GPU)
     sumpool study share --data CUB_200_2011       (hours)
     sumpool study share --quick
 
@@ -10,20 +10,90 @@ A collage's foreground takes a quarter of it; μ = 1 is average pooling.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
 
-from sumpool.studies.grids.effects import effect_study
+from matplotlib.figure import Figure
+
+from sumpool.report.labels import conditions, dataset_label, loss_name, losses
+from sumpool.report.plots import panel_row, picture
+from sumpool.report.section import Section, grouped, measured, provenance
+from sumpool.report.style import style_axes
+from sumpool.report.tables import Table
+from sumpool.studies.grids.levels import gsp_study
+from sumpool.studies.grids.plots import draw_line, scores_caption
+from sumpool.studies.shared.pooling_study import Level
+from sumpool.studies.shared.reporting import SCORES, cross_table
+from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
 LEVELS = tuple({"mu": mu} for mu in (0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 1.0))
 
 
-def change(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
+def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Set μ."""
     return replace(config, gsp=replace(config.gsp, mu=cell["mu"]))
 
 
-#: Runs the study; see :class:`sumpool.studies.RunStudy`.
-run = effect_study("share", LEVELS, change, LEVELS[1::5])
+run = gsp_study("share", LEVELS, change, LEVELS[1::5])
+
+
+def tables(rows: list[Row]) -> list[Table]:
+    """One row per share; scores and weight on the foreground for each loss."""
+    scores = measured(rows, SCORES)
+    table = cross_table(
+        ["μ"],
+        {(f"{mu:g}",): mu for mu in sorted({_mu(row) for row in rows})},
+        {
+            f"{loss} {label}": (loss, score)
+            for loss in losses(rows)
+            for score, label in scores.items()
+        },
+        grouped(rows, lambda row: (_mu(row), loss_name(row))),
+        scores_caption("Test images of", rows),
+    )
+    return [table]
+
+
+def section(folder: Path, rows: list[Row]) -> Section:
+    """The numbers and MAP@R against μ."""
+    return Section(
+        title="How much to pool",
+        question=(
+            "The share μ says how much of the image is pooled. Too little leaves out what tells "
+            "classes apart; μ = 1 is average pooling. How much depends on it on "
+            f"{dataset_label(rows[0].settings)}?"
+        ),
+        tables=tables(rows),
+        pictures=[
+            picture(
+                draw(rows),
+                "MAP@R, and the pooling weight on the foreground, against the share μ; one line "
+                "per loss, a band for the standard deviation over seeds.",
+            )
+        ],
+        notes=conditions(rows[0].settings),
+        provenance=provenance(rows),
+    )
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """MAP@R and, where it was measured, the weight on the foreground against μ."""
+    labels = {"map_at_r": "MAP@R [%]", "foreground_weight": "weight on the foreground tile [%]"}
+    labels = measured(rows, labels)
+    figure, panels = panel_row(list(labels), 4.2 * len(labels), 3.2)
+    for score, axes in panels.items():
+        style_axes(axes, "", xlabel="share μ", ylabel=labels[score])
+        for place, loss in enumerate(losses(rows)):
+            own = [row for row in rows if loss_name(row) == loss]
+            draw_line(axes, own, "mu", score, place, loss, "-")
+        if score == "foreground_weight":
+            axes.axhline(25, color="0.45", lw=1, ls=":", label="equal weights")
+        axes.set_xlim(left=0)
+        axes.legend(fontsize=8.5, frameon=False)
+    return figure
+
+
+def _mu(row: Row) -> float:
+    return float(row.cell["mu"])

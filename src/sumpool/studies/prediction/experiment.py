@@ -13,7 +13,7 @@ Unlike in retrieval, training, validation and test share their classes: it is fr
 to the other that attributes are to transfer. A random tenth of the training images is kept to
 select the model by; the test images decide nothing.
 
-Cost: 2000 steps of a ResNet20 a cell, 12 cells. The papers find attributes that transfer better
+Cost: 12 cells, each 2000 steps of a ResNet20. The papers find attributes that transfer better
 with the zero-shot loss [gsp, fig. 4]. On CIFAR-100 it is the other way: 30.5 ± 4.5 % without and
 10.1 ± 0.1 % with it at ε = 10, by cosine, over 3 seeds; chance is 10 % (docs/results/
 prediction-h200). At ε = 0.5 a prototype can have at most e times the share of another, so that
@@ -35,7 +35,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.data import ImageDataset, ImageFeed, open_feed, write_cifar_stand_in
+from sumpool.data import ImageFeed, write_cifar_stand_in
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.prediction.attribute_transfer import (
@@ -51,6 +51,7 @@ from sumpool.studies.prediction.setup import (
     choose_settings,
     open_parts,
 )
+from sumpool.studies.shared.measuring import open_images
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
@@ -73,21 +74,9 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of {with, without} × seeds; see :class:`sumpool.studies.shared.study.RunStudy`.
+    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    Args:
-        out_dir: Folder of the results.
-        seeds: How many seeds; None is 3.
-        quick: A few steps on a few images; without ``data``, on drawn ones.
-        progress: Show a bar over the cells.
-        force: Discard stored results first.
-        data: Folder with CIFAR-10 or CIFAR-100 as its archive unpacks.
-        jobs: Cells that run side by side; None is one a core, and one in the quick mode, where a
-            cell takes less than starting a process.
-        weights: File with weights of the backbone to start from; None starts from random ones.
-
-    Raises:
-        ConfigError: If there is no data for a full run, or not of a kind that is known.
+    ``data`` is CIFAR-10 or CIFAR-100 as its archive unpacks; the quick mode can do without.
     """
     settings = choose_settings(data, quick, weights)
     store = ResultStore(out_dir, "prediction", asdict(settings), force=force)
@@ -100,21 +89,16 @@ def run(
     missing = any(store.find(cell) is None for cell in cells)
     with _folder(data, draw=missing) as folder:
         work = partial(run_cell, settings, folder, None if weights is None else str(weights))
+        name = "zero-shot prediction"
         return run_cells(
-            store,
-            cells,
-            work,
-            jobs=jobs,
-            quick=quick,
-            progress=progress,
-            description="zero-shot prediction",
+            store, cells, work, jobs=jobs, quick=quick, progress=progress, description=name
         )
 
 
 def run_cell(
     settings: PredictionSettings, data: Path, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model, with or without the zero-shot loss, and judge what its attributes predict.
+    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict.
 
     Args:
         settings: What all cells share.
@@ -125,15 +109,8 @@ def run_cell(
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
-    test, device = splits.test.query, next(trained.model.parameters()).device
-    feed = open_feed(
-        test,
-        trained.model.preprocessing,
-        cache=trained.config.cache,
-        device=device,
-        workers=0,
-        progress=False,
-    )
+    test = splits.test.query
+    feed = open_images(trained.model, test)
     attributes, embeddings = attributes_and_embeddings(trained.model, feed)
     classes = len(test.class_names)
     histograms = class_means(attributes, test.labels, classes)
@@ -199,15 +176,11 @@ def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, ND
     pooling: Any = model.eval().pooling
     plan: Tensor = pooling.plan(model.feature_map(batch.images)).cpu()  # (K, m, h, w)
     return {
-        "images": _pictures(dataset, chosen),
+        "images": np.stack([np.asarray(dataset.load(index)) for index in chosen]),
         "image_classes": dataset.labels[chosen].numpy(),
         "dominant": plan.argmax(1).numpy(),
         "weights": plan.sum(1).float().numpy(),
     }
-
-
-def _pictures(dataset: ImageDataset, chosen: list[int]) -> NDArray[np.uint8]:
-    return np.stack([np.asarray(dataset.load(index)) for index in chosen])
 
 
 @contextmanager

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from textwrap import fill
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,10 +16,12 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.report.overlays import stored_image
+from sumpool.report.plots import legend_below
 from sumpool.report.style import COLORS
+from sumpool.studies.shared.reporting import first_with_arrays
 from sumpool.system.rows import Row, read_arrays
 
-#: Colours of prototypes: no grey, which is what images are drawn in.
+#: Colors of prototypes: no gray, which is what images are drawn in.
 PAINTS = (*COLORS[:-1], "#F0E442")
 _SIDE = 160
 #: How much of the image is left under a position that has the most weight.
@@ -26,7 +29,7 @@ _LEAST_IMAGE = 0.15
 
 
 def variant(row: Row) -> tuple[float, bool]:
-    """What tells trainings apart but for their seed: ε, and whether the zero-shot loss is used."""
+    """What runs differ in besides their seed: ε, and whether the zero-shot loss is used."""
     return float(row.cell["eps"]), bool(row.cell["zero_shot"])
 
 
@@ -38,19 +41,16 @@ def variant_name(key: tuple[float, bool]) -> str:
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """The first row with arrays of each variant, small ε and no zero-shot loss first."""
-    seen = [row for row in rows if row.arrays is not None]
-    seen.sort(key=lambda row: int(row.cell["seed"]), reverse=True)
-    first = {variant(row): row for row in seen}
+    first = first_with_arrays(rows, variant)
     return [first[key] for key in sorted(first)]
 
 
-def draw_histograms(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw the share of each prototype in each class, one panel a variant, all on one scale.
+def draw_histograms(folder: Path, rows: Sequence[Row]) -> Figure:
+    """The share of each prototype in each class, one panel per variant, all on one scale.
 
     Args:
         folder: Where the arrays of the rows are.
         rows: Of :func:`shown_rows`, at least one.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
     """
     stored = [read_arrays(folder, row) for row in rows]
     classes, prototypes = stored[0]["histograms"].shape
@@ -65,9 +65,8 @@ def draw_histograms(folder: Path, rows: Sequence[Row], out: str | Path | BinaryI
         for line, column in np.ndindex(shares.shape):
             value = float(shares[line, column])
             color = "white" if value > 0.6 * top else "black"
-            axes.text(
-                column, line, f"{value:.0f}", ha="center", va="center", fontsize=7, color=color
-            )
+            words = f"{value:.0f}"
+            axes.text(column, line, words, ha="center", va="center", fontsize=7, color=color)
         axes.set_title(_name(row), fontsize=10)
         axes.set_xticks(range(prototypes), labels=[str(it + 1) for it in range(prototypes)])
         axes.set_yticks(range(classes), labels=[])
@@ -79,19 +78,18 @@ def draw_histograms(folder: Path, rows: Sequence[Row], out: str | Path | BinaryI
     bar = figure.colorbar(image, ax=grid, pad=0.02, aspect=30)
     bar.set_label("share of the attributes [%]", fontsize=9)
     bar.ax.tick_params(labelsize=8)
-    figure.savefig(out, dpi=140)
+    return figure
 
 
-def draw_maps(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw images and below them, a line for each variant, which prototype takes each position.
+def draw_maps(folder: Path, rows: Sequence[Row]) -> Figure:
+    """Images and below them, a line for each variant, which prototype takes each position.
 
-    The colour is that of the prototype that takes most; it is the stronger the more weight the
-    position has, of the largest in its image.
+    The color is that of the prototype that takes most; it is the stronger the more weight the
+    position has, relative to the largest in its image.
 
     Args:
         folder: Where the arrays of the rows are.
         rows: Of :func:`shown_rows`, at least one.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
     """
     stored = [read_arrays(folder, row) for row in rows]
     first = stored[0]
@@ -102,48 +100,47 @@ def draw_maps(folder: Path, rows: Sequence[Row], out: str | Path | BinaryIO) -> 
     for number in range(count):
         _show(grid[0, number], stored_image(first, number, _SIDE))
         name = str(first["class_names"][first["image_classes"][number]]).replace("_", " ")
-        grid[0, number].set_title(_wrapped(name), fontsize=7.5)
+        grid[0, number].set_title(
+            fill(name, 13, break_long_words=False, break_on_hyphens=False), fontsize=7.5
+        )
     for line, arrays in zip(grid[1:], stored, strict=True):
         for number in range(count):
-            picture = coloured(
-                stored_image(arrays, number, _SIDE),
-                arrays["dominant"][number],
-                arrays["weights"][number],
+            image = stored_image(arrays, number, _SIDE)
+            _show(
+                line[number], colored(image, arrays["dominant"][number], arrays["weights"][number])
             )
-            _show(line[number], picture)
     labels = ["test image", *map(_name, rows)]
     for axes, label in zip(grid[:, 0], labels, strict=True):
         axes.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=9, labelpad=6)
-    figure.legend(
-        handles=[Patch(color=_color(it), label=str(it + 1)) for it in range(prototypes)],
+    legend_below(
+        figure,
+        [Patch(color=_color(it), label=str(it + 1)) for it in range(prototypes)],
+        prototypes,
         title="prototype that takes most; stronger where the pooling weight is larger",
         title_fontsize=9,
-        loc="outside lower center",
-        ncols=prototypes,
         fontsize=8,
-        frameon=False,
     )
-    figure.savefig(out, dpi=140)
+    return figure
 
 
-def coloured(
+def colored(
     image: NDArray[np.uint8], dominant: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.uint8]:
-    """The image (H, W, 3) in grey under the colours of its dominant prototypes (h, w).
+    """The image (H, W, 3) in gray under the colors of its dominant prototypes (h, w).
 
     Args:
         image: The image.
         dominant: The prototype of each position.
         weights: Pooling weights (h, w); the largest is drawn strongest.
     """
-    grey = np.asarray(Image.fromarray(image).convert("L"))[..., None] / 255
-    height, width = grey.shape[:2]
+    gray = np.asarray(Image.fromarray(image).convert("L"))[..., None] / 255
+    height, width = gray.shape[:2]
     down = np.arange(height) * dominant.shape[0] // height
     across = np.arange(width) * dominant.shape[1] // width
     colors = np.array([to_rgb(_color(it)) for it in range(int(dominant.max()) + 1)])[dominant]
     strength = (1 - _LEAST_IMAGE) * np.clip(weights / max(float(weights.max()), 1e-12), 0, 1)
     paint, opacity = colors[down][:, across], strength[down][:, across][..., None]
-    mixed: NDArray[np.uint8] = (255 * (opacity * paint + (1 - opacity) * grey) + 0.5).astype(
+    mixed: NDArray[np.uint8] = (255 * (opacity * paint + (1 - opacity) * gray) + 0.5).astype(
         np.uint8
     )
     return mixed
@@ -161,13 +158,3 @@ def _show(axes: Axes, image: NDArray[Any]) -> None:
     axes.imshow(image)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-
-
-def _wrapped(name: str, length: int = 13) -> str:
-    lines = [""]
-    for word in name.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > length:
-            lines.append(word)
-        else:
-            lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)

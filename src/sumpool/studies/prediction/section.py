@@ -1,18 +1,18 @@
-"""The study of zero-shot prediction on a page."""
+"""The section on zero-shot prediction."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from sumpool.report.labels import conditions
+from sumpool.report.plots import picture
 from sumpool.report.section import (
     Section,
     grouped,
     over_seeds,
     provenance,
-    render_png,
     seeds_in_words,
     values,
 )
@@ -24,41 +24,45 @@ from sumpool.studies.prediction.figures import (
     variant,
     variant_name,
 )
+from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.system.rows import Row
+
+_MODELS: dict[str, Column] = {
+    "attribute_perplexity": ("attributes in use", 2, 1.0),
+    "class_perplexity": ("in use of a class", 2, 1.0),
+    "map_at_r": ("MAP@R [%]", 1, 100.0),
+    "precision_at_1": ("P@1 [%]", 1, 100.0),
+    "best_step": ("best step", 0, 1.0),
+}
 
 
 def tables(rows: list[Row]) -> list[Table]:
     """Accuracies with chance below them, and what the models are like."""
     variants = grouped(rows, variant)
     found = {variant_name(key): variants[key] for key in sorted(variants)}
-    settings = rows[0].settings
-    return [_accuracies(rows, found, settings["small_ridge"]), _models(rows, found)]
+    accuracies = _accuracies(rows, found, rows[0].settings["small_ridge"])
+    caption = f"The models on the test images; {seeds_in_words(rows)}"
+    return [accuracies, seeds_table("training", found, _MODELS, caption)]
 
 
 def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: float) -> Table:
-    lines = [
-        [
-            name,
-            over_seeds(own, "accuracy_l2", 1, 100),
-            _over_splits(own, "accuracy_l2_std"),
-            over_seeds(own, "accuracy_cosine", 1, 100),
-            _over_splits(own, "accuracy_cosine_std"),
-            over_seeds(own, "accuracy_l2_small_ridge", 1, 100),
-            over_seeds(own, "accuracy_cosine_small_ridge", 1, 100),
-        ]
-        for name, own in found.items()
-    ]
+    accuracies = (
+        "accuracy_l2",
+        "accuracy_cosine",
+        "accuracy_l2_small_ridge",
+        "accuracy_cosine_small_ridge",
+    )
+    lines = []
+    for name, own in found.items():
+        l2, cosine, *free = (over_seeds(own, accuracy, 1, 100) for accuracy in accuracies)
+        spread_l2, spread_cosine = (
+            f"{100 * fmean(values(own, f'{accuracy}_std')):.1f}" for accuracy in accuracies[:2]
+        )
+        lines.append([name, l2, spread_l2, cosine, spread_cosine, *free])
     chance = over_seeds(rows[:1], "chance", 1, 100)
     lines.append(["chance", chance, "", chance, "", chance, chance])
-    header = (
-        "training",
-        "ℓ2 [%]",
-        "± over splits",
-        "cosine [%]",
-        "± over splits",
-        f"ℓ2, ridge {small_ridge:g} [%]",
-        f"cosine, ridge {small_ridge:g} [%]",
-    )
+    header = ["training", "ℓ2 [%]", "± over splits", "cosine [%]", "± over splits"]
+    header += [f"{distance}, ridge {small_ridge:g} [%]" for distance in ("ℓ2", "cosine")]
     caption = (
         f"How much of half of {_classes(rows)} a map tells apart that was fitted on the other "
         f"half, {rows[0].settings['splits']} splits; {seeds_in_words(rows)}"
@@ -66,44 +70,21 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
     return Table(header, lines, caption)
 
 
-def _models(rows: list[Row], found: Mapping[str, list[Row]]) -> Table:
-    lines = [
-        [
-            name,
-            over_seeds(own, "attribute_perplexity", 2),
-            over_seeds(own, "class_perplexity", 2),
-            over_seeds(own, "map_at_r", 1, 100),
-            over_seeds(own, "precision_at_1", 1, 100),
-            over_seeds(own, "best_step", 0),
-        ]
-        for name, own in found.items()
-    ]
-    header = (
-        "training",
-        "attributes in use",
-        "in use of a class",
-        "MAP@R [%]",
-        "P@1 [%]",
-        "best step",
-    )
-    return Table(header, lines, f"The models on the test images; {seeds_in_words(rows)}")
-
-
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and, of the first seed, attributes by class and by position."""
     settings = rows[0].settings
     shown = shown_rows(rows)
     pictures = []
     if shown:
         pictures = [
-            render_png(
-                partial(draw_histograms, folder, shown),
+            picture(
+                draw_histograms(folder, shown),
                 "Share of each prototype in the attributes of each class, without and with the "
                 "zero-shot loss.",
             ),
-            render_png(
-                partial(draw_maps, folder, shown),
-                "Test images, and below them each position in the colour of the prototype that "
+            picture(
+                draw_maps(folder, shown),
+                "Test images, and below them each position in the color of the prototype that "
                 "takes most of it, without and with the zero-shot loss.",
             ),
         ]
@@ -143,8 +124,3 @@ def _classes(rows: list[Row]) -> str:
         "CIFAR-100": "the super-classes of CIFAR-100",
         "stand-in": "drawn super-classes",
     }.get(data, str(data))
-
-
-def _over_splits(rows: list[Row], name: str) -> str:
-    found = values(rows, name)
-    return f"{100 * sum(found) / len(found):.1f}"

@@ -1,15 +1,14 @@
 """What the studies of chance-constrained proxies (CCP) share on a testbed.
 
-Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validations
-must be many: on glyph and CIFAR collages there is one every 20 steps, where other studies have one
-every hundred and more. Networks on glyphs start from a short training inside batches
-(:mod:`sumpool.studies.shared.warm_start`), the others are pretrained. On CUB all is as in the fair
-protocol.
+Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validation
+is frequent: every 20 steps on glyph and CIFAR collages. Networks on glyphs start from a short run
+inside batches (:mod:`sumpool.studies.shared.warm_start`), the others are pretrained. CUB is as in
+the fair protocol.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,31 +17,25 @@ from typing import Any
 import numpy as np
 
 from sumpool.ccp import Solution
-from sumpool.studies import RunStudy
 from sumpool.studies.cells import CellResult
+from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.studies.shared.measuring import result
-from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.pooling_study import Change, Level, pooling_study
+from sumpool.studies.shared.study import RunStudy
 from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
 from sumpool.studies.shared.warm_start import warm_start
 from sumpool.training import CcpConfig, StopConfig, TrainConfig
 
-#: Steps of a training on collages, and steps between two validations.
+#: Steps of a run on collages, and steps between validations; the same in the quick mode.
 STEPS, EVERY = 1000, 20
-#: The same in the quick mode.
 QUICK_STEPS, QUICK_EVERY = 4, 1
-#: The methods that are compared: the loss inside batches, proxies that are drawn once, and proxies
-#: that are drawn again.
-METHODS = ("base", "one problem", "alternating")
-
-#: Changes a configuration into that of a cell.
-Change = Callable[[TrainConfig, Mapping[str, Any]], TrainConfig]
 
 
 def ccp_study(
     study: str,
-    levels: Sequence[Mapping[str, Any]],
+    levels: Sequence[Level],
     change: Change,
-    quick_levels: Sequence[Mapping[str, Any]],
+    quick_levels: Sequence[Level],
     losses: Sequence[str] = ("c2",),
 ) -> RunStudy:
     """The ``run`` of a study of chance-constrained proxies.
@@ -58,27 +51,20 @@ def ccp_study(
         study,
         lambda _, quick: quick_levels if quick else levels,
         partial(train_level, change),
-        on_cub=True,
         losses=losses,
         adapt=prepare,
     )
 
 
 def prepare(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """The testbed as these studies need it.
-
-    Args:
-        testbed: Glyph or CIFAR collages, CUB, or the stand-in.
-        out_dir: Folder of the study, where a start for glyphs is kept.
-        quick: Whether all is to be quick.
-    """
+    """The testbed as these studies need it; ``out_dir`` keeps the start of networks on glyphs."""
     if testbed.name == "glyphs":
         testbed = warm_start(testbed, out_dir, quick=quick)
     return with_many_validations(testbed, quick)
 
 
 def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
-    """The testbed with average pooling and, but on CUB, with validations every few steps."""
+    """The testbed with average pooling and, except on CUB, validation every few steps."""
     config = replace(testbed.config, pool="gap")
     if quick:
         stop = StopConfig(validate_every=QUICK_EVERY, patience=1000, max_steps=QUICK_STEPS)
@@ -89,18 +75,17 @@ def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
 
 
 def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train and judge one cell.
+    """Train and evaluate one cell.
 
     Its arrays are ``validations``, step and MAP@R of each, and with proxies ``problem_steps``, the
     number of steps of each problem.
     """
     trained = train_on(testbed, change(cell_config(testbed, cell), cell))
     more = problem_metrics(trained.problems, trained.config.ccp.solution)
-    found = result(trained, pictures=False, more=more)
     arrays: dict[str, Any] = {"validations": np.array(trained.validations, np.float64)}
     if trained.problems:
         arrays["problem_steps"] = problem_steps(trained.problems)
-    return CellResult(found.metrics, arrays)
+    return CellResult(result(trained, more=more).metrics, arrays)
 
 
 def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
@@ -109,12 +94,7 @@ def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
 
 
 def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig:
-    """``config`` with one of :data:`METHODS`.
-
-    Args:
-        config: Of the testbed.
-        method: Which.
-        **options: Options of :class:`CcpConfig`, for the methods with proxies.
+    """``config`` with one of :data:`METHODS`; ``options`` are of :class:`CcpConfig`.
 
     Example:
         >>> with_method(TrainConfig(), "one problem", proxies=4).ccp.problems
@@ -134,11 +114,11 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
 def problem_metrics(
     problems: Sequence[Mapping[str, float]], solution: Solution = "best"
 ) -> dict[str, float]:
-    """What the first and the last problem of a training were like; empty without any.
+    """What the first and the last problem of a run were like; empty without any.
 
     Args:
-        problems: In the columns of problems.csv.
-        solution: What problems end with.
+        problems: Rows of problems.csv.
+        solution: Which weights problems end with.
 
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
@@ -149,22 +129,16 @@ def problem_metrics(
     """
     if not problems:
         return {}
-    first, last = problems[0], problems[-1]
     end = "last_step" if solution == "last" else "best_step"
     kept = sum(it[end] - it["first_step"] for it in problems)
-    return {
-        "problems": float(len(problems)),
-        "spread_first": first["spread"],
-        "spread_last": last["spread"],
-        "covering_radius_first": first["covering_radius"],
-        "covering_radius_last": last["covering_radius"],
-        "travel_first": first["travel"],
-        "travel_last": last["travel"],
-        "violation_rate": last["violation_rate"],
-        "violation_bound": last["violation_bound"],
-        "norm": last["norm"],
-        "kept": kept / sum(it["last_step"] - it["first_step"] for it in problems),
+    ends = {
+        f"{name}_{which}": problem[name]
+        for name in ("spread", "covering_radius", "travel")
+        for which, problem in (("first", problems[0]), ("last", problems[-1]))
     }
+    last = {name: problems[-1][name] for name in ("violation_rate", "violation_bound", "norm")}
+    kept /= sum(it["last_step"] - it["first_step"] for it in problems)
+    return {"problems": float(len(problems)), **ends, **last, "kept": kept}
 
 
 def problem_steps(problems: Sequence[Mapping[str, float]]) -> np.ndarray[Any, np.dtype[np.int64]]:

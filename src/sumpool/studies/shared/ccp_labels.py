@@ -1,21 +1,22 @@
-"""Words and tables that the studies of chance-constrained proxies share."""
+"""Labels of methods and problems that the studies of chance-constrained proxies share."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from sumpool.report.section import grouped, over_seeds, seeds_in_words, values
-from sumpool.report.tables import Table
+from sumpool.report.section import values
+from sumpool.studies.shared.reporting import Column
 from sumpool.system.rows import Row
 
-#: The methods, in the order they are told, with their names.
+#: The methods, in order, with their names: the loss inside batches, proxies that are drawn once,
+#: and proxies that are drawn again.
 METHODS: Mapping[str, str] = {
     "base": "base loss",
     "one problem": "one problem",
     "alternating": "alternating problems",
 }
-#: What is told of the problems of a method: heading, digits and factor.
-PROBLEMS: Mapping[str, tuple[str, int, float]] = {
+#: Columns on the problems of a run.
+PROBLEMS: Mapping[str, Column] = {
     "problems": ("problems", 1, 1.0),
     "spread_first": ("spread, first", 3, 1.0),
     "spread_last": ("spread, last", 3, 1.0),
@@ -28,15 +29,15 @@ PROBLEMS: Mapping[str, tuple[str, int, float]] = {
     "violation_rate": ("violations [%]", 1, 100.0),
     "violation_bound": ("their bound [%]", 1, 100.0),
 }
-#: How to read those that all rows of problems have.
+#: How to read the columns that all rows of problems have.
 _NOTE = (
     "Spread: mean distance between the converged proxies of a class. Covering radius: the largest "
     "distance from a pool image of a class to the nearest of its converged proxies, mean over "
     "classes. Violations: the share of pairs of an image and a proxy that are on the wrong side "
     "of the distance β, after the last problem; their bound is Markov's. First and last: of the "
-    "problems of a training."
+    "problems of a run."
 )
-#: How to read what older rows lack.
+#: How to read those that older rows lack.
 _LATER = {
     "travel_last": " Travel: mean distance of the converged proxies from where they were drawn.",
     "norm": " Length: of the embeddings after the last problem, 1 where the ball is the sphere.",
@@ -55,42 +56,9 @@ def methods_in(rows: Sequence[Row]) -> list[str]:
     return [method for method in METHODS if method in found]
 
 
-def grid_table(
-    rows: Sequence[Row],
-    down: tuple[str, Callable[[Row], float | str]],
-    across: Callable[[Row], str],
-    columns: Sequence[str],
-    caption: str,
-) -> Table:
-    """MAP@R by two properties of the cells.
-
-    Args:
-        rows: The rows.
-        down: Heading of the first column, and what a line stands for.
-        across: What a column stands for.
-        columns: The columns, in order.
-        caption: What is tabulated; the seeds are added.
-    """
-    heading, line_of = down
-    cells = grouped(rows, lambda row: (line_of(row), across(row)))
-    lines = sorted({line_of(row) for row in rows}, key=lambda it: (isinstance(it, str), it))
-    return Table(
-        [heading, *columns],
-        [
-            [
-                f"{line:g}" if isinstance(line, float) else line,
-                *(over_seeds(cells.get((line, name), []), "map_at_r", 1, 100) for name in columns),
-            ]
-            for line in lines
-        ],
-        f"{caption}, {seeds_in_words(rows)}",
-    )
-
-
-def problem_columns(rows: Sequence[Row]) -> tuple[list[str], Callable[[Sequence[Row]], list[str]]]:
-    """Headings of what any of the rows has of :data:`PROBLEMS`, and what a group of rows has."""
-    found = {name: how for name, how in PROBLEMS.items() if values(rows, name)}
-    return (
-        [heading for heading, _, _ in found.values()],
-        lambda own: [over_seeds(own, name, *how[1:]) for name, how in found.items()],
-    )
+def by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows by the name of their method, in the order of :data:`METHODS`."""
+    return {
+        METHODS[method]: [row for row in rows if row.cell["method"] == method]
+        for method in methods_in(rows)
+    }

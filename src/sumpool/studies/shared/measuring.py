@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, open_feed
+from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, ImageFeed, open_feed
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.tiles import tile_shares
@@ -22,12 +22,12 @@ SHOWN = 4
 
 def measure(trained: Trained) -> dict[str, float]:
     """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
-    judged = trained.metrics["test"]
+    retrieval = trained.metrics["test"]
     metrics: dict[str, float] = {
-        "map_at_r": judged["mean_average_precision_at_r"],
-        "precision_at_1": judged["precision_at_1"],
+        "map_at_r": retrieval["mean_average_precision_at_r"],
+        "precision_at_1": retrieval["precision_at_1"],
         "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
-        "queries": judged["queries"],
+        "queries": retrieval["queries"],
         "best_step": trained.outcome.best_step,
         "steps": trained.outcome.steps,
     }
@@ -52,20 +52,12 @@ def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
 
 @torch.no_grad()
 def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -> float | None:
-    """Mean share of the pooling weight on the foreground's tile; None if a pooling has no weights.
+    """Mean share of the pooling weight on the foreground tiles ``places`` (N,) of the images.
 
-    Average pooling has 25 %.
-
-    Args:
-        model: The embedder.
-        collages: The images.
-        places: The tile of each that matters, (N,).
+    Average pooling has 25 %. None if the pooling has no weights.
     """
     shares = []
-    feed = open_feed(
-        collages, model.preprocessing, cache="ram", device=_device(model), progress=False
-    )
-    for batch in feed.test_batches(batch_size=64):
+    for batch in open_images(model, collages).test_batches(batch_size=64):
         weights = _weights(model, batch.images)
         if weights is None:
             return None
@@ -86,14 +78,7 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
         # At random, the same for all methods: at equal distances foregrounds come again.
         drawn = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
         chosen = drawn[:SHOWN].sort().values
-        feed = open_feed(
-            part,
-            trained.model.preprocessing,
-            cache="ram",
-            device=_device(trained.model),
-            progress=False,
-        )
-        (batch,) = feed.test_batches(chosen)
+        (batch,) = open_images(trained.model, part).test_batches(chosen)
         weights = _weights(trained.model, batch.images)
         if weights is None:
             return None
@@ -108,12 +93,18 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
 
 
 def result(
-    trained: Trained, *, pictures: bool, more: Mapping[str, float] | None = None
+    trained: Trained, *, pictures: bool = False, more: Mapping[str, float] | None = None
 ) -> CellResult:
-    """The metrics of a cell and, with ``pictures``, its attention."""
-    metrics = {**measure(trained), **(more or {})}
-    arrays: dict[str, NDArray[Any]] | None = attention(trained) if pictures else None
-    return CellResult(metrics, arrays)
+    """The metrics of a cell, ``more`` of them and, with ``pictures``, its attention."""
+    return CellResult(
+        {**measure(trained), **(more or {})}, attention(trained) if pictures else None
+    )
+
+
+def open_images(model: Embedder, images: ImageDataset) -> ImageFeed:
+    """The images as ``model`` takes them, on its device."""
+    device = next(model.parameters()).device
+    return open_feed(images, model.preprocessing, cache="ram", device=device, progress=False)
 
 
 def _weights(model: Embedder, images: Tensor) -> Tensor | None:
@@ -121,7 +112,3 @@ def _weights(model: Embedder, images: Tensor) -> Tensor | None:
     pooled = model(images, details=True)
     assert not isinstance(pooled, Tensor)
     return None if pooled.weights is None else pooled.weights.float().cpu()
-
-
-def _device(model: Embedder) -> torch.device:
-    return next(model.parameters()).device

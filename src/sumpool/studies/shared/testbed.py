@@ -1,8 +1,8 @@
 """What the studies of poolings train on: glyph or CIFAR collages, CUB, or a stand-in.
 
-All of them share these settings, so that a cell of one study is a cell of another. On glyph
-collages, which need no data, a training takes half a minute on a core; on CIFAR collages seconds
-on a GPU, on CUB a quarter of an hour.
+All of them share these settings, so that a cell of one study is a cell of another. A run takes
+half a minute on a core on glyph collages, which need no data; on a GPU it takes seconds on CIFAR
+collages and a quarter of an hour on CUB.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from sumpool.data import (
     write_cifar_stand_in,
 )
 from sumpool.data.synthetic.glyphs import TILE
-from sumpool.studies.glyphs.experiment import CONFIG as GLYPHS
 from sumpool.training import (
     ConfigError,
+    GspConfig,
     HardwareConfig,
     OptimizerConfig,
     StopConfig,
@@ -38,7 +38,21 @@ from sumpool.training.pretraining import pretrain
 from sumpool.training.splits import Splits, TestSet
 from sumpool.training.without_folder import Trained, train_in_memory
 
-#: Steps of a training on CIFAR collages, and of an epoch, which shows each foreground once.
+#: What runs on glyph collages share.
+GLYPHS = TrainConfig(
+    format="glyphs",
+    backbone="small_cnn",
+    cache="ram",
+    embedding_size=64,
+    loss="c2",
+    gsp=GspConfig(prototypes=64, mu=0.2, eps=10.0),
+    zero_shot=ZeroShotConfig(weight=0.0),
+    optimizer=OptimizerConfig(lr=6e-3),
+    stop=StopConfig(validate_every=100, patience=1000, max_steps=500),
+    # Images are in memory: a process that loads them would take longer to start than to load.
+    hardware=HardwareConfig(accelerator="cpu", workers=0),
+)
+#: Steps of a run on CIFAR collages, and of an epoch, which shows each foreground once.
 STEPS, EPOCH = 1000, 250
 #: Learning rates on them: the papers', and one at which pretrained features suffer less.
 RATES = (1e-3, 3e-4)
@@ -119,7 +133,7 @@ def _collages(
     whole = name != "stand-in"
     backbone = "small_cnn" if quick else "resnet20"
     if weights is None:
-        told = PretrainConfig(
+        options = PretrainConfig(
             str(data),
             "cifar100",
             backbone,
@@ -127,7 +141,7 @@ def _collages(
             batch_size=32 if quick else 128,
             check_counts=whole,
         )
-        weights = pretrain(told, out_dir / "pretrained", progress=progress)
+        weights = pretrain(options, out_dir / "pretrained", progress=progress)
     config = TrainConfig(
         data=str(data),
         format="cifar-collage",
@@ -179,7 +193,7 @@ def _cub(data: Path, out_dir: Path, *, quick: bool, weights: Path | None) -> Tes
         format="cub",
         fold=1,
         cache="gpu" if torch.cuda.is_available() else "ram",
-        cache_dir=str(out_dir / "images"),  # decoded once, not once a cell
+        cache_dir=str(out_dir / "images"),  # decoded once for all cells
         zero_shot=ZeroShotConfig(weight=0.0),
         hardware=hardware(),
     )
@@ -198,10 +212,9 @@ def hardware() -> HardwareConfig:
 
 
 def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
-    """``config`` with a loss and a seed, its steps recorded as far as the loss allows.
+    """``config`` with a loss and a seed; CUDA graphs record as much as the loss allows.
 
-    Where ``config`` records whole steps, passes of the network alone are recorded with a loss that
-    waits for the device.
+    A loss that waits for the device cannot be recorded; then the network's passes are.
 
     Example:
         >>> config = TrainConfig(hardware=HardwareConfig(cuda_step=True))
@@ -212,13 +225,13 @@ def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
     config = replace(config, loss=loss, seed=seed)
     if loss in RECORDABLE or not config.hardware.cuda_step:
         return config
-    # A recorded pass would go on as it began when the pooling changes.
+    # A recorded pass would stay as it is when the pooling changes.
     alike = not config.gsp.average_steps
     return replace(config, hardware=replace(config.hardware, cuda_step=False, cuda_graph=alike))
 
 
 def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
-    """Train and judge ``config``, which is that of the testbed with some options changed."""
+    """Train and evaluate ``config``, which is that of the testbed with some options changed."""
     if config.format == "glyphs":
         return train_in_memory(config, splits=_glyph_splits("letter" if config.crop else "collage"))
     if config.format == "cub":
@@ -227,7 +240,7 @@ def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
     return train_in_memory(config, splits=_cifar_splits(config.data, config.format, testbed.whole))
 
 
-# Read or drawn once a process, not once a cell.
+# Read or drawn once per process.
 @functools.lru_cache(maxsize=2)
 def _cifar_splits(data: str, format: str, whole: bool) -> Splits:
     kind = CifarCollages if format == "cifar-collage" else CifarForegrounds

@@ -1,4 +1,4 @@
-"""Learning tokens through a pooling, for several seeds side by side.
+"""Learning tokens through a pooling, for several seeds at once.
 
 All tensors carry the seeds (G of them) as their leading dimension, so that the many small
 operations of a step are paid once for all seeds. Each seed draws from generators of its own: its
@@ -54,7 +54,7 @@ class Learned:
 def start(settings: TokenSettings, method: str, generators: Sequence[torch.Generator]) -> Learned:
     """What learning starts from: uniform tokens, and for GSP prototypes picked among them.
 
-    The pick is greedy k-centre over the features in random order, as the pooling layer does with
+    The pick is greedy k-center over the features in random order, as the pooling layer does with
     its first batch; all tokens occur in a first batch but for a vanishing chance.
     """
     if method not in METHODS:
@@ -104,7 +104,7 @@ def _rows(table: Tensor, indices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one seed came to, at the epoch of its best validation MAP@R.
+    """The result of one seed, at the epoch of its best validation MAP@R.
 
     Attributes:
         seed: The seed.
@@ -129,7 +129,7 @@ def train(
     seeds: Sequence[int],
     on_epoch: Callable[[float, int], None] = lambda best, learning: None,
 ) -> Iterator[Outcome]:
-    """Learn tokens for all ``seeds`` side by side; yields the outcome of each as it stops.
+    """Learn tokens for all ``seeds`` at once; yields the outcome of each as it stops.
 
     Args:
         settings: The problem.

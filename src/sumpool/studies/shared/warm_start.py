@@ -1,8 +1,7 @@
-"""A start for trainings on glyph collages that, like those on real images, begin from features.
+"""A start for runs on glyph collages that, like those on real images, begin from features.
 
-Proxies that are drawn among embeddings of an untrained network all lie at one place, and with a
-contrastive loss they stay there: pulls to the proxies of a class add up, pushes from all others
-cancel out. On CIFAR collages and CUB networks are pretrained; on glyphs this does it.
+Proxies drawn among embeddings of an untrained network all lie at one place, and with a contrastive
+loss they stay there: pulls to the proxies of a class add up, pushes from all others cancel out.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ RATE = 3e-3
 def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
     """``testbed`` with a backbone that was trained with C2 inside batches and average pooling.
 
-    The backbone is trained once, and kept in the folder of the study. The linear map after it
-    starts at random, as after any pretrained backbone.
+    The backbone is trained once and kept in the folder of the study. The linear map after it starts
+    at random, as after any pretrained backbone.
 
     Args:
         testbed: That of glyph collages.
         out_dir: Folder of the study.
-        quick: Whether two steps will do.
+        quick: Train for two steps only.
 
     Raises:
         ConfigError: If the folder holds a start of other settings.
@@ -44,10 +43,10 @@ def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
     stop = replace(testbed.config.stop, max_steps=QUICK_STEPS if quick else STEPS)
     config = replace(testbed.config, loss="c2", pool="gap", seed=SEED, stop=stop)
     folder = out_dir / "warm-start"
-    told = json.loads(json.dumps(asdict(config)))
+    options = json.loads(json.dumps(asdict(config)))
     weights = folder / WEIGHTS
     if (folder / FACTS).is_file():
-        if json.loads((folder / FACTS).read_text(encoding="utf-8"))["config"] != told:
+        if json.loads((folder / FACTS).read_text(encoding="utf-8"))["config"] != options:
             raise ConfigError(f"{folder} holds a start of other settings: choose another folder")
     else:
         folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +54,7 @@ def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
         state = trained.model.backbone.state_dict()
         save_file({name: value.cpu().contiguous() for name, value in state.items()}, weights)
         value = trained.metrics["validation"]["mean_average_precision_at_r"]
-        facts = {"config": told, "validation_map_at_r": value, "torch": torch.__version__}
+        facts = {"config": options, "validation_map_at_r": value, "torch": torch.__version__}
         write_json(folder / FACTS, facts)
     optimizer = replace(testbed.config.optimizer, lr=RATE)
     begun = replace(testbed.config, weights=str(weights), optimizer=optimizer)

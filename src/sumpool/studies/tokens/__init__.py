@@ -1,1 +1,16 @@
-"""Tokens learned through average and generalized sum pooling."""
+"""Tokens learned through average and generalized sum pooling, at one margin or several."""
+
+from sumpool.studies.shared.study import Study
+
+STUDY = Study(
+    "learn 2-D tokens through average and sum pooling: MAP@R and hulls of the classes",
+    "about 2 minutes on one core",
+    experiment="sumpool.studies.tokens.experiment",
+    report="sumpool.studies.tokens.section",
+)
+MARGINS = Study(
+    "the token study at four margins of its loss: what the outcome depends on",
+    "about 5 minutes on one core",
+    experiment="sumpool.studies.tokens.margins",
+    report="sumpool.studies.tokens.section",
+)

@@ -7,9 +7,9 @@ background into every embedding, in proportions that vary from sample to sample;
 can leave it out.
 
     sumpool study tokens            (5 seeds)
-    sumpool study tokens --quick    (1 seed, 500 steps: shows that all works, no more)
+    sumpool study tokens --quick    (1 seed, 500 steps: a smoke test)
 
-Cost: about 2 minutes on one core, the seeds being trained side by side. Expected over 5 seeds:
+Cost: about 2 minutes on one core, all seeds trained at once. Expected over 5 seeds:
 MAP@R 0.66 ± 0.05 with GAP and 0.99 ± 0.00 with GSP; the token hulls of all pairs of classes meet
 with GAP, those of 3 ± 3 % with GSP. See docs/results/tokens/README.md, and ``sumpool study
 margins`` for what the outcome depends on.
@@ -54,7 +54,7 @@ def run(
     progress: bool = True,
     force: bool = False,
 ) -> list[Row]:
-    """Run the study into ``out_dir``; see :class:`sumpool.studies.RunStudy`."""
+    """Run the study into ``out_dir``; see :class:`~sumpool.studies.shared.study.RunStudy`."""
     settings = TokenSettings(**(QUICK if quick else {}))
     store = ResultStore(out_dir, "tokens", asdict(settings), force=force)
     return fill(store, settings, seed_range(seeds, quick), {}, progress=progress)
@@ -74,7 +74,7 @@ def fill(
         store: Where the rows are.
         settings: The problem.
         seeds: The seeds.
-        tag: What else goes into the name of each cell.
+        tag: What else each cell holds.
         progress: Show a bar for each method.
     """
     rows = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 from matplotlib.artist import Artist
@@ -14,39 +13,31 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
 from numpy.typing import NDArray
 
+from sumpool.report.plots import legend_below
 from sumpool.system.files import StoreError
-from sumpool.system.rows import Row, read_arrays, read_rows
+from sumpool.system.rows import Row, read_arrays
 
-#: Colours that colour-blind readers tell apart; classes beyond them repeat with dashed outlines.
+#: Colors that color-blind readers tell apart; classes beyond them repeat with dashed outlines.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#999999", "#7A5195")
 SQUARE = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 NAMES = {"GAP": "average pooling (GAP)", "GSP": "sum pooling (GSP)"}
 
 
-def draw(folder: Path, out: str | Path | BinaryIO, methods: Sequence[str] = ("GAP", "GSP")) -> None:
-    """Draw tokens, test embeddings and their class hulls, one panel for each method.
+def draw(folder: Path, rows: Sequence[Row], method: str) -> Figure:
+    """Tokens, test embeddings and their class hulls of a method, one panel per margin.
 
-    Results at several margins give one line of panels for each margin. The first seed is drawn.
-
-    Args:
-        folder: A folder of results of the token or the margins study.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-        methods: The methods, from left to right.
+    The first seed is drawn; its arrays are in ``folder``.
     """
-    rows = read_rows(folder)
     seed = min(row.cell["seed"] for row in rows)
     margins = sorted({margin_of(row) for row in rows})
-    figure = Figure(figsize=(4.4 * len(methods), 4.7 * len(margins) + 0.5))
+    figure = Figure(figsize=(4.4, 4.7 * len(margins) + 0.5))
     figure.set_layout_engine("constrained", h_pad=0.12)
-    grid = figure.subplots(len(margins), len(methods), squeeze=False)
-    for line, margin in zip(grid, margins, strict=True):
-        for axes, method in zip(line, methods, strict=True):
-            cells = [row for row in rows if margin_of(row) == margin]
-            _panel(axes, folder, _row_of(cells, method, seed))
-    figure.legend(
-        handles=_legend(), loc="outside lower center", ncols=2, fontsize=8.5, frameon=False
-    )
-    figure.savefig(out, dpi=130, bbox_inches="tight", pad_inches=0.1)
+    grid = figure.subplots(len(margins), squeeze=False)[:, 0]
+    for axes, margin in zip(grid, margins, strict=True):
+        cells = [row for row in rows if margin_of(row) == margin]
+        _panel(axes, folder, _row_of(cells, method, seed))
+    legend_below(figure, _legend(), 2)
+    return figure
 
 
 def margin_of(row: Row) -> float:
@@ -107,7 +98,7 @@ def _legend() -> list[Artist]:
         )
 
     return [
-        mark("o", 5.5, "0.7", "black", "class token; colour and line style = class"),
+        mark("o", 5.5, "0.7", "black", "class token; color and line style = class"),
         mark("X", 9, "black", "white", "background token, shared by all"),
         mark("D", 7, "none", "black", "prototype (GSP)"),
         Line2D(

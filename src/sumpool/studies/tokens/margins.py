@@ -34,7 +34,7 @@ def run(
     progress: bool = True,
     force: bool = False,
 ) -> list[Row]:
-    """Run the study into ``out_dir``; see :class:`sumpool.studies.RunStudy`."""
+    """Run the study into ``out_dir``; see :class:`~sumpool.studies.shared.study.RunStudy`."""
     settings = TokenSettings(**(QUICK if quick else {}))
     shared = {name: value for name, value in asdict(settings).items() if name != "negative_margin"}
     store = ResultStore(out_dir, "margins", shared, force=force)

@@ -1,58 +1,42 @@
-"""The token study, at one margin or several, on a page."""
+"""The section on learned tokens, at one margin or several."""
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
-from sumpool.report.section import (
-    Section,
-    grouped,
-    over_seeds,
-    provenance,
-    render_png,
-    seeds_in_words,
-)
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, grouped, provenance, seeds_in_words
 from sumpool.report.tables import Table
-from sumpool.studies.tokens import figures as token_figure
+from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.tokens.figures import draw, margin_of
 from sumpool.system.rows import Row
+
+_COLUMNS: dict[str, Column] = {
+    "map_at_r": ("MAP@R", 3, 1.0),
+    "samples_inside_others": ("samples in a foreign hull [%]", 1, 100.0),
+    "meeting_pairs": ("class pairs whose token hulls meet [%]", 1, 100.0),
+    "class_weight": ("weight on class tokens [%]", 1, 100.0),
+    "best_epoch": ("best epoch", 0, 1.0),
+}
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """The numbers of the study, averaged over seeds."""
+    """MAP@R and hulls by pooling and margin."""
     alone = rows[0].study == "tokens"
 
     def name(row: Row) -> tuple[float, str]:
-        margin, method = token_figure.margin_of(row), str(row.cell["method"])
+        margin, method = margin_of(row), str(row.cell["method"])
         return margin, method if alone else f"{method}, m⁻ = {margin:g}"
 
-    lines = [
-        [
-            label,
-            over_seeds(own, "map_at_r", 3),
-            over_seeds(own, "samples_inside_others", 1, 100),
-            over_seeds(own, "meeting_pairs", 1, 100),
-            over_seeds(own, "class_weight", 1, 100),
-            over_seeds(own, "best_epoch", 0),
-        ]
-        for (_, label), own in sorted(grouped(rows, name).items())
-    ]
-    header = (
-        "pooling",
-        "MAP@R",
-        "samples in a foreign hull [%]",
-        "class pairs whose token hulls meet [%]",
-        "weight on class tokens [%]",
-        "best epoch",
-    )
-    return [Table(header, lines, f"Learned tokens, {seeds_in_words(rows)}")]
+    groups = {label: own for (_, label), own in sorted(grouped(rows, name).items())}
+    return [seeds_table("pooling", groups, _COLUMNS, f"Learned tokens, {seeds_in_words(rows)}")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and the learned tokens of the first seed."""
     settings = rows[0].settings
     alone = rows[0].study == "tokens"
-    margins = sorted({token_figure.margin_of(row) for row in rows})
+    margins = sorted({margin_of(row) for row in rows})
     at_limit = sum(row.metrics["epochs"] == settings["max_epochs"] for row in rows)
     return Section(
         title=(
@@ -68,9 +52,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(token_figure.draw, folder, methods=(method,)),
+            picture(
+                draw(folder, rows, method),
                 f"Tokens, pooled samples and the convex hulls of each class under {method}.",
+                dpi=130,
+                bbox_inches="tight",
+                pad_inches=0.1,
             )
             for method in dict.fromkeys(str(row.cell["method"]) for row in rows)
         ],

@@ -1,1 +1,10 @@
 """Pooling weights on a small map."""
+
+from sumpool.studies.shared.study import Study
+
+STUDY = Study(
+    "pooling weights on a 10×10 map of red and blue on green (hard, smooth, average)",
+    "a second",
+    experiment="sumpool.studies.toy.experiment",
+    report="sumpool.studies.toy.section",
+)

@@ -122,9 +122,9 @@ def run(
     progress: bool = True,
     force: bool = False,
 ) -> list[Row]:
-    """Run the study into ``out_dir``; see :class:`sumpool.studies.RunStudy`.
+    """Run the study into ``out_dir``; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    It takes a second as it is: ``quick`` means one seed, and there is no bar to show.
+    It takes a second: ``quick`` means one seed, and there is no bar.
     """
     del progress
     settings = ToySettings()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -11,7 +10,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 
 from sumpool.system.files import StoreError
-from sumpool.system.rows import Row, read_arrays, read_rows
+from sumpool.system.rows import Row, read_arrays
 
 #: The method and, of the shares it was solved for, the smallest: the one that is too small.
 PANELS = {
@@ -21,16 +20,12 @@ PANELS = {
 }
 
 
-def draw(folder: Path, out: str | Path | BinaryIO) -> None:
-    """Draw the map and the weights of P1, P2 and GAP, all on one scale, higher = darker.
+def draw(folder: Path, rows: list[Row]) -> Figure:
+    """The map and the weights of P1, P2 and GAP, all on one scale, higher = darker.
 
-    Weights are in units of 1/n, so that average pooling has 1 everywhere. The first seed is drawn.
-
-    Args:
-        folder: A folder of results of the toy study.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
+    Weights are in units of 1/n, so that average pooling has 1 everywhere. The first seed is drawn;
+    its arrays are in ``folder``.
     """
-    rows = read_rows(folder)
     seed = min(row.cell["seed"] for row in rows)
     rows = [row for row in rows if row.cell["seed"] == seed]
     chosen = {method: _row_of(rows, method) for method in PANELS}
@@ -64,7 +59,7 @@ def draw(folder: Path, out: str | Path | BinaryIO) -> None:
     assert image is not None
     bar = figure.colorbar(image, ax=grid, shrink=0.6, pad=0.05)
     bar.set_label("pooling weight in units of 1/n (average pooling = 1)")
-    figure.savefig(out, dpi=150, bbox_inches="tight", pad_inches=0.1)
+    return figure
 
 
 def _row_of(rows: list[Row], method: str) -> Row:

@@ -1,52 +1,38 @@
-"""The toy study on a page: which pixels are pooled."""
+"""The section on the toy map: which pixels are pooled."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.section import (
-    Section,
-    grouped,
-    over_seeds,
-    provenance,
-    render_png,
-    seeds_in_words,
-)
+from sumpool.report.plots import picture
+from sumpool.report.section import Section, grouped, provenance, seeds_in_words
 from sumpool.report.tables import Table
-from sumpool.studies.toy import figures as toy_figure
+from sumpool.studies.shared.reporting import seeds_table
+from sumpool.studies.toy.figures import draw
 from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """The numbers of the study, averaged over seeds."""
+    """What each pooling does to the foreground."""
 
     def name(row: Row) -> tuple[float, str]:
         method, mu = str(row.cell["method"]), float(row.cell["mu"])
         return (0.0, method) if method == "GAP" else (mu, f"{method}, μ = {mu:g}")
 
-    lines = [
-        [
-            label,
-            over_seeds(own, "foreground_weight", 1, 100),
-            over_seeds(own, "covered", 1, 100),
-            over_seeds(own, "ignored", 1),
-        ]
-        for (_, label), own in sorted(grouped(rows, name).items())
-    ]
-    header = (
-        "pooling",
-        "weight on foreground [%]",
-        "foreground covered [%]",
-        f"foreground pixels ignored (of {_foreground(rows[0].settings)})",
-    )
-    return [Table(header, lines, f"Toy map, {seeds_in_words(rows)} of noise")]
+    groups = {label: own for (_, label), own in sorted(grouped(rows, name).items())}
+    ignored = f"foreground pixels ignored (of {_foreground(rows[0].settings)})"
+    columns = {
+        "foreground_weight": ("weight on foreground [%]", 1, 100.0),
+        "covered": ("foreground covered [%]", 1, 100.0),
+        "ignored": (ignored, 1, 1.0),
+    }
+    return [seeds_table("pooling", groups, columns, f"Toy map, {seeds_in_words(rows)} of noise")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and the pooling weights of the first seed."""
     settings = rows[0].settings
     side = int(settings["side"])
     share = _foreground(settings) / side**2
@@ -59,10 +45,13 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(toy_figure.draw, folder),
+            picture(
+                draw(folder, rows),
                 "The map, and the pooling weights of the hard problem, the smooth problem and "
-                "average pooling as grey levels.",
+                "average pooling as gray levels.",
+                dpi=150,
+                bbox_inches="tight",
+                pad_inches=0.1,
             )
         ],
         notes=[

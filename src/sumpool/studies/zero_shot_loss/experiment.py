@@ -1,11 +1,11 @@
 """The zero-shot loss on collages: when it helps, when it hurts, and by what.
 
     sumpool study zero-shot-loss                           (glyphs: 40 minutes on two cores)
-    sumpool study zero-shot-loss --data cifar-100-python   (78 trainings: for a GPU)
+    sumpool study zero-shot-loss --data cifar-100-python   (78 runs: for a GPU)
     sumpool study zero-shot-loss --quick
 
 GSP is trained with variants of L_ZS: its weight λ, scale and ridge, how the classes of a batch are
-split, how fast its class embeddings learn, when it counts. Besides retrieval each cell tells how
+split, how fast its class embeddings learn, when it counts. Besides retrieval each cell measures how
 strongly it pulls at the features, compared with the base loss, and where the pooling weight falls.
 The analysis is docs/zero-shot-loss.md, the numbers docs/results/zero-shot-loss-glyphs and, for
 CIFAR collages, docs/results/zero-shot-loss-h200: no variant gains more than its spread, and λ = 0.5
@@ -21,11 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels, open_feed
+from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels
 from sumpool.losses import Mixture
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
-from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.measuring import open_images, result
 from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
@@ -70,13 +70,13 @@ def variants_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
 
 
 def train_variant(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train and judge one cell."""
+    """Train and evaluate one cell."""
     trained = train_on(testbed, variant_config(testbed.config, cell))
     dataset = trained.splits.train
     found = diagnose(trained.model, trained.criterion, trained.config, dataset)
     begun = diagnose(*_untrained(trained), trained.config, dataset)
     found |= {f"start_{name}": value for name, value in begun.items()}
-    return result(trained, pictures=False, more=found)
+    return result(trained, more=found)
 
 
 def variant_config(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
@@ -107,8 +107,7 @@ def diagnose(
         of the mean attributes; and, with the zero-shot loss, ``zero_shot_loss`` and
         ``gradient_ratio``, ‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ with respect to the local features.
     """
-    device = next(model.parameters()).device
-    feed = open_feed(dataset, model.preprocessing, cache="ram", device=device, progress=False)
+    feed = open_images(model, dataset)
     labels, _ = contiguous_labels(dataset.labels)
     assert config.images_per_class is not None
     per_class = config.images_per_class
@@ -121,7 +120,9 @@ def diagnose(
             features = model.feature_map(batch.images)
             if not model.pooling.prototypes_ready:
                 model.pooling.initialize_prototypes(features)  # type: ignore[operator]
-            parts.append(_pulls(model, criterion, features, labels[batch.indices].to(device)))
+            parts.append(
+                _pulls(model, criterion, features, labels[batch.indices].to(features.device))
+            )
     return {name: sum(part[name] for part in parts) / BATCHES for name in parts[0]}
 
 
@@ -157,5 +158,4 @@ def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
     return build_model(config).to(device), criterion.to(device)
 
 
-#: Runs the study; see :class:`sumpool.studies.shared.study.RunStudy`.
 run = pooling_study("zero-shot-loss", variants_of, train_variant, on_cub=False)

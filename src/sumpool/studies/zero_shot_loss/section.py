@@ -1,11 +1,10 @@
-"""The study of the zero-shot loss on a page: its variants against none."""
+"""The section on the zero-shot loss: its variants against none."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -20,23 +19,23 @@ from sumpool.report.labels import (
     rate_name,
     trained_with,
 )
+from sumpool.report.plots import color_at, legend_below, marker_at, panel_row, picture
 from sumpool.report.section import (
     NOTHING,
     Section,
     measured,
     over_seeds,
     provenance,
-    render_png,
     seeds_in_words,
 )
-from sumpool.report.style import COLORS, MARKERS, mean_and_deviation, plain_text, style_axes
-from sumpool.report.tables import Table, mean_and_spread
+from sumpool.report.style import mean_and_deviation, plain_text, style_axes
+from sumpool.report.tables import Table
+from sumpool.studies.shared.reporting import Column, differences, signed
 from sumpool.system.rows import Row
 
 #: The variant that the others are compared with.
 NONE = "none"
-#: Metric → column, digits, scale.
-_COLUMNS = {
+_COLUMNS: dict[str, Column] = {
     "start_gradient_ratio": ("gradient ratio, start", 2, 1.0),
     "gradient_ratio": ("gradient ratio, end", 2, 1.0),
     "foreground_weight": ("weight on foreground [%]", 1, 100.0),
@@ -47,12 +46,12 @@ _COLUMNS = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss and learning rate, one line a variant."""
+    """For each loss and learning rate, one row per variant."""
     return [_table(rows, pair) for pair in losses_and_rates(rows)]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The study on a page."""
+    """The numbers and the change of MAP@R by each variant."""
     return Section(
         title="When the zero-shot loss helps",
         question=(
@@ -62,9 +61,9 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         pictures=[
-            render_png(
-                partial(draw, rows),
-                "The change of MAP@R by each variant of the zero-shot loss: a dot a seed, a bar "
+            picture(
+                draw(rows),
+                "The change of MAP@R by each variant of the zero-shot loss: a dot per seed, a bar "
                 "for the mean, for each loss and learning rate.",
             )
         ],
@@ -79,35 +78,22 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def changes(rows: Sequence[Row], variant: str, pair: tuple[str, float]) -> list[float]:
-    """MAP@R of a variant less that of none, seed by seed, for the seeds that both have."""
-
-    def by_seed(name: str) -> dict[int, float]:
-        return {
-            int(row.cell["seed"]): float(row.metrics["map_at_r"])
-            for row in rows
-            if row.cell["variant"] == name and trained_with(row) == pair
-        }
-
-    own, base = by_seed(variant), by_seed(NONE)
-    return [own[seed] - base[seed] for seed in sorted(own) if seed in base]
-
-
-def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
-    """Draw the change of MAP@R by each variant: a dot a seed and a bar for the mean.
-
-    Args:
-        rows: Rows of the study of the zero-shot loss.
-        out: The image to write: a path whose suffix names the format, or a file for PNG.
-    """
-    variants = [name for name in _variants(rows) if name != NONE] or [NONE]
-    panels = losses(rows)
-    rates = sorted({float(row.cell["lr"]) for row in rows}, reverse=True)
-    figure = Figure(
-        figsize=(3.7 * len(panels) + 2.0, max(2.4, 0.36 * len(variants) + 1.3)),
-        layout="constrained",
+    """MAP@R of a variant less that of none, by seed, for the seeds that both have."""
+    own, base = (
+        [row for row in rows if row.cell["variant"] == name and trained_with(row) == pair]
+        for name in (variant, NONE)
     )
-    grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
-    for axes, loss in zip(grid, panels, strict=True):
+    return differences(own, base)
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """The change of MAP@R by each variant: a dot per seed and a bar for the mean."""
+    variants = [name for name in _variants(rows) if name != NONE] or [NONE]
+    names = losses(rows)
+    rates = sorted({float(row.cell["lr"]) for row in rows}, reverse=True)
+    width, height = 3.7 * len(names) + 2.0, max(2.4, 0.36 * len(variants) + 1.3)
+    figure, panels = panel_row(names, width, height, sharex=True, sharey=True)
+    for loss, axes in panels.items():
         style_axes(axes, f"loss {loss}", xlabel="change of MAP@R [points]", grid="x")
         axes.axvline(0, color="0.3", lw=1)
         for line in range(1, len(variants), 2):
@@ -117,16 +103,15 @@ def draw(rows: Sequence[Row], out: str | Path | BinaryIO) -> None:
             apart = 0.3 * (position - (len(rates) - 1) / 2)
             found = [changes(own, variant, (loss, rate)) for variant in variants]
             _dots(axes, found, apart, position)
-    grid[0].set_yticks(range(len(variants)), [plain_text(name) for name in variants])
-    grid[0].set_ylim(len(variants) - 0.5, -0.5)
+    first = panels[names[0]]
+    first.set_yticks(range(len(variants)), [plain_text(name) for name in variants])
+    first.set_ylim(len(variants) - 0.5, -0.5)
     handles = [
-        grid[0].plot([], [], ls="", **_look(position), label=f"learning rate {rate_name(rate)}")[0]
+        first.plot([], [], ls="", **_look(position), label=f"learning rate {rate_name(rate)}")[0]
         for position, rate in enumerate(rates)
     ]
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=len(rates), fontsize=8.5, frameon=False
-    )
-    figure.savefig(out, dpi=140)
+    legend_below(figure, handles, len(rates))
+    return figure
 
 
 def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
@@ -135,12 +120,11 @@ def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
     lines = []
     for variant in _variants(rows):
         cells = [row for row in own if row.cell["variant"] == variant]
-        change = changes(own, variant, pair)
         lines.append(
             [
                 variant,
                 over_seeds(cells, "map_at_r", 1, 100),
-                _signed(change) if variant != NONE and change else NOTHING,
+                NOTHING if variant == NONE else signed(changes(own, variant, pair)),
                 over_seeds(cells, "precision_at_1", 1, 100),
                 *(over_seeds(cells, name, *look[1:]) for name, look in columns.items()),
             ]
@@ -150,11 +134,6 @@ def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
     loss, rate = pair
     caption = f"Loss {loss}, learning rate {rate_name(rate)}, {seeds_in_words(own)}"
     return Table(header, lines, caption)
-
-
-def _signed(change: Sequence[float]) -> str:
-    words = mean_and_spread(change, 1, 100)
-    return words if words.startswith("-") else f"+{words}"
 
 
 def _variants(rows: Sequence[Row]) -> list[str]:
@@ -170,11 +149,7 @@ def _variants(rows: Sequence[Row]) -> list[str]:
 
 
 def _look(position: int) -> dict[str, Any]:
-    return {
-        "marker": MARKERS[position % len(MARKERS)],
-        "color": COLORS[position % len(COLORS)],
-        "markersize": 4.5,
-    }
+    return {"marker": marker_at(position), "color": color_at(position), "markersize": 4.5}
 
 
 def _dots(axes: Axes, found: Sequence[Sequence[float]], apart: float, position: int) -> None:

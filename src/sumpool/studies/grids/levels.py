@@ -1,0 +1,37 @@
+"""The ``run`` of studies of a few options of generalized sum pooling."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from sumpool.studies.cells import CellResult
+from sumpool.studies.shared.measuring import result
+from sumpool.studies.shared.pooling_study import Change, Level, pooling_study
+from sumpool.studies.shared.study import RunStudy
+from sumpool.studies.shared.testbed import Testbed, train_on
+
+
+def gsp_study(
+    study: str, levels: Sequence[Level], change: Change, quick_levels: Sequence[Level] | None = None
+) -> RunStudy:
+    """The ``run`` of a study of GSP at several levels of its options.
+
+    Args:
+        study: Its name.
+        levels: What cells differ in, besides loss and seed.
+        change: Applies a level; a function of a module, since it is sent to other processes.
+        quick_levels: The levels of the quick mode; None is all of them.
+    """
+    few = levels if quick_levels is None else quick_levels
+    return pooling_study(
+        study, lambda _, quick: few if quick else levels, partial(train_level, change)
+    )
+
+
+def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
+    """Train and evaluate one cell."""
+    config = replace(testbed.config, loss=cell["loss"], seed=cell["seed"], pool="gsp")
+    return result(train_on(testbed, change(config, cell)))

@@ -1,0 +1,96 @@
+"""What the sections of grids share: lines with a band for the deviation, captions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from sumpool.report.labels import dataset_label
+from sumpool.report.plots import color_at, marker_at
+from sumpool.report.section import grouped, seeds_in_words, values
+from sumpool.report.style import STYLES, mean_and_deviation, style_axes
+from sumpool.report.tables import Table
+from sumpool.studies.shared.reporting import cross_table
+from sumpool.system.rows import Row
+
+
+def draw_line(
+    axes: Axes, rows: Sequence[Row], option: str, metric: str, place: int, label: str, style: str
+) -> None:
+    """Draw the mean of a metric in % against an option of the cells, and its deviation as a band.
+
+    Args:
+        axes: Where to draw.
+        rows: The rows of the line.
+        option: Name of a number in each cell.
+        metric: Name of the metric.
+        place: Chooses color and marker.
+        label: Name of the line.
+        style: Style of the line.
+    """
+    points = [
+        (level, *mean_and_deviation(found))
+        for level, own in sorted(grouped(rows, lambda row: float(row.cell[option])).items())
+        if (found := values(own, metric))
+    ]
+    if not points:
+        return
+    level, mean, deviation = np.array(points).T
+    color = color_at(place)
+    axes.fill_between(level, mean - deviation, mean + deviation, color=color, alpha=0.18, lw=0)
+    marker = marker_at(place)
+    axes.plot(level, mean, style, color=color, marker=marker, markersize=5, label=label)
+
+
+def draw_lines(
+    groups: Mapping[str, Sequence[Row]], option: str, label: str, *, doubling: bool = False
+) -> Figure:
+    """Draw test MAP@R against an option, one line per group.
+
+    Args:
+        groups: Rows of the lines by name.
+        option: Name of a number in each cell.
+        label: What it is called.
+        doubling: Whether it doubles from level to level.
+    """
+    figure = Figure(figsize=(5.4, 3.4), layout="constrained")
+    axes = figure.subplots()
+    style_axes(axes, "", xlabel=label, ylabel="test MAP@R [%]")
+    for place, (name, own) in enumerate(groups.items()):
+        draw_line(axes, own, option, "map_at_r", place, name, STYLES[place % len(STYLES)])
+    if doubling:
+        axes.set_xscale("log", base=2)
+    ticks = sorted({float(row.cell[option]) for own in groups.values() for row in own})
+    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.minorticks_off()
+    axes.legend(fontsize=8.5, frameon=False)
+    return figure
+
+
+def scores_caption(what: str, rows: Sequence[Row]) -> str:
+    """Caption of a table of scores; says what weight is where it was measured."""
+    weight = (
+        "weight: the share on the foreground tile, " if values(rows, "foreground_weight") else ""
+    )
+    return f"{what} {dataset_label(rows[0].settings)}, {weight}all in %, {seeds_in_words(rows)}"
+
+
+def map_table(groups: Mapping[str, Sequence[Row]], option: str, label: str) -> Table:
+    """Test MAP@R by an option of the cells (lines) and group (columns)."""
+    rows = [row for own in groups.values() for row in own]
+    levels = sorted({float(row.cell[option]) for row in rows})
+    cells = {
+        (level, name): [row for row in own if row.cell[option] == level]
+        for level, (name, own) in product(levels, groups.items())
+    }
+    return cross_table(
+        [label],
+        {(f"{level:g}",): level for level in levels},
+        {name: (name, "map_at_r") for name in groups},
+        cells,
+        f"Test MAP@R [%] on {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
+    )

@@ -1,0 +1,77 @@
+"""CIFAR-10 and CIFAR-100 for studies whose training, validation and test share their classes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+
+from sumpool.data import detect_format, open_dataset
+from sumpool.data.splits import first_of_each_class
+from sumpool.training import ConfigError, HardwareConfig, StopConfig
+from sumpool.training.splits import Splits, TestSet
+
+
+class Source(NamedTuple):
+    """A data set: its name, images per class in a batch, and options to open it."""
+
+    name: str
+    images_per_class: int
+    options: dict[str, str]
+
+
+#: Data sets by format; of CIFAR-100 the super-classes.
+SOURCES = {
+    "cifar10": Source("CIFAR-10", 8, {}),
+    "cifar100": Source("CIFAR-100", 4, {"labels": "coarse"}),
+}
+
+
+def find_format(data: Path) -> str:
+    """The format of the data set in ``data``; ConfigError if it is none of :data:`SOURCES`."""
+    found = detect_format(data)
+    if found not in SOURCES:
+        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    return found
+
+
+def open_cifar(
+    data: Path,
+    format: str,
+    seed: int,
+    *,
+    held_out: float = 0.1,
+    per_class: tuple[int, int] | None = None,
+    check_counts: bool = True,
+) -> Splits:
+    """Training, validation and test images of the same classes.
+
+    Args:
+        data: Folder of the data set.
+        format: Its format, a key of :data:`SOURCES`.
+        seed: Draws the validation images among the training images.
+        held_out: Share of the training images for validation.
+        per_class: Training and test images of a class to take, the first ones; None is all.
+        check_counts: Require as many images as published.
+    """
+    options: dict[str, Any] = {**SOURCES[format].options}
+    if not check_counts:
+        options["check_counts"] = False
+    learned, test = (open_dataset(data, format, split, **options) for split in ("train", "test"))
+    if per_class is not None:
+        learned, test = (
+            part.subset(first_of_each_class(part.labels, count))
+            for part, count in zip((learned, test), per_class, strict=True)
+        )
+    order = torch.randperm(len(learned), generator=torch.Generator().manual_seed(seed))
+    kept = round(held_out * len(learned))
+    train, validation = (learned.subset(it.sort().values) for it in (order[kept:], order[:kept]))
+    return Splits(format, train, validation, TestSet(test))
+
+
+def in_memory(steps: int, validate_every: int) -> dict[str, Any]:
+    """Options of short runs on images in memory; a process that loads them would be slower."""
+    cache: Literal["gpu", "ram"] = "gpu" if torch.cuda.is_available() else "ram"
+    stop = StopConfig(validate_every=validate_every, patience=steps, max_steps=steps)
+    return {"cache": cache, "stop": stop, "hardware": HardwareConfig(workers=0)}

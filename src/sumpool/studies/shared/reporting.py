@@ -1,0 +1,89 @@
+"""What the sections of studies share: tables over seeds, differences by seed, rows to show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TypeVar
+
+from sumpool.report.section import NOTHING, grouped, measured, over_seeds
+from sumpool.report.tables import Table, mean_and_spread
+from sumpool.system.rows import Row
+
+#: Heading of a metric's column, digits after the point, factor.
+Column = tuple[str, int, float]
+Key = TypeVar("Key", bound=Hashable)
+
+#: Retrieval and, on collages, the pooling weight on the foreground; all in %.
+SCORES = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
+
+
+def seeds_table(
+    first: str, groups: Mapping[str, Sequence[Row]], columns: Mapping[str, Column], caption: str
+) -> Table:
+    """One row per group and one column per metric that any group has, averaged over seeds.
+
+    Args:
+        first: Heading of the first column, which names the groups.
+        groups: The rows of each group, one per seed.
+        columns: The columns by the name of their metric.
+        caption: What is tabulated.
+    """
+    shown = measured([row for rows in groups.values() for row in rows], columns)
+    lines = [
+        [name, *(over_seeds(rows, metric, *look[1:]) for metric, look in shown.items())]
+        for name, rows in groups.items()
+    ]
+    return Table([first, *(heading for heading, _, _ in shown.values())], lines, caption)
+
+
+def cross_table(
+    first: Sequence[str],
+    lines: Mapping[tuple[str, ...], Hashable],
+    columns: Mapping[str, tuple[Hashable, str]],
+    cells: Mapping[tuple[Hashable, Hashable], Sequence[Row]],
+    caption: str,
+) -> Table:
+    """Metrics in percent by two properties of the cells, averaged over seeds.
+
+    Args:
+        first: Headings of the columns that name the lines.
+        lines: Key of each line by its names.
+        columns: Key and metric of each column by its heading.
+        cells: The rows by the keys of line and column.
+        caption: What is tabulated.
+    """
+    body = [
+        [
+            *names,
+            *(
+                over_seeds(cells.get((line, key), []), metric, 1, 100)
+                for key, metric in columns.values()
+            ),
+        ]
+        for names, line in lines.items()
+    ]
+    return Table([*first, *columns], body, caption)
+
+
+def differences(rows: Iterable[Row], base: Iterable[Row]) -> list[float]:
+    """MAP@R of ``rows`` less that of ``base``, by seed, for the seeds that both have."""
+    own, other = (
+        {int(row.cell["seed"]): float(row.metrics["map_at_r"]) for row in part}
+        for part in (rows, base)
+    )
+    return [own[seed] - other[seed] for seed in sorted(own) if seed in other]
+
+
+def signed(values: Sequence[float]) -> str:
+    """Mean ± standard deviation in points, with its sign; a dash without values."""
+    if not values:
+        return NOTHING
+    words = mean_and_spread(values, 1, 100)
+    return words if words.startswith("-") else f"+{words}"
+
+
+def first_with_arrays(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, Row]:
+    """The first seed of each key whose arrays are stored."""
+    stored = [row for row in rows if row.arrays is not None]
+    stored.sort(key=lambda row: int(row.cell["seed"]))
+    return {name: own[0] for name, own in grouped(stored, key).items()}
