@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from torch import Tensor
 
@@ -35,7 +35,7 @@ class HypersphericalEnergy(CenterRegularizer):
         tensor(0.5000)
     """
 
-    shown = ("power", "reduction")
+    shown: ClassVar[tuple[str, ...]] = ("power", "reduction")
 
     def __init__(
         self,

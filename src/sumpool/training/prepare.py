@@ -68,7 +68,7 @@ class Prepared:
             cache_test: Whether test images go through the cache of the configuration. Images that
                 are seen once are not worth one.
         """
-        feeds = {self.config.selection: self.selection}
+        feeds: dict[str, Feeds] = {self.config.selection: self.selection}
         if self.splits.test is not None and self.config.selection != "test":
             config = self.config
             if not cache_test:
