@@ -1,4 +1,4 @@
-"""What is installed and shipped: nothing that is needed is left to chance."""
+"""What is installed and shipped: every dependency is declared and pinned."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+import sumpool
 from test_architecture import imported_names
 
 ROOT = Path(__file__).resolve().parents[1]
-#: Of extras that may be absent, and whose modules tell nothing then: their names on an index.
+#: Modules of extras, which may not be installed, and the distributions they belong to.
 EXTRAS = {"faiss": "faiss-cpu", "optuna": "optuna", "ray": "ray"}
-#: Comes with torch where there is a GPU, and is imported only there.
+#: Installed with torch where there is a GPU, and imported only there.
 WITH_TORCH = {"triton"}
 
 
@@ -26,15 +27,15 @@ def project() -> dict[str, Any]:
 
 
 def normal(name: str) -> str:
-    """A distribution's name as an index compares it, without extras and bounds."""
+    """The normalized name of a distribution, without extras and bounds."""
     return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!~; ]", name)[0]).lower()
 
 
 def declared(project: dict[str, Any]) -> set[str]:
-    """Every distribution that is asked for, in an extra or not."""
-    asked = [project["project"]["dependencies"]]
-    asked += project["project"]["optional-dependencies"].values()
-    return {normal(name) for names in asked for name in names}
+    """Every distribution that the project requires, in an extra or not."""
+    required = [project["project"]["dependencies"]]
+    required += project["project"]["optional-dependencies"].values()
+    return {normal(name) for names in required for name in names}
 
 
 def pinned() -> set[str]:
@@ -62,3 +63,11 @@ def test_what_the_package_needs_is_pinned(project: dict[str, Any]) -> None:
 def test_folders_that_tests_and_make_use_are_shipped(project: dict[str, Any]) -> None:
     shipped = set(project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"])
     assert {"src", "tests", "docs", "benchmarks", "Makefile", "constraints.txt"} <= shipped
+    assert [name for name in shipped if not (ROOT / name).exists()] == []
+
+
+def test_the_version_has_a_section_in_the_changelog(project: dict[str, Any]) -> None:
+    assert project["project"]["dynamic"] == ["version"]
+    assert ROOT / project["tool"]["hatch"]["version"]["path"] == Path(sumpool.__file__)
+    section = "Unreleased" if "dev" in sumpool.__version__ else sumpool.__version__
+    assert f"## [{section}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
