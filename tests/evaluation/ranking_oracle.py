@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from operator import mul
 from typing import Any
 
 import pytest
@@ -27,9 +28,11 @@ def ranked(query: Tensor, gallery: Tensor, own: bool) -> list[list[int]]:
         [n * (fine // d) for n, d in (x.as_integer_ratio() for x in vector)] for vector in values
     ]
     items = whole[len(query) :]
+    squares = [sum(map(mul, g, g)) for g in items]
     out = []
     for i, q in enumerate(whole[: len(query)]):
-        distance = [sum((a - b) ** 2 for a, b in zip(q, g, strict=True)) for g in items]
+        # ‖q − g‖² without ‖q‖², which is the same for all items.
+        distance = [s - 2 * sum(map(mul, q, g)) for s, g in zip(squares, items, strict=True)]
         order = sorted(range(len(items)), key=lambda j: (distance[j], j))
         out.append([j for j in order if not (own and i == j)])
     return out

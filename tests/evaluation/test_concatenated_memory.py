@@ -37,20 +37,21 @@ print(json.dumps(bytes_of("VmHWM") - before))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 @pytest.mark.parametrize(
     ("classes", "related"),
     [
         pytest.param(1000, 5, id="few candidates"),
-        pytest.param(1000, 0, id="every item a candidate", marks=pytest.mark.slow),
-        pytest.param(15, 5, id="many matches", marks=pytest.mark.slow),
+        pytest.param(1000, 0, id="every item a candidate"),
+        pytest.param(15, 5, id="many matches"),
     ],
 )
 def test_memory_stays_within_what_is_allowed(classes: int, related: int) -> None:
     items, memory = 2500, 12 * 2**20
-    told = [str(it) for it in (items, memory, classes, related)]
+    arguments = [str(it) for it in (items, memory, classes, related)]
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *told],
+        [sys.executable, "-c", PROGRAM, *arguments],
         capture_output=True,
         text=True,
         check=True,

@@ -1,12 +1,12 @@
-"""On a CUDA device combinations are judged as on the CPU."""
+"""On a CUDA device combinations have the metrics of the CPU."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from protocols.test_joined import GROUPS, WORLDS
 
-from sumpool.evaluation.concatenated import metrics as joined
+from evaluation.test_concatenated import GROUPS, WORLDS
+from sumpool.evaluation.concatenated import metrics
 from sumpool.evaluation.concatenated.metrics import concatenated_metrics
 
 pytestmark = [
@@ -20,7 +20,7 @@ pytestmark = [
 def test_combinations_are_those_of_the_cpu(
     name: str, searched: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(joined, "_SEARCHED", searched)
+    monkeypatch.setattr(metrics, "_SEARCHED", searched)
     world, labels = WORLDS[name](80), torch.arange(80) % 7
     found = concatenated_metrics([it.cuda() for it in world], labels.cuda(), groups=GROUPS)
     expected = concatenated_metrics(world, labels, groups=GROUPS)

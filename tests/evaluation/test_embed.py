@@ -158,6 +158,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[
     return folder, run_processes(SHARED, 2, folder)
 
 
+@pytest.mark.process
 def test_processes_share_the_images_and_all_get_all(two_processes: tuple[Path, list[str]]) -> None:
     folder, _ = two_processes
     first, second = (torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2))
@@ -174,6 +175,7 @@ def test_processes_share_the_images_and_all_get_all(two_processes: tuple[Path, l
         assert out["metrics"] == retrieval_metrics(single.vectors, single.labels)
 
 
+@pytest.mark.process
 def test_a_failure_in_one_process_reaches_the_others(two_processes: tuple[Path, list[str]]) -> None:
     _, (first, second) = two_processes
     assert "embedding failed in process 1, which says why" in first

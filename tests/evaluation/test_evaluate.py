@@ -1,4 +1,4 @@
-"""Judging a model on images: what is measured where there are few of them."""
+"""Evaluating a model on images: what is measured where there are few of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sumpool.evaluation.evaluate import KS
 ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queries"}
 
 
-def judged(count: int, gallery: int | None = None, **options: Any) -> dict[str, float]:
+def measured(count: int, gallery: int | None = None, **options: Any) -> dict[str, float]:
     searched: Any = None if gallery is None else NumberFeed(gallery)
     images: Any = NumberFeed(count)
     return evaluate_retrieval(Squares(), images, searched, **options).metrics
@@ -39,10 +39,10 @@ def recalls(metrics: dict[str, float]) -> list[int]:
 def test_default_ks_beyond_what_can_be_found_are_left_out(
     count: int, gallery: int | None, expected: list[int]
 ) -> None:
-    metrics = judged(count, gallery)
+    metrics = measured(count, gallery)
     assert recalls(metrics) == expected
     assert metrics.keys() >= ALWAYS
-    assert judged(count, gallery, ks=list(KS)) == metrics
+    assert measured(count, gallery, ks=list(KS)) == metrics
 
 
 def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedded() -> None:
@@ -50,9 +50,9 @@ def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedde
     with pytest.raises(DataError, match="ks must be at most 5, the images a query can find, got 6"):
         evaluate_retrieval(Squares(), feed, ks=(1, 6))
     assert feed.given == []
-    assert recalls(judged(6, ks=(1, 5))) == [1, 5]
+    assert recalls(measured(6, ks=(1, 5))) == [1, 5]
     with pytest.raises(DataError, match="at most 3, the images a query can find, got 4"):
-        judged(6, 3, ks=(4,))
+        measured(6, 3, ks=(4,))
 
 
 def test_images_without_two_of_a_class_are_refused_before_they_are_embedded() -> None:

@@ -147,7 +147,7 @@ def test_weights_lie_where_the_shape_is(shown: Gallery, feed: ShapeFeed) -> None
     for name, weights in shown.weights.items():
         assert weights.shape == (GRID, GRID)
         assert weights.mean() == pytest.approx(1, abs=1e-4)  # relative to an equal weight
-        column, row = feed.dataset.centres[index_of(queries[name])]
+        column, row = feed.dataset.centers[index_of(queries[name])]
         cell = SIDE // GRID
         assert weights[row // cell, column // cell] > 3
         seen = np.asarray(Image.open(io.BytesIO(shown.images[name]))).astype(int)
@@ -159,7 +159,7 @@ def index_of(shown: Query | Neighbor) -> int:
     return int(shown.item.removeprefix("shape-").removesuffix(".png"))
 
 
-def test_a_prototype_is_fed_by_regions_of_its_colour(shown: Gallery) -> None:
+def test_a_prototype_is_fed_by_regions_of_its_color(shown: Gallery) -> None:
     assert shown.usage is not None
     assert shown.usage.sum() == pytest.approx(1, abs=1e-4)
     shares = [prototype.share for prototype in shown.prototypes]
@@ -283,9 +283,9 @@ def test_a_map_is_the_same_when_made_again(count: int) -> None:
 
 
 def test_a_map_keeps_clusters_apart() -> None:
-    centres = np.eye(3, dtype=np.float32).repeat(20, axis=0)
-    noise = np.random.default_rng(0).normal(0, 0.02, centres.shape).astype(np.float32)
-    points, _ = flatten_to_plane(centres + noise)
+    centers = np.eye(3, dtype=np.float32).repeat(20, axis=0)
+    noise = np.random.default_rng(0).normal(0, 0.02, centers.shape).astype(np.float32)
+    points, _ = flatten_to_plane(centers + noise)
     labels = np.arange(60) // 20
     distances = np.linalg.norm(points[:, None] - points[None], axis=2)
     np.fill_diagonal(distances, np.inf)
@@ -298,7 +298,7 @@ def test_equal_embeddings_have_a_map(count: int) -> None:
     assert np.isfinite(points).all()
 
 
-def test_the_classes_in_colour_are_retrieved_worst(
+def test_the_classes_in_color_are_retrieved_worst(
     feed: ShapeFeed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "COLORED", 2)

@@ -58,8 +58,8 @@ def test_metrics_equal_a_naive_loop_on_coarse_grids(
     assert found == pytest.approx(case.truth(case.order()), abs=1e-12)
 
 
-@pytest.mark.parametrize("name", ["clusters", "many ties", "half of them zero"])
-@pytest.mark.parametrize("memory", [1, 1000, 30_000])
+@pytest.mark.parametrize("name", ["clusters", "half of them zero"])
+@pytest.mark.parametrize("memory", [1, 30_000])
 def test_any_amount_of_memory_will_do(name: str, memory: int) -> None:
     case, truth = case_and_truth(name)
     assert measured(case, max_memory=memory) == pytest.approx(truth, abs=1e-12)
@@ -123,12 +123,6 @@ def test_queries_without_a_match_are_left_out_and_counted() -> None:
     assert found["queries"] == 2
     assert found["queries_without_match"] == 2
     assert found["precision_at_1"] == 1
-
-
-def test_precision_at_one_is_recall_at_one() -> None:
-    case, _ = case_and_truth("clusters")
-    found = retrieval_metrics(case.query, case.query_labels, ks=(1,))
-    assert found["precision_at_1"] == found["recall_at_1"]
 
 
 def test_precision_at_one_is_there_whatever_ks_are_asked_for() -> None:

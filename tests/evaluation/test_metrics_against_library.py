@@ -51,6 +51,6 @@ def test_the_calculator_merges_labels_above_2_to_24() -> None:
     assert retrieval_metrics(points, large) == retrieval_metrics(points, small)
     assert retrieval_metrics(points, large)["mean_average_precision_at_r"] == 1
     assert theirs(points, small)["mean_average_precision_at_r"] == 1
-    # As float32, 2²⁴ + 1 is 2²⁴: neighbouring classes become one, with R = 3 or more.
+    # As float32, 2²⁴ + 1 is 2²⁴: neighboring classes become one, with R = 3 or more.
     assert len(large.float().unique()) < 20
     assert theirs(points, large)["mean_average_precision_at_r"] < 0.9

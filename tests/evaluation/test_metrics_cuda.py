@@ -1,4 +1,4 @@
-"""On a CUDA device metrics and neighbours are those of the CPU."""
+"""On a CUDA device metrics and neighbors are those of the CPU."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_metrics_are_those_of_the_cpu(how: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_neighbours_are_those_of_the_cpu_to_the_last_bit(name: str) -> None:
+def test_neighbors_are_those_of_the_cpu_to_the_last_bit(name: str) -> None:
     case, order = solved(name)
     own = case.gallery is None
     k = min(17, len(order[0]))

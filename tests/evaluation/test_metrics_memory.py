@@ -37,6 +37,7 @@ print(json.dumps({"grown": grown, "torchvision": "torchvision" in sys.modules}))
 """
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
 def test_memory_stays_within_what_is_allowed() -> None:
     items, memory = 12_000, 24 * 2**20
@@ -47,8 +48,8 @@ def test_memory_stays_within_what_is_allowed() -> None:
         check=True,
         timeout=300,
     )
-    told = json.loads(run.stdout)
+    measured = json.loads(run.stdout)
     matrix = 4 * items**2  # a full one in float32 has 576 MB
-    for classes, grown in told["grown"].items():
+    for classes, grown in measured["grown"].items():
         assert grown < memory + 40 * 2**20 < matrix / 4, classes
-    assert not told["torchvision"]
+    assert not measured["torchvision"]

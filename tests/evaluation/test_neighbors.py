@@ -1,4 +1,4 @@
-"""Nearest neighbours are exact, ties included, on every way to them."""
+"""Nearest neighbors are exact, ties included, on every way to them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def found(case: Case, k: int, **options: Any) -> tuple[Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("how", SEARCHED)
-def test_neighbours_are_those_of_exact_arithmetic(how: str, name: str) -> None:
+def test_neighbors_are_those_of_exact_arithmetic(how: str, name: str) -> None:
     case, order = case_and_order(name)
     for k in {1, min(17, order.shape[1]), order.shape[1]}:
         with way(how) as options:
@@ -90,12 +90,12 @@ def test_two_views_of_the_same_items_may_differ() -> None:
         assert torch.equal(indices, order[:, :5]), how
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_a_scan_of_many_points_finds_what_rows_find(monkeypatch: pytest.MonkeyPatch) -> None:
     # Sorted along a line, in clusters, with copies: whatever might upset the thresholds.
     draw = torch.Generator().manual_seed(0)
-    centres = torch.linspace(-30, 30, 170)[:, None] * torch.ones(12)
-    points = centres.repeat_interleave(100, 0) + torch.randn(17_000, 12, generator=draw)
+    centers = torch.linspace(-30, 30, 170)[:, None] * torch.ones(12)
+    points = centers.repeat_interleave(100, 0) + torch.randn(17_000, 12, generator=draw)
     points[5000:5100] = points[:100]
     scanned = nearest_neighbors(points, None, 20, exclude_self=True)
     monkeypatch.setattr(neighbors, "applies", lambda *_: False)

@@ -73,15 +73,15 @@ class Comparison:
 
     @cached_property
     def fine(self) -> Factors:
-        """Factors in float64, for orders that float32 cannot tell apart."""
+        """Factors in float64, for orders that float32 cannot resolve."""
         return self._factors(torch.float64)
 
     @cached_property
-    def centre(self) -> Tensor:
+    def center(self) -> Tensor:
         """The mean of the gallery, (d,), in float64.
 
-        Distances do not depend on it, rounding errors do: embeddings that have nearly collapsed
-        to a point are told apart once the point is subtracted.
+        Distances do not depend on it, but rounding errors do: subtracting it separates embeddings
+        that have nearly collapsed to a point.
         """
         total = sum(part.sum(0) for _, part in _parts(self.gallery))
         assert isinstance(total, Tensor)
@@ -89,11 +89,11 @@ class Comparison:
 
     @cached_property
     def reach(self) -> float:
-        """The largest norm of a centred vector."""
+        """The largest norm of a centered vector."""
         largest = 0.0
         for vectors in self._sets:
             for _, part in _parts(vectors):
-                part -= self.centre
+                part -= self.center
                 unit = float(part.abs().max())  # taken out, so that no square underflows
                 if unit > 0:
                     norm = part.div_(unit).square_().sum(1).max().sqrt()
@@ -102,7 +102,7 @@ class Comparison:
 
     @cached_property
     def scale(self) -> float:
-        """A power of two that brings centred vectors into the unit ball; multiplying is exact."""
+        """A power of two that brings centered vectors into the unit ball; multiplying is exact."""
         return 2.0 ** -min(max(math.frexp(self.reach)[1], -1000), 1000)
 
     def pair_scores(self, rows: Tensor, columns: Tensor) -> Tensor:
@@ -150,9 +150,9 @@ class Comparison:
         digits, unit = (24, 2.0**-24) if dtype == torch.float32 else (53, 2.0**-53)
         d = self.gallery.shape[1]
         whole = self._is_on_grid(digits)
-        centre = torch.zeros_like(self.centre) if whole else self.centre
-        right = self._augmented(self.gallery, centre, dtype)  # (G, d + 2)
-        left = right if self.symmetric else self._augmented(self.query, centre, dtype)
+        center = torch.zeros_like(self.center) if whole else self.center
+        right = self._augmented(self.gallery, center, dtype)  # (G, d + 2)
+        left = right if self.symmetric else self._augmented(self.query, center, dtype)
         fill = -len(right) % STRIP
         columns = torch.zeros(d + 2, len(right) + fill, dtype=dtype, device=right.device)
         columns[:, : len(right)] = right.t()
@@ -161,17 +161,17 @@ class Comparison:
         columns[d + 1, : len(right)] = right[:, d]
         columns[d + 1, len(right) :] = NOWHERE
         # With norms at most r: 2 (d + 2) u r² for d + 2 products and their sum, in any order; u r²
-        # for rounded norms; 4 u r² for centred vectors that are rounded themselves; the rest is
+        # for rounded norms; 4 u r² for centered vectors that are rounded themselves; the rest is
         # slack for terms in u² and for the last bit that `ranking` borrows.
         radius = self.reach * self.scale
         error = 0.0 if whole or radius == 0 else (2 * d + 32) * unit * radius**2
         return Factors(left, columns, error)
 
-    def _augmented(self, vectors: Tensor, centre: Tensor, dtype: torch.dtype) -> Tensor:
-        """Centred, scaled vectors followed by −½ their squared norm and by 1, (n, d + 2)."""
+    def _augmented(self, vectors: Tensor, center: Tensor, dtype: torch.dtype) -> Tensor:
+        """Centered, scaled vectors followed by −½ their squared norm and by 1, (n, d + 2)."""
         out = torch.empty(len(vectors), vectors.shape[1] + 2, dtype=dtype, device=vectors.device)
         for rows, part in _parts(vectors):
-            x = ((part - centre) * self.scale).to(dtype)
+            x = ((part - center) * self.scale).to(dtype)
             out[rows, :-2] = x
             out[rows, -2] = x.double().square().sum(1).mul(-0.5).to(dtype)
         out[:, -1] = 1

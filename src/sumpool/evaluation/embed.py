@@ -1,10 +1,10 @@
-"""Embeddings of a feed's images, by one process or by several that share the work."""
+"""Embeddings of a feed's images, computed by one process or by several."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -41,21 +41,18 @@ def embed_images(
 ) -> Embeddings:
     """Embed the test views of a feed's images, in evaluation mode and without gradients.
 
-    Where ``torch.distributed`` is initialised, every process calls this with the same arguments.
-    Each embeds a part of the images, none of them twice, and all get all of them.
+    With ``torch.distributed`` initialized, every process calls this with the same arguments; each
+    embeds a part of the images, and all get the result.
 
     Args:
         model: Maps images (B, 3, H, W) to vectors (B, D). Each module's mode is restored.
-        feed: Gives the images on the device of the model.
-        indices: Which images, in the order they are wanted; None is all, in the data set's order.
-        batch_size: Images that go through the model together.
-        progress: Whether to show a progress bar (the first process does).
-
-    Returns:
-        The embeddings in the order asked for.
+        feed: Yields the images on the device of the model.
+        indices: Which images, in the wanted order; None is all, in the data set's order.
+        batch_size: Images per forward pass.
+        progress: Whether the first process shows a progress bar.
 
     Raises:
-        RuntimeError: If another process failed with its part; it raises what went wrong there.
+        RuntimeError: If another process failed, which raises the actual error.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -103,7 +100,7 @@ def _embed(
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode within; each module gets its own mode back, frozen ones too."""
+    """Evaluation mode inside the ``with``; afterwards each module has its own mode again."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -115,32 +112,12 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 def _gather(own: Embeddings | None, failure: Exception | None) -> Embeddings:
     """The parts of all processes in the order of their ranks."""
-    # NCCL moves what is on the GPU alone.
-    device = torch.device("cuda" if dist.get_backend() == "nccl" else "cpu")
-    size = [0, 0] if own is None else list(own.vectors.shape)
-    told = torch.tensor([*size, int(failure is not None)], device=device)
-    heard = [torch.empty_like(told) for _ in range(dist.get_world_size())]
-    dist.all_gather(heard, told)
-    sizes = torch.stack(heard).cpu()  # (world, 3)
+    parts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(parts, (own, failure is not None))
     if failure is not None:
         raise failure
-    failed = sizes[:, 2].nonzero().flatten().tolist()
+    failed = [rank for rank, (_, broken) in enumerate(parts) if broken]
     if failed:
         raise RuntimeError(f"embedding failed in process {failed[0]}, which says why")
-    width = int(sizes[:, 1].max())
-    if own is None:
-        none = torch.empty(0, dtype=torch.int64)
-        own = Embeddings(torch.empty(0, width), none, none)
-    counts = sizes[:, 0].tolist()
-    return Embeddings(*(_share(part, counts, device) for part in own))
-
-
-def _share(own: Tensor, counts: list[int], device: torch.device) -> Tensor:
-    parts = []
-    for rank, count in enumerate(counts):
-        mine = rank == dist.get_rank()
-        part = own.to(device) if mine else own.new_empty(count, *own.shape[1:], device=device)
-        if count:
-            dist.broadcast(part, src=rank)
-        parts.append(part.cpu())
-    return torch.cat(parts)
+    found = [part for part, _ in parts if part is not None]
+    return Embeddings(*(torch.cat(it) for it in zip(*found, strict=True)))

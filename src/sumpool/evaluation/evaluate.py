@@ -1,9 +1,8 @@
-"""A model judged on images, and the files that keep what came out."""
+"""Evaluating a model on images, and the files that store the result."""
 
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,21 +19,22 @@ from sumpool.data import DataError, ImageDataset, ImageFeed
 from sumpool.evaluation.embed import Embeddings, embed_images
 from sumpool.evaluation.metrics import count_matches, retrieval_metrics
 from sumpool.report.run.folder import METRICS
+from sumpool.system.files import atomic_path, write_atomic
 
-#: The K of R@K, where nothing else is asked for.
+#: The default K of R@K.
 KS = (1, 2, 4, 8)
-#: What :func:`write_vectors` can write, by the ending of the file.
+#: Endings of the files that :func:`write_vectors` can write.
 VECTOR_FILES = (".parquet", ".npy")
 
 
 @dataclass(frozen=True)
 class RetrievalEvaluation:
-    """Embeddings and what retrieval among them is worth.
+    """Embeddings and their retrieval metrics.
 
     Attributes:
         metrics: The retrieval metrics.
         query: Embeddings of the queries.
-        gallery: Embeddings of what is searched; None where it is the queries themselves.
+        gallery: Embeddings of the gallery; None where queries are searched among themselves.
     """
 
     metrics: dict[str, float]
@@ -57,44 +57,37 @@ def evaluate_retrieval(
     Args:
         model: The embedder.
         query_feed: Images to search for.
-        gallery_feed: Images to search among; None searches among the queries, a query never
-            finding itself.
-        ks: The K of R@K; see :func:`measurable_ks` for what holds with few images.
-        batch_size: Images a pass.
-        device: Where neighbours are searched.
+        gallery_feed: Images to search among; None is the other queries.
+        ks: The K of R@K; see :func:`measurable_ks` for few images.
+        batch_size: Images per forward pass.
+        device: Where neighbors are searched.
         progress: Whether to show progress bars.
 
     Raises:
         DataError: If the images are too few for ``ks``, or no two of them are of one class.
     """
-    ks = measurable_ks(
-        query_feed.dataset, None if gallery_feed is None else gallery_feed.dataset, ks
+    feeds = (query_feed,) if gallery_feed is None else (query_feed, gallery_feed)
+    ks = measurable_ks(*(feed.dataset for feed in feeds), ks=ks)
+    query, *others = (
+        embed_images(model, feed, batch_size=batch_size, progress=progress) for feed in feeds
     )
-    query = embed_images(model, query_feed, batch_size=batch_size, progress=progress)
-    gallery = (
-        None
-        if gallery_feed is None
-        else embed_images(model, gallery_feed, batch_size=batch_size, progress=progress)
-    )
-    searched = (
-        (None, None) if gallery is None else (gallery.vectors.to(device), gallery.labels.to(device))
-    )
-    metrics = retrieval_metrics(query.vectors.to(device), query.labels.to(device), *searched, ks=ks)
-    return RetrievalEvaluation(metrics, query, gallery)
+    tensors = [it.to(device) for part in (query, *others) for it in (part.vectors, part.labels)]
+    metrics = retrieval_metrics(*tensors, ks=ks)
+    return RetrievalEvaluation(metrics, query, others[0] if others else None)
 
 
 def measurable_ks(
     queries: ImageDataset, gallery: ImageDataset | None = None, ks: Sequence[int] = KS
 ) -> tuple[int, ...]:
-    """The K for which R@K can be measured on these images, known before any is embedded.
+    """The K for which R@K can be measured on these images, before any is embedded.
 
-    Of ``KS`` those are left out that are more than the images a query can find; of other numbers
-    none is, since they were asked for.
+    Of the default ``KS``, those beyond the number of images a query can find are left out; other
+    numbers were asked for and are an error.
 
     Args:
         queries: Images to search for.
-        gallery: Images to search among; None is the others of ``queries``.
-        ks: The K that are wanted.
+        gallery: Images to search among; None is the other queries.
+        ks: The wanted K.
 
     Raises:
         DataError: If a query cannot find as many images, or none can find one of its class.
@@ -118,29 +111,29 @@ def measurable_ks(
 
 def write_evaluation(
     folder: Path,
-    judged: RetrievalEvaluation,
+    evaluation: RetrievalEvaluation,
     queries: ImageDataset,
     gallery: ImageDataset | None = None,
 ) -> None:
     """Write metrics, embeddings, labels and names to ``folder``.
 
-    The files are ``metrics.json``, ``embeddings.npy``, ``labels.npy``, ``items.json`` and, where
-    the gallery is another set, the last three with ``gallery-`` before their names.
+    The files are ``metrics.json``, ``embeddings.npy``, ``labels.npy``, ``items.json`` and, with a
+    separate gallery, the last three with the prefix ``gallery-``.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    _write_part(folder, "", judged.query, queries)
-    if judged.gallery is not None:
+    _write_part(folder, "", evaluation.query, queries)
+    if evaluation.gallery is not None:
         if gallery is None:
             raise ValueError("gallery must be the data set of the gallery's embeddings, got None")
-        _write_part(folder, "gallery-", judged.gallery, gallery)
+        _write_part(folder, "gallery-", evaluation.gallery, gallery)
     # Last, so that metrics are there only with what they were computed from.
-    _write_text(folder / METRICS, json.dumps(judged.metrics, indent=1) + "\n")
+    metrics = json.dumps(evaluation.metrics, indent=1) + "\n"
+    write_atomic(folder / METRICS, metrics.encode())
 
 
 def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     """Write embeddings with the names and classes of their images.
 
-    ``.parquet`` has the columns name, label, class and embedding. ``.npy`` holds the vectors alone,
+    ``.parquet`` has the columns name, label, class and embedding. ``.npy`` holds only the vectors,
     and a CSV file of the same name beside it the other columns, line by line.
 
     Raises:
@@ -148,45 +141,36 @@ def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     """
     if path.suffix not in VECTOR_FILES:
         raise ValueError(f"out must end in {' or '.join(VECTOR_FILES)}, got {path}")
-    names, classes = _names(found, dataset)
-    labels = found.labels.numpy()
     vectors = np.ascontiguousarray(found.vectors.numpy())
-    path.parent.mkdir(parents=True, exist_ok=True)
+    columns: dict[str, Any] = {
+        "name": _names(found, dataset),
+        "label": found.labels.numpy(),
+        "class": [dataset.class_names[int(label)] for label in found.labels],
+    }
     if path.suffix == ".npy":
-        _write_array(path, vectors)
-        table = pa.table({"name": names, "label": labels, "class": classes})
         import pyarrow.csv
 
-        pyarrow.csv.write_csv(table, path.with_suffix(".csv"))
+        _write_array(path, vectors)
+        with atomic_path(path.with_suffix(".csv")) as aside:
+            pyarrow.csv.write_csv(pa.table(columns), aside)
         return
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])
-    table = pa.table({"name": names, "label": labels, "class": classes, "embedding": column})
-    aside = path.with_name(path.name + ".part")
-    pq.write_table(table, aside)
-    os.replace(aside, path)
+    with atomic_path(path) as aside:
+        pq.write_table(pa.table({**columns, "embedding": column}), aside)
 
 
 def _write_part(folder: Path, prefix: str, found: Embeddings, dataset: ImageDataset) -> None:
-    names, _ = _names(found, dataset)
     _write_array(folder / f"{prefix}embeddings.npy", found.vectors.numpy())
     _write_array(folder / f"{prefix}labels.npy", found.labels.numpy())
-    items = {"names": names, "class_names": list(dataset.class_names)}
-    _write_text(folder / f"{prefix}items.json", json.dumps(items, ensure_ascii=False) + "\n")
+    items = {"names": _names(found, dataset), "class_names": list(dataset.class_names)}
+    content = json.dumps(items, ensure_ascii=False) + "\n"
+    write_atomic(folder / f"{prefix}items.json", content.encode())
 
 
-def _names(found: Embeddings, dataset: ImageDataset) -> tuple[list[str], list[str]]:
-    names = [dataset.item_name(int(index)) for index in found.indices]
-    return names, [dataset.class_names[int(label)] for label in found.labels]
+def _names(found: Embeddings, dataset: ImageDataset) -> list[str]:
+    return [dataset.item_name(int(index)) for index in found.indices]
 
 
 def _write_array(path: Path, values: NDArray[Any]) -> None:
-    aside = path.with_name(path.name + ".part")
-    with aside.open("wb") as file:
+    with atomic_path(path) as aside, aside.open("wb") as file:
         np.save(file, values)
-    os.replace(aside, path)
-
-
-def _write_text(path: Path, text: str) -> None:
-    aside = path.with_name(path.name + ".part")
-    aside.write_text(text, encoding="utf-8")
-    os.replace(aside, path)

@@ -1,4 +1,4 @@
-"""Collect what the page of a run shows in pictures, and write it into the run's folder."""
+"""Collect the pictures that the page of a run shows, and write them to the run's folder."""
 
 from __future__ import annotations
 
@@ -16,24 +16,19 @@ from sumpool.evaluation.gallery_map import flatten_to_plane
 from sumpool.evaluation.gallery_queries import score_shown, shown_queries, worst_rows
 from sumpool.evaluation.gallery_regions import feeding, grid_shape
 from sumpool.evaluation.metrics import QueryScores
-from sumpool.report.run.gallery import (
-    EmbeddingMap,
-    Gallery,
-    Prototype,
-    Region,
-)
+from sumpool.report.run.gallery import EmbeddingMap, Gallery, Prototype, Region
 from sumpool.report.run.gallery_files import write_gallery
 
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed
 
-#: Most points of the map, which takes two seconds for these.
+#: Most points of the map, which then takes two seconds.
 MOST_POINTS = 1000
 #: Most images that are searched for the regions that feed prototypes.
 MOST_IMAGES = 512
 #: Regions shown for a prototype.
 REGIONS = 6
-#: Classes in colour on the map.
+#: Classes shown in color on the map.
 COLORED = 10
 
 
@@ -54,29 +49,23 @@ def collect_gallery(
 ) -> Gallery:
     """Collect the pictures of an evaluation and write them to ``folder``.
 
-    Shown are the worst queries and a random sample of them with their nearest images, the pooling
-    weights of both, the regions that feed the most used prototypes, and a map of the embedding. The
-    sample depends on the number of images and the seed alone, so that different models show the
-    same images.
+    These are the worst queries and a random sample of queries with their nearest images and pooling
+    weights, the regions that feed the most used prototypes, and a map of the embedding. The sample
+    depends only on the number of images and the seed, so different models show the same images.
 
     Args:
-        model: The model, an ``Embedder``: it is asked for details, and its pooling for the plan
-            where it has one. It is left as it was.
+        model: An ``Embedder``, which is left unchanged.
         feed: The query images.
         embeddings: Their embeddings, with the index of each in the data set of the feed.
-        folder: Where the gallery go, in place of those it may hold.
-        gallery_embeddings: Embeddings of what is searched; None searches the queries, each without
-            itself.
-        gallery_feed: The images of the gallery; None if they are in ``feed`` too.
-        source: Name of the evaluation, as the page says it.
+        folder: Where the gallery is written; an older one is replaced.
+        gallery_embeddings: Embeddings of the searched images; None searches the other queries.
+        gallery_feed: The searched images; None if they are in ``feed`` too.
+        source: Name of the evaluation on the page.
         images: Queries of each kind to show.
         neighbors: Nearest images to show for each.
         prototypes: Prototypes to show.
-        seed: Seed of what is drawn at random, and of the map.
-        device: Where neighbours are searched.
-
-    Returns:
-        What was written.
+        seed: Seed of the sample and of the map.
+        device: Where neighbors are searched.
     """
     for name, value in (("images", images), ("neighbors", neighbors), ("prototypes", prototypes)):
         if value < 1:
@@ -136,8 +125,7 @@ def _weights(
             return {}
         weights = weights.float().reshape(len(weights), *grid)
         maps += [*(weights * (grid[0] * grid[1])).cpu().numpy()]
-    names = [query.thumbnail(row) for row in rows]
-    return dict(zip(names, maps, strict=True))
+    return dict(zip(map(query.thumbnail, rows), maps, strict=True))
 
 
 def _prototypes(

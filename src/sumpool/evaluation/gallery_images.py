@@ -1,4 +1,4 @@
-"""Images that are shown: as the network sees them, kept as JPEG under a name each."""
+"""Thumbnails of images as the network sees them, as JPEG."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Thumbnails:
     """Draws images of a feed as the network sees them, each once.
 
     Args:
-        feed: The images and the view of them that is tested.
-        prefix: Beginning of the names, for the images of one feed to be told from another's.
+        feed: The images and their test view.
+        prefix: Prefix of the names, which distinguishes the feeds of a gallery.
 
     Attributes:
         files: The thumbnails made so far, by name.
@@ -48,8 +48,8 @@ class Thumbnails:
     ) -> tuple[str, tuple[float, float, float, float]]:
         """Cut out the position ``cell`` of a ``grid`` with some of what is around it.
 
-        The cut is a third of the image or three positions wide, whichever is more, and is moved to
-        lie inside the image.
+        The cut is a third of the image or three positions wide, whichever is more, and lies inside
+        the image.
 
         Returns:
             The name of the thumbnail, and left, top, right and bottom of the position in it, as
@@ -75,28 +75,20 @@ class Thumbnails:
 
 
 class ShownImages:
-    """Images that were embedded: their embeddings, and what is needed to show them.
+    """Embedded images, ready to be shown.
 
     Args:
         feed: The images.
         embeddings: Their embeddings, with the index of each in the data set of the feed.
-        prefix: Beginning of the names of thumbnails.
-
-    Attributes:
-        feed: As given.
-        dataset: The data set of the feed.
-        vectors: The embeddings, (N, D), where they were.
-        labels: Their classes, (N,), on the CPU.
-        indices: Which image of the data set each is, (N,), on the CPU.
-        thumbnails: Draws the images.
+        prefix: Prefix of the names of thumbnails.
     """
 
     def __init__(self, feed: ImageFeed, embeddings: Embeddings, prefix: str) -> None:
         self.feed = feed
         self.dataset: ImageDataset = feed.dataset
-        self.vectors = embeddings.vectors
-        self.labels = embeddings.labels.cpu()
-        self.indices = embeddings.indices.cpu()
+        self.vectors = embeddings.vectors  # (N, D), on their device
+        self.labels = embeddings.labels.cpu()  # (N,)
+        self.indices = embeddings.indices.cpu()  # (N,)
         self.thumbnails = Thumbnails(feed, prefix)
 
     def __len__(self) -> int:
@@ -110,7 +102,7 @@ class ShownImages:
         }
 
     def thumbnail(self, row: int) -> str:
-        """Name of its thumbnail, which is drawn if it was not yet."""
+        """Name of its thumbnail, which is drawn when first asked for."""
         return self.thumbnails.whole(int(self.indices[row]))
 
     def batches(self, rows: Sequence[int]) -> Iterator[Tensor]:

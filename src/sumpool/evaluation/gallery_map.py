@@ -1,14 +1,14 @@
-"""The embedding in two dimensions, the same from the same embeddings."""
+"""A reproducible map of the embedding in two dimensions."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-#: Below this many points t-SNE has too few neighbours to keep.
+#: Below this many points t-SNE has too few neighbors to keep.
 FEWEST_FOR_TSNE = 30
 PERPLEXITY = 30.0
-#: Half of what scikit-learn takes; the map hardly changes after it.
+#: Half of scikit-learn's default; the map hardly changes afterwards.
 ITERATIONS = 500
 
 
@@ -42,8 +42,8 @@ def flatten_to_plane(
 
 def principal_plane(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """The two principal components of each row, (N, 2), each with its largest entry positive."""
-    centred = np.asarray(vectors, np.float64) - np.mean(vectors, 0, dtype=np.float64)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
+    centered = np.asarray(vectors, np.float64) - np.mean(vectors, 0, dtype=np.float64)
+    left, sizes, _ = np.linalg.svd(centered, full_matrices=False)
     plane = np.zeros((len(vectors), 2))
     width = min(2, len(sizes))
     plane[:, :width] = left[:, :width] * sizes[:width]

@@ -25,8 +25,8 @@ def score_shown(
 def worst_rows(scores: QueryScores, count: int, seed: int) -> list[int]:
     """The queries of least average precision, lowest first.
 
-    Equal ones, of which a weak model has many, come in random order: in that of the data set they
-    would all be of one class.
+    Ties, of which a weak model has many, come in random order: in that of the data set they would
+    all be of one class.
     """
     rows = torch.nonzero(scores.matches > 0).flatten().numpy()
     rows = np.random.default_rng(seed).permutation(rows)
@@ -42,15 +42,9 @@ def shown_queries(
     count: int,
     device: torch.device | str,
 ) -> Iterator[Query]:
-    """The queries ``rows`` with their nearest images, nearest first.
+    """The queries ``rows`` with the ``count`` nearest images in ``searched``, nearest first.
 
-    Args:
-        query: The queries.
-        searched: What is searched; if it is ``query``, no query finds itself.
-        rows: Which queries to show.
-        scores: Scores of all queries.
-        count: Nearest images to show.
-        device: Where they are searched.
+    If ``searched`` is ``query``, no query finds itself; ``scores`` are those of all queries.
     """
     same = searched is query
     own = torch.tensor(rows)
@@ -59,8 +53,8 @@ def shown_queries(
     near = nearest_neighbors(query.vectors[own.to(query.vectors.device)].to(device), gallery, count)
     similarities, found = (part.cpu() for part in near)
     if same:
-        # It goes to the end. Among many equal vectors it may not have been found: then the last of
-        # those that were is left out instead.
+        # The query moves to the end, which is cut off; among many equal vectors it may not have
+        # been found, and the last image is cut off instead.
         order = (found == own[:, None]).int().argsort(dim=1, stable=True)[:, :-1]
         similarities, found = similarities.gather(1, order), found.gather(1, order)
     for row, likeness, others in zip(rows, similarities.tolist(), found.tolist(), strict=True):

@@ -28,7 +28,7 @@ class Feeding:
     grid: tuple[int, int]
 
     def top(self, prototype: int, count: int) -> list[tuple[int, int, float]]:
-        """Image, position and weight of those that send the prototype most, one an image."""
+        """Image, position and weight of the largest contributions, one per image."""
         weights = self.weights[:, prototype]
         order = weights.argsort(descending=True, stable=True)[:count]
         return [(int(i), int(self.cells[i, prototype]), float(weights[i])) for i in order]

@@ -1,4 +1,4 @@
-"""Embeddings and labels as users hand them over: checked, and brought into one form."""
+"""Embeddings and labels as users pass them: checked and converted."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sumpool.evaluation.comparison import Comparison
 #: A torch tensor or a numpy array.
 ArrayLike: TypeAlias = Tensor | NDArray[Any]
 
-#: How neighbours are searched; "auto" is "torch".
+#: How neighbors are searched; "auto" is "torch".
 BACKENDS = ("auto", "torch", "faiss")
-#: Working memory in bytes, where nothing else is asked for.
+#: Default working memory in bytes.
 MAX_MEMORY = 2**29
 
 #: Squares of larger numbers would leave the range of float64.

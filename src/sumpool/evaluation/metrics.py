@@ -22,7 +22,7 @@ from sumpool.evaluation.neighbors import nearest
 from sumpool.evaluation.ranking import ranked_hits
 from sumpool.evaluation.search import batches, float32_products
 
-#: Up to this many ranks, neighbours are searched; for more, whole rows are sorted.
+#: Up to this many ranks, neighbors are searched; for more, whole rows are sorted.
 _SEARCHED = 128
 
 
@@ -65,15 +65,13 @@ def retrieval_metrics(
     counted.
 
     Args:
-        query: Embeddings of shape (Q, d), a torch tensor or numpy array. All is computed on their
-            device.
+        query: Embeddings of shape (Q, d), a torch tensor or numpy array, whose device is used.
         query_labels: Their classes, integers of shape (Q,); compared as int64.
-        gallery: Embeddings of shape (G, d) that none of the queries is one of; None searches the
-            query set.
+        gallery: Embeddings of shape (G, d), without the queries; None searches the query set.
         gallery_labels: Their classes, (G,).
         ks: The numbers K of R@K, each at most the number of items a query can retrieve.
         max_memory: Bytes of working memory, on top of copies of the embeddings.
-        backend: How neighbours are searched, "torch" or "faiss"; "auto" is "torch". The ranking
+        backend: How neighbors are searched, "torch" or "faiss"; "auto" is "torch". The ranking
             for queries with more than 128 matches is torch's in any case. Results are the same.
         progress: Whether to show a progress bar.
 
@@ -135,15 +133,8 @@ def score_queries(
 ) -> QueryScores:
     """The parts of :func:`retrieval_metrics` for each query, to find the best and the worst.
 
-    Args:
-        query: As in :func:`retrieval_metrics`.
-        query_labels: As there.
-        gallery: As there.
-        gallery_labels: As there.
-        depth: The least number of ranks in which the first match is looked for.
-        max_memory: As there.
-        backend: As there.
-        progress: As there.
+    The arguments are the same, except that ``depth`` replaces ``ks``: the least number of ranks in
+    which the first match is looked for.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [3.0], [3.5], [9.0]])
@@ -161,27 +152,22 @@ def _inputs(
     gallery: ArrayLike | None,
     gallery_labels: ArrayLike | None,
 ) -> tuple[Comparison, Tensor, Tensor]:
-    if (gallery is None) != (gallery_labels is None):
-        given, missing = ("gallery", "gallery_labels")
-        if gallery is None:
-            given, missing = missing, given
-        raise ValueError(f"{missing} must be given with {given}, got None")
+    if gallery is None and gallery_labels is not None:
+        raise ValueError("gallery must be given with gallery_labels, got None")
+    if gallery is not None and gallery_labels is None:
+        raise ValueError("gallery_labels must be given with gallery, got None")
     if gallery is not None and _same_memory(query, gallery):
         raise ValueError(
             "gallery must be left out where it is the query set itself, or every query would "
             "retrieve itself"
         )
-    own = gallery is None
-    comparison = as_comparison(query, None if own else gallery, own)
+    comparison = as_comparison(query, gallery, own=gallery is None)
     device = comparison.query.device
     labels = as_labels("query_labels", query_labels, len(comparison.query), device)
     if gallery_labels is None:
         return comparison, labels, labels
-    return (
-        comparison,
-        labels,
-        as_labels("gallery_labels", gallery_labels, len(comparison.gallery), device),
-    )
+    others = as_labels("gallery_labels", gallery_labels, len(comparison.gallery), device)
+    return comparison, labels, others
 
 
 def _same_memory(query: ArrayLike, gallery: ArrayLike) -> bool:
@@ -205,7 +191,7 @@ def _score(
     r_precision = torch.full(matches.shape, torch.nan, dtype=torch.float64, device=labels.device)
     average = r_precision.clone()
 
-    def judge(rows: Tensor, hits: Tensor) -> None:
+    def score(rows: Tensor, hits: Tensor) -> None:
         first[rows], r_precision[rows], average[rows] = score_hits(hits, matches[rows])
 
     few = ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]
@@ -221,10 +207,10 @@ def _score(
             found = nearest(comparison, few, k, backend, max_memory, bar.update)
             for batch in batches(torch.arange(len(few), device=few.device), 64 * k, max_memory):
                 rows = few[batch]
-                judge(rows, others[found[batch]] == labels[rows, None])
+                score(rows, others[found[batch]] == labels[rows, None])
         for rows in batches(many, 64 * len(others), max_memory):
             hits = labels[rows, None] == others  # (b, G)
-            judge(rows, ranked_hits(comparison, rows, hits, int(need[rows].max())))
+            score(rows, ranked_hits(comparison, rows, hits, int(need[rows].max())))
             bar.update(len(rows))
     return QueryScores(matches, first, r_precision, average)
 

@@ -1,4 +1,4 @@
-"""Exact nearest neighbours in bounded memory.
+"""Exact nearest neighbors in bounded memory.
 
 A float32 product finds candidates, some more than are asked for. Its error is bounded, so it is
 known for which queries no other item can be among the nearest; candidates whose order the error
@@ -80,7 +80,7 @@ def nearest_neighbors(
     rows = torch.arange(len(comparison.query), device=comparison.query.device)
     with (
         float32_products(rows.device),
-        tqdm(total=len(rows), desc="neighbours", unit="query", disable=not progress) as bar,
+        tqdm(total=len(rows), desc="neighbors", unit="query", disable=not progress) as bar,
     ):
         found = nearest(comparison, rows, k, backend, max_memory, bar.update)
     similarities = torch.empty(found.shape, device=found.device)

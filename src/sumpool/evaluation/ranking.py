@@ -1,6 +1,6 @@
 """Which of the first ranks are hits, for queries with many matches.
 
-With R in the thousands a list of R neighbours for each query would fill the memory, and float32
+With R in the thousands a list of R neighbors for each query would fill the memory, and float32
 could not order it. Rows of the score matrix are therefore computed in float64, sorted as numbers
 without their places, and forgotten: the last bit of each number says whether it is a match.
 """

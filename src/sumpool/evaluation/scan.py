@@ -1,4 +1,4 @@
-"""All nearest neighbours within one set, from one half of its symmetric score matrix (CPU).
+"""All nearest neighbors within one set, from one half of its symmetric score matrix (CPU).
 
 The matrix is taken in blocks. A block serves both its rows and its columns, and only numbers above
 the k-th best so far of their row or column are looked at: the maxima of strips say where they are.
@@ -41,8 +41,8 @@ def scan(comparison: Comparison, k: int, wanted: int, advance: Advance) -> tuple
     Args:
         comparison: A set of points with itself.
         k: How many.
-        wanted: How many of the points are asked for, which is what ``advance`` is told in parts.
-        advance: Told of progress.
+        wanted: How many of the points are asked for, the total that ``advance`` is called with.
+        advance: Called with progress.
 
     Returns:
         Scores, float32, largest first, and indices, int64; both (n, k).

@@ -1,4 +1,4 @@
-"""Candidates for the nearest neighbours: the largest scores as a float32 product has them.
+"""Candidates for the nearest neighbors: the largest scores as a float32 product has them.
 
 Three ways to the same result: ``direct`` takes rows of the score matrix one batch after the other,
 :func:`~sumpool.evaluation.scan.scan` computes only one half of a symmetric matrix, and
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sumpool.evaluation.comparison import STRIP, Comparison
 
-#: Told how many queries were finished, time and again.
+#: Called with the number of queries that were finished since the last call.
 Advance = Callable[[int], Any]
 
 #: Below this many columns, strips do not pay.
@@ -39,9 +39,9 @@ def float32_products(device: torch.device) -> Iterator[None]:
             it.fp32_precision = value
 
 
-def batches(rows: Tensor, bytes_a_row: int, max_memory: int) -> Iterator[Tensor]:
+def batches(rows: Tensor, bytes_per_row: int, max_memory: int) -> Iterator[Tensor]:
     """``rows`` in batches whose work fits into ``max_memory``; one row is always allowed."""
-    step = max(1, max_memory // max(1, bytes_a_row))
+    step = max(1, max_memory // max(1, bytes_per_row))
     # Even batches: the last one is not a small rest.
     count = -(-len(rows) // step)
     step = -(-len(rows) // max(1, count))
@@ -146,7 +146,7 @@ def through_faiss(
 
 
 def without(squared: Tensor, found: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of neighbours without the query itself; where it is not there, without the last one."""
+    """Rows of neighbors without the query itself; where it is not there, without the last one."""
     keep = found != own[:, None]
     keep[keep.all(1), -1] = False
     return squared[keep].view(len(own), -1), found[keep].view(len(own), -1)

@@ -1,8 +1,9 @@
-"""Retrieval with the embeddings of several models side by side, for all combinations of them.
+"""Retrieval with concatenated embeddings of several models, for all combinations of them.
 
-Models come in groups (the folds), of which a combination takes one each. With every part of length
-1, the squared distance of a concatenation is the sum of those of its parts: products of each model
-are computed once for a block of queries, and summed for every combination.
+Models come in groups (the folds); a combination takes one of each. With every part of length 1, the
+squared distance of a concatenation is the sum of those of its parts: products of each model are
+computed once for a block of queries, and summed for every combination. At the sizes of CUB and SOP
+that is several times faster than a loop over ``retrieval_metrics``.
 
 Of one query, few items matter. Σ_f min_s of the models' scores bounds what an item has in any
 combination from below, Σ_f max_s from above. An item whose upper bound is below the k-th largest
@@ -42,15 +43,14 @@ def concatenated_metrics(
     max_memory: int = MAX_MEMORY,
     progress: bool = False,
 ) -> dict[str, Tensor]:
-    """Retrieval metrics of every concatenation of one model a group.
+    """Retrieval metrics of every concatenation of one model per group.
 
     Parts are brought to length 1 first; a part of zeros stays as it is.
 
     Args:
-        query: Embeddings of the same images by each model, (Q, d) each. All is computed on their
-            device.
+        query: Embeddings of the same images by each model, (Q, d) each, whose device is used.
         query_labels: Classes of the images, (Q,).
-        gallery: Embeddings of what is searched, (G, d) each; None searches the queries themselves.
+        gallery: Embeddings of the gallery, (G, d) each; None searches the query set.
         gallery_labels: Their classes, (G,).
         groups: Positions of models in ``query``, by group.
         ks: The K of R@K.
@@ -59,7 +59,7 @@ def concatenated_metrics(
 
     Returns:
         The metrics of :func:`sumpool.evaluation.retrieval_metrics` but the counts, float64 on the
-        CPU, one value a combination in the order of ``itertools.product(*groups)``.
+        CPU, one value per combination in the order of ``itertools.product(*groups)``.
 
     Raises:
         ValueError: If no query has a match, or an argument is unusable.

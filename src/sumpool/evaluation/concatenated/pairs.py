@@ -1,4 +1,4 @@
-"""Concatenated embeddings of several models, as pairs of images that are compared exactly."""
+"""Exact comparison of pairs of images by concatenated embeddings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def unit_parts(name: str, parts: Sequence[Tensor]) -> Tensor:
         tensor([[[0.6000, 0.8000]], [[0.0000, 0.0000]]])
     """
     if not parts:
-        raise ValueError(f"{name} must hold the embeddings of a model at least")
+        raise ValueError(f"{name} must hold the embeddings of at least one model")
     shape = parts[0].shape
     out = torch.empty(len(parts), *shape, device=parts[0].device)
     for number, part in enumerate(parts):
@@ -46,7 +46,7 @@ def unit_parts(name: str, parts: Sequence[Tensor]) -> Tensor:
 
 
 class ConcatenatedPairs:
-    """Queries and gallery under several models, and the combinations that are concatenated.
+    """Queries and gallery under several models, and the combinations to concatenate.
 
     Args:
         query: Parts of the queries, (M, Q, d).

@@ -19,7 +19,7 @@ from sumpool.evaluation.search import batches
 
 
 class Sums:
-    """Sums over queries, one a combination.
+    """Sums over queries, one per combination.
 
     Args:
         combinations: How many combinations.
@@ -34,8 +34,8 @@ class Sums:
     def add(self, which: slice, hits: Tensor, matches: Tensor) -> None:
         """Add queries: hits by rank (c, b, depth) of combinations ``which``, matches (b,)."""
         c, b, depth = hits.shape
-        judged = score_hits(hits.reshape(c * b, depth), matches.repeat(c))
-        first, r_precision, average = (it.view(c, b) for it in judged)
+        scores = score_hits(hits.reshape(c * b, depth), matches.repeat(c))
+        first, r_precision, average = (it.view(c, b) for it in scores)
         for k, total in self.hits.items():
             total[which] += ((first > 0) & (first <= k)).sum(1).cpu()
         self.r_precision[which] += r_precision.sum(1).cpu()
@@ -114,7 +114,7 @@ class Search:
         self.halves = [list(product(*part)) for part in (self.groups[:half], self.groups[half:])]
 
     def run(self, rows: Tensor, need: Tensor, matches: Tensor, sums: Sums) -> Iterator[int]:
-        """Judge ``rows`` and add to ``sums``; gives the number of queries that were finished."""
+        """Score ``rows`` and add to ``sums``; yields the number of queries finished."""
         row_bytes = self.size * (len(self.left) + 4) * self.pairs.items
         for block in batches(rows, row_bytes, self.room):
             depth = int(need[block].max())
@@ -155,7 +155,7 @@ class Search:
         return _Candidates(block[part], items, valid, held.masked_fill_(~valid, -math.inf))
 
     def rank(self, found: _Candidates, depth: int, matches: Tensor, sums: Sums) -> None:
-        """Rank the candidates of each combination, and judge."""
+        """Rank the candidates of each combination, and score them."""
         match = (self.others[found.items] == self.labels[found.rows, None]) & found.valid
         one, other = (
             torch.stack([_summed(found.scores[it] for it in chosen) for chosen in half])
