@@ -1,4 +1,4 @@
-"""Processes that train side by side when they are told to, for filling.py, which tells them."""
+"""Processes that train in parallel on the commands of parallelism.py."""
 
 from __future__ import annotations
 
@@ -22,30 +22,30 @@ class GroupError(Exception):
 
 
 class Group:
-    """``count`` processes with a training each.
+    """``count`` processes with a run each.
 
     Args:
         count: How many.
-        told: What each is told at its start, see _parallelism_process.py.
-        logs: Folder for what they say.
+        options: What each gets at its start, see _parallelism_process.py.
+        logs: Folder for their stderr.
         patience: Seconds after which a process that does not answer has failed.
     """
 
     def __init__(
-        self, count: int, told: dict[str, Any], logs: Path, *, patience: float = 300.0
+        self, count: int, options: dict[str, Any], logs: Path, *, patience: float = 300.0
     ) -> None:
         self._patience = patience
         self._logs = [logs / f"process-{index}.log" for index in range(count)]
         self._processes: list[subprocess.Popen[str]] = []
         environment = {
             **os.environ,
-            "OMP_NUM_THREADS": str(told["threads"]),
+            "OMP_NUM_THREADS": str(options["threads"]),
             "TORCHINDUCTOR_COMPILE_THREADS": "1",  # the processes use the cores
         }
         for log in self._logs:
             with log.open("w") as file:
                 process = subprocess.Popen(
-                    [sys.executable, str(SCRIPT), json.dumps(told)],
+                    [sys.executable, str(SCRIPT), json.dumps(options)],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=file,
@@ -135,10 +135,10 @@ class Group:
         line = output.readline()  # one answer a command: nothing waits behind it
         if not line:
             raise GroupError(self._last_words(index))
-        told: dict[str, Any] = json.loads(line)
-        if told["event"] != event:
-            raise GroupError(told.get("error", f"{told['event']} came in place of {event}"))
-        return told
+        answer: dict[str, Any] = json.loads(line)
+        if answer["event"] != event:
+            raise GroupError(answer.get("error", f"{answer['event']} came in place of {event}"))
+        return answer
 
     def _last_words(self, index: int) -> str:
         said = self._logs[index].read_text(errors="replace").strip().splitlines()

@@ -1,8 +1,8 @@
-"""A training that runs when it is told to, in a process of its own: the part of filling.py.
+"""A run in a process of its own that trains on command: a part of parallelism.py.
 
-It reads commands from its input, one JSON value a line, and answers on its output: "build" makes a
-training and warms it up, "run" trains between two times of the clock, "drop" lets it go. It ends
-when its input does.
+It reads commands from stdin, one JSON value per line, and answers on stdout: "build" makes a run
+and warms it up, "run" trains between two times of the clock, "drop" discards it. It ends when its
+input does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Line:
 
 
 class PacedFeed(ImageFeed):
-    """Gives batches when it is told to, and says how many were trained on."""
+    """Yields batches on command, and says how many were trained on."""
 
     def __init__(self, feed: ImageFeed, warmup: int, line: Line) -> None:
         self.dataset, self.preprocessing = feed.dataset, feed.preprocessing
@@ -95,7 +95,7 @@ class PacedFeed(ImageFeed):
         self._line.tell("ran", steps=steps, seconds=time.perf_counter() - begun)
 
     def test_batches(self, *_: Any, **__: Any) -> Iterator[Batch]:
-        raise NotImplementedError("nothing is judged here")
+        raise NotImplementedError("nothing is evaluated here")
 
 
 def synchronize() -> None:
@@ -112,7 +112,7 @@ def memory() -> dict[str, int]:
 
 
 def base_config(data: str, pool: str, cache_dir: str | None) -> TrainConfig:
-    """What all trainings share; ``data`` is a folder, or glyphs, which are drawn."""
+    """What all runs share; ``data`` is a folder, or glyphs, which are drawn."""
     cuda = torch.cuda.is_available()
     drawn = data == "glyphs"
     config = GLYPHS if drawn else TrainConfig(data=data, fold=1)
@@ -127,10 +127,10 @@ def base_config(data: str, pool: str, cache_dir: str | None) -> TrainConfig:
     )
 
 
-def serve(told: dict[str, Any], line: Line) -> None:
+def serve(options: dict[str, Any], line: Line) -> None:
     """Do what the line says until it ends."""
-    torch.set_num_threads(told["threads"])
-    base = base_config(told["data"], told["pool"], told["cache_dir"])
+    torch.set_num_threads(options["threads"])
+    base = base_config(options["data"], options["pool"], options["cache_dir"])
     splits = open_splits(base, progress=False)
     base = resolve(base, splits.name)
     fabric = build_fabric(base)
@@ -145,10 +145,10 @@ def serve(told: dict[str, Any], line: Line) -> None:
             continue
         config = replace(base, hardware=replace(base.hardware, **command["hardware"]))
         try:
-            _train(config, feed, told["warmup"], splits.name, line)
+            _train(config, feed, options["warmup"], splits.name, line)
         except DroppedError:
             pass
-        except Exception as error:  # such as too little memory: told, and the next may fit
+        except Exception as error:  # such as too little memory: reported, and the next may fit
             traceback.print_exc()
             first = (str(error).strip() or "no message").splitlines()[0]
             line.tell("failed", error=f"{type(error).__name__}: {first}")

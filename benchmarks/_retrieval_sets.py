@@ -18,7 +18,7 @@ class Set:
         classes: How many classes.
         smallest: Images in the smallest class.
         largest: Images in the largest class.
-        noise: How far embeddings lie from their class centre, against its norm.
+        noise: How far embeddings lie from their class center, against its norm.
     """
 
     items: int

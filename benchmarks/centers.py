@@ -1,13 +1,13 @@
-"""Times greedy k-centre and steps of the centre regularisers, and weighs the latter.
+"""Times greedy k-center and steps of the center regularizers, and weighs the latter.
 
     python benchmarks/centers.py               # minutes
-    python benchmarks/centers.py --step r1     # one regulariser in this process, as JSON
+    python benchmarks/centers.py --step r1     # one regularizer in this process, as JSON
 
-  k-centre      10,000 classes, pools of 12, 8 picks beside 8 chosen centres, 128 dimensions
-  regularisers  690,000 centres of 128 dimensions: forward and backward pass with the default subset
+  k-center      10,000 classes, pools of 12, 8 picks beside 8 chosen centers, 128 dimensions
+  regularizers  690,000 centers of 128 dimensions: forward and backward pass with the default subset
 
-Each regulariser runs in a process of its own. Memory is the growth of the peak of resident memory
-over what the process held with the centres in place, the gradient of all centres (353 MB) included.
+Each regularizer runs in a process of its own. Memory is the growth of the peak of resident memory
+over what the process held with the centers in place, the gradient of all centers (353 MB) included.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def k_center_seconds(repeats: int = 5) -> list[float]:
 
 
 def step(name: str, subset: int | None, repeats: int = 3) -> dict[str, Any]:
-    """Seconds and memory of a step of the regulariser ``name``."""
+    """Seconds and memory of a step of the regularizer ``name``."""
     # A small step first, so that what libraries take when they are first used is there already.
     build_regularizer(name)(torch.randn(64, SIZE, requires_grad=True)).backward()
     centers = torch.randn(CENTERS, SIZE, generator=torch.Generator().manual_seed(0))
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--step", choices=sorted(REGULARIZERS), help="one regulariser, as JSON")
+    parser.add_argument("--step", choices=sorted(REGULARIZERS), help="one regularizer, as JSON")
     parser.add_argument("--subset", type=int, help="classes to draw, in place of the default")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default all cores")
     args = parser.parse_args(arguments)
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(step(args.step, args.subset)))
         return
     print(f"{machine(torch.device('cpu'))['device_name']}, torch {torch.__version__}")
-    print(f"k-centre: {statistics.median(k_center_seconds()):.3f} s")
+    print(f"k-center: {statistics.median(k_center_seconds()):.3f} s")
     options = ["--threads", str(args.threads)]
     options += [] if args.subset is None else ["--subset", str(args.subset)]
     for name in REGULARIZERS:
@@ -95,10 +95,10 @@ def main(arguments: list[str] | None = None) -> None:
             text=True,
             check=True,
         )
-        told = json.loads(done.stdout)
+        answer = json.loads(done.stdout)
         print(
-            f"{name}: {statistics.median(told['seconds']):.2f} s a step, "
-            f"{told['additional_bytes'] / 1e6:.0f} MB beside the centres"
+            f"{name}: {statistics.median(answer['seconds']):.2f} s per step, "
+            f"{answer['additional_bytes'] / 1e6:.0f} MB beside the centers"
         )
 
 

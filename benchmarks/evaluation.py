@@ -16,9 +16,9 @@ functions on the whole matrix) and open-metric-learning-rows (the same functions
 time, which the library does not do by itself). The last two give P@1 directly, the others follow
 from what they give for each query, see ``_contenders.py``.
 
-Every contender runs in a process of its own with the same number of threads, in rounds, in turning
+Every contender runs in a process of its own with the same number of threads, in rounds, in rotating
 order; the first call in a process is not timed. Stored are all seconds, the share of the search for
-neighbours in them, and the peak of resident memory. What cannot run here (not installed, too large)
+neighbors in them, and the peak of resident memory. What cannot run here (not installed, too large)
 is a row that says so. Writes results.json and table.md to --out, anew after every run.
 """
 
@@ -103,7 +103,7 @@ def in_turn(names: list[str], round_: int) -> list[str]:
 
 
 def measured(name: str, contender: str, args: argparse.Namespace) -> Row:
-    """One process: what it told, or why there is nothing."""
+    """One process: its answer, or why there is none."""
     order = {
         "contender": contender,
         "set": name,
@@ -122,8 +122,8 @@ def measured(name: str, contender: str, args: argparse.Namespace) -> Row:
     if done.returncode:
         last = (done.stderr.strip().splitlines() or ["no message"])[-1]
         return {"skipped": f"failed with status {done.returncode}: {last[:200]}"}
-    told: Row = json.loads(done.stdout.splitlines()[-1])
-    return told
+    answer: Row = json.loads(done.stdout.splitlines()[-1])
+    return answer
 
 
 def empty_row(name: str, contender: str, dimensions: int) -> Row:
@@ -148,9 +148,9 @@ def empty_row(name: str, contender: str, dimensions: int) -> Row:
     }
 
 
-def add(row: Row, told: Row) -> None:
-    """Put what a process told into its row; memory is the most that any of them took."""
-    for name, value in told.items():
+def add(row: Row, answer: Row) -> None:
+    """Add the answer of a process to its row; memory is the most that any of them took."""
+    for name, value in answer.items():
         if name in ("seconds", "search_seconds"):
             row[name] += value
         elif name in ("peak_resident", "peak_device", "resident_before") and value and row[name]:
@@ -223,9 +223,9 @@ def write(results: dict[str, Any], out: Path) -> None:
 
 def markdown(results: dict[str, Any]) -> str:
     """The results as tables."""
-    told = results["machine"]
+    machine = results["machine"]
     parts = [
-        f"Measured on {told['device_name']}, torch {told['torch']}, {results['date'][:10]}: "
+        f"Measured on {machine['device_name']}, torch {machine['torch']}, {results['date'][:10]}: "
         f"{results['dimensions']} dimensions, medians over all calls.",
         "### Targets",
         "| target | asked | measured | met |\n|---|---:|---:|---|\n"

@@ -1,14 +1,14 @@
-"""Steps a second of many trainings on one GPU, by how many there are and how each is run.
+"""Steps per second of many runs on one GPU, by their number and by how steps are run.
 
     python benchmarks/parallelism.py --data CUB_200_2011 --out docs/results/parallelism-h200
 
-Trainings of the benchmark's kind (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
-decoded images on the GPU), each in a process of its own, run one at a time and 2 to 16 side by
-side, without and with NVIDIA's multi-process service (MPS). Steps are eager, with the network
-recorded as CUDA graphs, or recorded whole, and then with a compiled backbone and with bfloat16.
-Processes are started once for all counts: all are warmed up, then some of them train between two
-times of the clock while the others wait. Validations are not part of it. It is made to take less
-than 5 minutes on an H200: what is not begun within --budget is left out and named.
+Runs like those of the benchmark (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
+decoded images on the GPU), one per process, alone and 2 to 16 in parallel, without and with
+NVIDIA's multi-process service (MPS). Steps are eager, with the network recorded as CUDA graphs, or
+recorded whole, and then with a compiled backbone and with bfloat16. Processes are started once for
+all counts: all are warmed up, then some of them train for a given time while the others wait.
+Validation is left out. It takes less than 5 minutes on an H200: what is not begun within --budget
+is left out and named.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sumpool.training.assemble import build_model
 from sumpool.training.splits import open_splits
 
 #: How a step is run, by changes of HardwareConfig.
-WAYS: dict[str, dict[str, Any]] = {
+MODES: dict[str, dict[str, Any]] = {
     "eager": {},
     "eager bf16": {"precision": "bf16-mixed"},
     "step": {"cuda_step": True},
@@ -51,28 +51,28 @@ BASES = ("eager", "step")
 #: Those that are measured at every count, and without MPS; the others with MPS, at a few counts.
 MAIN = ("step", "step compiled bf16")
 WITHOUT_MPS = ("eager", "eager bf16", "step", "step bf16")
-#: A way and the counts of processes that it is measured at.
+#: A mode and the counts of processes that it is measured at.
 Counts = tuple[str, list[int]]
 
 
 def plan(args: argparse.Namespace, cuda: bool) -> Iterator[tuple[bool, list[Counts]]]:
-    """Without and with MPS: the ways and at which counts each is measured."""
+    """Without and with MPS: the modes and at which counts each is measured."""
     counts = sorted(args.processes)
     few = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
 
-    def at(way: str) -> Counts:
-        return way, counts if way in MAIN or not cuda else few
+    def at(mode: str) -> Counts:
+        return mode, counts if mode in MAIN or not cuda else few
 
     for mps in args.mps if cuda else [False]:
-        ways = [it for it in args.ways if (cuda and (mps or it in WITHOUT_MPS)) or it == "eager"]
+        modes = [it for it in args.modes if (cuda and (mps or it in WITHOUT_MPS)) or it == "eager"]
         # Where time ends before all are measured, those that matter most are.
-        yield mps, [at(way) for way in sorted(ways, key=lambda it: it not in MAIN)]
+        yield mps, [at(mode) for mode in sorted(modes, key=lambda it: it not in MAIN)]
 
 
 def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> None:
     """Fill ``results`` row by row, and write it after each."""
     begun = time.monotonic()
-    told = {
+    options = {
         "data": args.data,
         "pool": args.pool,
         "warmup": args.warmup,
@@ -80,60 +80,60 @@ def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> No
         "cache_dir": str(args.cache_dir),
     }
     decode_once(args)
-    for mps, ways in plan(args, cuda):
+    for mps, modes in plan(args, cuda):
         with ExitStack() as stack:
             service = stack.enter_context(mps_server()) if mps else None
             if service is not None and not service.serving:
                 results["left_out"].append(f"MPS: {service.why}")
                 continue
-            waiting = ways
+            waiting = modes
             while waiting:  # a group that has failed is replaced by another
-                waiting = measure_group(args, results, told, mps, waiting, begun)
+                waiting = measure_group(args, results, options, mps, waiting, begun)
 
 
 def measure_group(
     args: argparse.Namespace,
     results: dict[str, Any],
-    told: dict[str, Any],
+    options: dict[str, Any],
     mps: bool,
-    ways: list[Counts],
+    modes: list[Counts],
     begun: float,
 ) -> list[Counts]:
-    """Measure ``ways`` with one group of processes; returns those that are left if it fails."""
+    """Measure ``modes`` with one group of processes; returns those that are left if it fails."""
     place = "with MPS" if mps else "without MPS"
     with (
         tempfile.TemporaryDirectory() as logs,
-        Group(max(args.processes), told, Path(logs)) as group,
+        Group(max(args.processes), options, Path(logs)) as group,
     ):
         loaded = group.loaded()
         results["machine"], results["flags"] = loaded["machine"], loaded["flags"]
-        for number, (way, counts) in enumerate(ways):
+        for number, (mode, counts) in enumerate(modes):
             if time.monotonic() - begun > args.budget:
-                results["left_out"].append(f"{way} {place}: no time left of {args.budget:.0f} s")
+                results["left_out"].append(f"{mode} {place}: no time left of {args.budget:.0f} s")
                 continue
             try:
-                rows = measure_way(args, group, way, counts)
+                rows = measure_mode(args, group, mode, counts)
             except GroupError as error:
-                results["left_out"].append(f"{way} {place}: {error}")
+                results["left_out"].append(f"{mode} {place}: {error}")
                 write(args.out, results, markdown(results))
-                return ways[number + 1 :]
+                return modes[number + 1 :]
             for row in rows:
                 results["rows"].append({"mps": mps, **row})
             results["seconds"] = time.monotonic() - begun
             write(args.out, results, markdown(results))
             for row in rows:
                 speed = statistics.median(row["steps_per_second"])
-                print(f"{place}, {row['processes']} × {way}: {speed:.1f} steps/s", flush=True)
+                print(f"{place}, {row['processes']} × {mode}: {speed:.1f} steps/s", flush=True)
     return []
 
 
-def measure_way(
-    args: argparse.Namespace, group: Group, way: str, counts: list[int]
+def measure_mode(
+    args: argparse.Namespace, group: Group, mode: str, counts: list[int]
 ) -> list[dict[str, Any]]:
     """A row a count: steps a second of all processes together, in each round."""
-    memory = group.build(WAYS[way])
+    memory = group.build(MODES[mode])
     rows: dict[int, dict[str, Any]] = {
-        count: {"way": way, "processes": count, "steps_per_second": [], "slowest": []}
+        count: {"way": mode, "processes": count, "steps_per_second": [], "slowest": []}
         for count in counts
     }
     for turn in range(args.rounds):
@@ -175,11 +175,11 @@ def markdown(results: dict[str, Any]) -> str:
         f"Measured on {results['machine'].get('device_name', 'nothing')}, "
         f"{results['machine'].get('cores')} cores, torch {results['machine'].get('torch')}, "
         f"{results['date'][:10]}: {settings['pool']}, batch 32, medians of {settings['rounds']} "
-        f"rounds of {settings['seconds']:g} s. A training is {settings['steps']} steps, without "
-        "validations.",
+        f"rounds of {settings['seconds']:g} s. A run is {settings['steps']} steps, without "
+        "validation.",
         "",
-        "| step | MPS | processes | steps/s | × one eager | × one recorded | trainings an hour "
-        "| GB a process |",
+        "| step | MPS | processes | steps/s | × one eager | × one recorded | runs per hour "
+        "| GB per process |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
     for row, speed in zip(rows, speeds, strict=True):
@@ -203,19 +203,22 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--data", required=True, help="folder with labelled images, or glyphs, which are drawn")
-    add("--out", type=Path, default=Path("runs/bench-filling"), help="folder of the results")
+    add("--data", required=True, help="folder with labeled images, or glyphs, which are drawn")
+    add("--out", type=Path, default=Path("runs/bench-parallelism"), help="folder of the results")
     add("--processes", type=int, nargs="+", default=[1, 2, 4, 8, 12, 16])
-    add("--ways", nargs="+", choices=WAYS, default=list(WAYS), help="how steps are run")
+    add("--modes", nargs="+", choices=MODES, default=list(MODES), help="how steps are run")
+    add("--ways", nargs="+", help=argparse.SUPPRESS)
     add("--mps", nargs="+", type=on_or_off, default=[False, True], help="off, on, or both")
     add("--pool", choices=("gap", "gsp"), default="gsp")
-    add("--seconds", type=float, default=1.5, help="of a measurement")
+    add("--seconds", type=float, default=1.5, help="seconds of a measurement")
     add("--rounds", type=int, default=2, help="measurements of each configuration")
-    add("--warmup", type=int, default=12, help="steps of a training before it is measured")
-    add("--steps", type=int, default=6000, help="that a whole training is taken to have")
+    add("--warmup", type=int, default=12, help="steps before a run is measured")
+    add("--steps", type=int, default=6000, help="steps of a whole run")
     add("--budget", type=float, default=240.0, help="seconds after which nothing new is begun")
     add("--cache-dir", type=Path, help="folder for decoded images (OUT/decoded)")
     args = parser.parse_args(arguments)
+    if args.ways:
+        parser.error("--ways is called --modes")
     if min(args.processes) < 1 or args.seconds <= 0 or args.rounds < 1 or args.warmup < 5:
         parser.error("--processes and --rounds must be at least 1, --warmup 5, --seconds positive")
     args.cache_dir = args.cache_dir or args.out / "decoded"

@@ -16,7 +16,7 @@ Sections:
   resnet   a ResNet-50 training step with each head; on a CPU only when asked for
 
 Writes results.json (every number), table.md and cost.png (time and memory against k) to --out, anew
-after each group of measurements. What fails is an error in its row; the rest goes on.
+after each group of measurements. What fails is an error in its row; the rest continues.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Steps a second of the training loop, by what feeds it.
+"""Steps per second of the training loop, by what feeds it.
 
     python benchmarks/training.py --data CUB_200_2011 --out docs/results/training-h200
 
 The same loop (EfficientNet-Lite0, C2, batch 32, GSP with the zero-shot loss, and GAP) is fed with
 images from a cache on the device, from a cache in memory, decoded as they are needed, and with one
 batch of random tensors that is on the device already: the last is what the loop can do at best. All
-are measured in each round, one after the other, in turning order. Takes about 3 minutes on an H200.
+are measured in each round, one after the other, in rotating order. Takes 3 minutes on an H200.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RandomFeed(ImageFeed):
             yield Batch(images, labels, indices)
 
     def test_batches(self, *_: Any, **__: Any) -> Iterator[Batch]:
-        raise NotImplementedError("nothing is judged here")
+        raise NotImplementedError("nothing is evaluated here")
 
 
 class TimedFeed(ImageFeed):
@@ -79,7 +79,7 @@ class TimedFeed(ImageFeed):
             batches.close()  # type: ignore[attr-defined]
 
     def test_batches(self, *_: Any, **__: Any) -> Iterator[Batch]:
-        raise NotImplementedError("nothing is judged here")
+        raise NotImplementedError("nothing is evaluated here")
 
 
 def wait() -> None:

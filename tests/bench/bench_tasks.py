@@ -1,4 +1,4 @@
-"""Cells and trainings for tests of the engine: they take no time, and note that they were run."""
+"""Cells and runs for tests of the engine: they take no time, and note that they were run."""
 
 from __future__ import annotations
 

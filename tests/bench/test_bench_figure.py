@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 
 from bench.made_up_scores import GAIN, GSP, LITE, MAP, SCORE, moved_scores
+from sumpool.bench.methods import baseline
 from sumpool.bench.report.figure import draw, improvements
-from sumpool.bench.report.labels import baseline, method_name, sorted_methods
+from sumpool.bench.report.labels import method_name, sorted_methods
 from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
 from sumpool.bench.report.published import find
 from sumpool.bench.report.score_table import score_tables

@@ -1,4 +1,4 @@
-"""Grids that survive their runners: nothing twice, nothing lost, failures told."""
+"""Grids that survive their runners: nothing twice, nothing lost, failures reported."""
 
 from __future__ import annotations
 
@@ -185,9 +185,9 @@ def test_what_fails_to_the_end_is_reported_with_its_log(tmp_path: Path) -> None:
     assert "seed 1 is looked at" in failure.log_tail
     assert failure.log_tail.splitlines()[-1] == "ValueError: seed 1 is odd"
     assert {it.id for it in BenchStore(tmp_path).failures()} == {cells[1].id, cells[3].id}
-    told = bench_status(BenchStore(tmp_path)).text()
-    assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in told
-    assert f"failed in attempt 3: {cells[1].name}" in told
+    said = bench_status(BenchStore(tmp_path)).text()
+    assert "4 cells: 2 done, 0 running, 2 failed, 0 waiting" in said
+    assert f"failed in attempt 3: {cells[1].name}" in said
     # Another run tries them anew.
     again = run_here(tmp_path, cells, train_quickly)
     assert [cell.member.seed for cell in again.done] == [1, 3]

@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 #: Writes a log in a process that has not imported Lightning before.
 TALK = """
 import logging, os, sys
 from pathlib import Path
+
+import pytest
 from sumpool.bench.cell_log import redirect_output
 assert "lightning" not in sys.modules
 with redirect_output(Path(sys.argv[1])):
@@ -23,6 +27,7 @@ print("outside")
 """
 
 
+@pytest.mark.process
 def test_the_log_has_all_but_what_lightning_runs_on(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     done = subprocess.run([sys.executable, "-c", TALK, str(log)], capture_output=True, text=True)

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
+from pyarrow.parquet import read_table
 
 from bench.bench_tasks import fake_cells
-from sumpool.bench.cells import BenchCell, method_label
+from sumpool.bench.cells import (
+    FIRST_OPTIONS,
+    BenchCell,
+    identity_options,
+    is_ignored,
+    method_label,
+)
+from sumpool.bench.store.rows import BenchRow
 from sumpool.protocols import Member
-from sumpool.training.config import TrainConfig, flat
+from sumpool.report.run.option_names import current_name
+from sumpool.training.config import TrainConfig, flat, with_options
 from sumpool.training.options import (
     CcpConfig,
     HardwareConfig,
@@ -21,6 +32,7 @@ from sumpool.training.options import (
     ZeroShotConfig,
 )
 
+STORED = Path(__file__).parents[2] / "docs" / "results" / "fair-cub-h200" / "rows.parquet"
 CELL = BenchCell("fair", "cub", "gap", Member(2, 0), TrainConfig(pool="gap", fold=2))
 
 
@@ -28,11 +40,13 @@ CELL = BenchCell("fair", "cub", "gap", Member(2, 0), TrainConfig(pool="gap", fol
 SAY_IDENTITY = """
 from sumpool.bench.cells import BenchCell
 from sumpool.protocols import Member
+from sumpool.report.run.option_names import current_name
 from sumpool.training.config import TrainConfig
 print(BenchCell("fair", "cub", "gap", Member(2, 0), TrainConfig(pool="gap", fold=2)).id)
 """
 
 
+@pytest.mark.process
 def test_identity_is_the_same_in_every_process() -> None:
     said = subprocess.run(
         [sys.executable, "-c", SAY_IDENTITY],
@@ -88,19 +102,32 @@ def test_what_is_computed_decides_the_identity(changes: dict) -> None:
 
 
 def test_every_other_option_decides_the_identity() -> None:
-    from sumpool.bench.cells import decides
-
-    named = {name for name in flat(TrainConfig()) if not decides(name)}
+    named = {name for name in flat(TrainConfig()) if is_ignored(name)}
     assert {name for name in named if not name.startswith("hardware.")} == {
-        "data",
-        "out",
-        "cache",
-        "cache_dir",
-        "exhibits",
-        "checkpoint_seconds",
-        "skip_broken",
-    }
+        "data", "out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "skip_broken",
+    }  # fmt: skip
     assert "hardware.precision" not in named
+
+
+def test_stored_cells_keep_their_identity() -> None:
+    rows = [BenchRow(**it) for it in read_table(STORED).to_pylist(maps_as_pydicts="strict")]
+    assert len(rows) == 36
+    for row in rows[::5]:
+        config = with_options(TrainConfig(), row.options)
+        member = Member(row.fold, row.seed)
+        cell = BenchCell(row.protocol, row.data_set, row.method, member, config)
+        assert cell.id == row.id
+        assert method_label(config) == row.method
+    first = {name for name in json.loads(rows[0].config) if not is_ignored(current_name(name))}
+    assert first == FIRST_OPTIONS
+
+
+def test_options_that_came_later_count_once_they_are_used() -> None:
+    assert "chance.solution" not in FIRST_OPTIONS
+    solution = {"best": "last", "last": "best"}[CELL.config.ccp.solution]
+    ccp = replace(CELL.config.ccp, solution=solution)
+    assert replace(CELL, config=replace(CELL.config, ccp=ccp)).id != CELL.id
+    assert "chance.solution" not in identity_options(flat(CELL.config))
 
 
 def test_protocol_and_data_set_decide_the_identity() -> None:
@@ -133,7 +160,12 @@ def test_the_loss_of_a_memory_is_the_one_it_works_for() -> None:
         (TrainConfig(pool="gsp", zero_shot=ZeroShotConfig(weight=0.0)), "gsp"),
         (TrainConfig(pool="gsp", zero_shot=ZeroShotConfig(balance=1.0)), "gsp+zs"),
         (TrainConfig(pool="gap", ccp=CcpConfig(enabled=True)), "ccp+gap"),
-        (TrainConfig(pool="gsp", ccp=True, zero_shot=ZeroShotConfig(weight=0.1)), "ccp+gsp+zs"),
+        (
+            TrainConfig(
+                pool="gsp", ccp=CcpConfig(enabled=True), zero_shot=ZeroShotConfig(weight=0.1)
+            ),
+            "ccp+gsp+zs",
+        ),
         (TrainConfig(pool="gap", loss="xbm"), "xbm+gap"),
         (TrainConfig(pool="gap", loss="xbm-c2"), "xbm+gap"),
         (TrainConfig(pool="gap", loss="pnca", center_reg="r1"), "gap+reg:r1"),

@@ -61,7 +61,7 @@ def test_processes_have_cores_and_memory_and_are_of_use(
     assert f"{jobs} processes with" in filling.why
 
 
-def test_smaller_trainings_are_more() -> None:
+def test_smaller_runs_are_more() -> None:
     machine = Machine(64, "NVIDIA A10", (24 * GB,), mps=True)
     assert auto_jobs(machine, job_bytes=6 * GB).jobs == 3
     assert auto_jobs(machine, job_bytes=2 * GB).jobs == 11
@@ -86,7 +86,7 @@ def test_steps_are_recorded_and_nothing_else_that_counts_is_changed(
 
 
 @pytest.mark.parametrize(
-    ("told", "way"),
+    ("given", "way"),
     [
         ({"cuda_graph": True}, {"cuda_graph": True}),
         ({"compile": True}, {"compile": True, "cuda_step": True}),
@@ -96,8 +96,8 @@ def test_steps_are_recorded_and_nothing_else_that_counts_is_changed(
         ({"devices": 2}, {"devices": 2}),
     ],
 )
-def test_what_a_user_sets_is_kept(told: dict[str, Any], way: dict[str, Any]) -> None:
-    config = TrainConfig(hardware=HardwareConfig(**told))
+def test_what_a_user_sets_is_kept(given: dict[str, Any], way: dict[str, Any]) -> None:
+    config = TrainConfig(hardware=HardwareConfig(**given))
     filled = ON_A_GPU.configure(config)
     assert filled.hardware == HardwareConfig(**{"workers": 1, **way})
 
@@ -122,9 +122,9 @@ def test_where_there_is_a_compiler_networks_are_compiled(loss: str, way: str) ->
     assert not COMPILED.configure(on_the_cpu).hardware.compile
 
 
-def test_what_is_told_is_kept_at_its_default_too() -> None:
-    told = ["compile", "cuda_step", "stop.patience"]
-    assert COMPILED.configure(TrainConfig(), told=told).hardware == HardwareConfig(workers=1)
+def test_what_is_given_is_kept_at_its_default_too() -> None:
+    keep = ["compile", "cuda_step", "stop.patience"]
+    assert COMPILED.configure(TrainConfig(), keep=keep).hardware == HardwareConfig(workers=1)
 
 
 def test_a_pass_that_changes_is_not_recorded() -> None:

@@ -1,4 +1,4 @@
-"""Checks before the first training: what they say while they are made."""
+"""Checks before the first run: what they say while they are made."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_nothing_is_said_of_each_method_while_a_grid_is_checked(
     with pytest.raises(GridError):
         check_cells(expand(Grid("fair", [GLYPHS], **{**small, "backbones": ["no_such_net"]})))
     assert caplog.messages == []
-    # Trainings say it still.
+    # Runs still say it.
     assert {it.level for it in loggers} == {logging.INFO}
     build_fabric(cells[0].config)
     assert caplog.messages == ["Using bfloat16 Automatic Mixed Precision (AMP)"]

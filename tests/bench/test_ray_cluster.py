@@ -40,7 +40,7 @@ def cluster() -> Iterator[Any]:
 
     size = {"num_cpus": 1, "object_store_memory": 80_000_000}
     health = {"initial_delay_ms": 0, "period_ms": 300, "timeout_ms": 2000, "failure_threshold": 2}
-    told = {f"health_check_{name}": value for name, value in health.items()}
+    config = {f"health_check_{name}": value for name, value in health.items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
         patch.setenv("PYTHONPATH", str(TESTS))
@@ -50,7 +50,7 @@ def cluster() -> Iterator[Any]:
             patch.setenv("RAY_TMPDIR", folder)
             head = {"include_dashboard": False, "no_monitor": True}
             nodes = Cluster(
-                initialize_head=True, head_node_args={**size, **head, "_system_config": told}
+                initialize_head=True, head_node_args={**size, **head, "_system_config": config}
             )
             try:
                 nodes.add_node(**size)

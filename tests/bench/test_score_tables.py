@@ -63,7 +63,7 @@ def test_the_best_of_a_column_stands_out_and_published_numbers_never_do() -> Non
 def test_the_caption_says_protocol_network_combinations_and_source() -> None:
     [table] = score_tables([SCORE, GSP])
     assert table.caption == (
-        "Fair protocol; EfficientNet-Lite0: per cent, mean ± standard deviation over 81 "
+        "Fair protocol; EfficientNet-Lite0: percent, mean ± standard deviation over 81 "
         "combinations of models; published: [thesis], table 5.1 with BN-Inception."
     )
 
@@ -108,7 +108,7 @@ def test_an_incomplete_group_is_missing_not_a_number() -> None:
     waiting = Incomplete("fair", "cub", LITE, "c2", "gsp+zs", 7, 12)
     [table] = score_tables([SCORE], [waiting])
     assert rows_of(table)["C2, GSP + ZS"] == ["–"]
-    assert "missing: C2, GSP + ZS on CUB, 7 of 12 trainings finished" in table.caption
+    assert "missing: C2, GSP + ZS on CUB, 7 of 12 runs finished" in table.caption
     assert not table.strong
 
 

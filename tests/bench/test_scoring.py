@@ -230,16 +230,16 @@ def test_queries_and_gallery_are_known_without_evaluations(store: BenchStore) ->
     assert {(it.protocol, it.method, it.against) for it in scored.gains} == {
         ("fair", "gsp+zs", "gap")
     }
-    told = "\n".join(scored.warnings)
-    assert "other gallery than" in told
-    assert "image 19 is öther.jpg and not 19.jpg" in told
-    assert "only one of them has a gallery of its own" in told
-    assert f"image 0 is {names[0]} and not {names[-1]}" in told
+    said = "\n".join(scored.warnings)
+    assert "other gallery than" in said
+    assert "image 19 is öther.jpg and not 19.jpg" in said
+    assert "only one of them has a gallery of its own" in said
+    assert f"image 0 is {names[0]} and not {names[-1]}" in said
     lose_evaluations(store)
     assert scored_again(store) == scored  # refused in the same words, too
 
 
-def test_trainings_that_are_added_lose_nothing_of_other_groups(store: BenchStore) -> None:
+def test_runs_that_are_added_lose_nothing_of_other_groups(store: BenchStore) -> None:
     finish(store, cells_of(poolings=["gap", "gsp"], seeds=2))
     finish(store, cells_of(poolings=["gsp"], zero_shot=[False], seeds=2))
     scored = score_store(store)
@@ -258,7 +258,7 @@ def test_trainings_that_are_added_lose_nothing_of_other_groups(store: BenchStore
     )
     assert (found.scores, found.gains) == (of_others, between_others)
 
-    # Now it is complete, but the embeddings of the first trainings are not there to be joined.
+    # Now it is complete, but the embeddings of the first runs are not there to be joined.
     finish(store, added[1:])
     found = scored_again(store)
     (trouble,) = found.warnings
@@ -305,7 +305,7 @@ def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
         assert "cannot be read" in trouble
     assert scored_again(store) == found
 
-    # Of other trainings than those that were scored nothing stays, nor of gains over them.
+    # Of other runs than those that were scored nothing stays, nor of gains over them.
     finish(store, [it for it in cells_of(poolings=["gap"]) if it.member.seed == 2])
     found = scored_again(store)
     changed = ("fair", "gap")

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 NEEDS = {
     "sumpool-faiss": "faiss",
     "pytorch-metric-learning": "faiss",
@@ -25,22 +22,11 @@ NEEDS = {
 
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[dict[str, ModuleType]]:
-    """The modules of the benchmark, which find each other as they do when it is run as a script."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        found = {name: importlib.import_module(name) for name in ("_contenders", "_retrieval_sets")}
-        # By its path: the tests have a folder of the same name.
-        spec = importlib.util.spec_from_file_location("script", BENCHMARKS / "evaluation.py")
-        assert spec is not None
-        assert spec.loader is not None
-        found["evaluation"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found["evaluation"])
-        yield found
-        for name in (path.stem for path in BENCHMARKS.glob("_*.py")):
-            sys.modules.pop(name, None)
+def modules(load: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
+    return {name: load(name) for name in ("_contenders", "_retrieval_sets", "evaluation")}
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
 def test_a_run_stores_seconds_memory_and_answers(
     modules: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -95,15 +81,15 @@ def test_what_is_not_installed_or_too_large_is_skipped_with_the_reason(
         raise ImportError("no module named rival")
 
     monkeypatch.setitem(contenders.CONTENDERS, "rival", missing)
-    told = contenders.run(contender="rival", set="tiny", **options)
-    assert told == {"skipped": "not installed: no module named rival; install sumpool[bench]"}
+    answer = contenders.run(contender="rival", set="tiny", **options)
+    assert answer == {"skipped": "not installed: no module named rival; install sumpool[bench]"}
     monkeypatch.setitem(contenders.CONTENDERS, "open-metric-learning", lambda threads: None)
     monkeypatch.setattr(contenders, "available_bytes", lambda: 20 * 10**9)
-    told = contenders.run(contender="open-metric-learning", set="sop", **options)
-    assert told == {"skipped": "needs about 22 GB, 20 GB are free"}
+    answer = contenders.run(contender="open-metric-learning", set="sop", **options)
+    assert answer == {"skipped": "needs about 22 GB, 20 GB are free"}
 
 
-@pytest.mark.parametrize("name", ["cub", "sop", "six", "tiny"])
+@pytest.mark.parametrize("name", ["cub", "six", "tiny"])
 def test_sets_have_the_sizes_they_are_named_for(modules: dict[str, ModuleType], name: str) -> None:
     sets = modules["_retrieval_sets"]
     chosen = sets.SETS[name]
@@ -120,12 +106,12 @@ def test_targets_are_held_against_the_fastest_other(modules: dict[str, ModuleTyp
     rows = [evaluation.empty_row("sop", it, 128) for it in ("sumpool", "sumpool-faiss", "a", "b")]
     answer = dict.fromkeys(evaluation.NAMES, 0.5)
     for row, seconds in zip(rows, (10.0, 12.0, 90.0, 50.0), strict=True):
-        told = {"seconds": [seconds], "search_seconds": [seconds - 0.5], "answer": answer}
-        evaluation.add(row, told | {"peak_resident": 10**9})
+        measured = {"seconds": [seconds], "search_seconds": [seconds - 0.5], "answer": answer}
+        evaluation.add(row, measured | {"peak_resident": 10**9})
     results: dict[str, Any] = {"rows": rows}
     evaluation.finish(results, "cpu")
-    told = {target["what"]: (target["value"], target["met"]) for target in results["targets"]}
-    assert told == {
+    found = {target["what"]: (target["value"], target["met"]) for target in results["targets"]}
+    assert found == {
         "sop: the fastest other over ours": (5.0, True),
         "sop: peak memory, GB": (1.0, True),
         "sop: all but the search, s": (0.5, True),

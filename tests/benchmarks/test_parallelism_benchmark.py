@@ -1,14 +1,12 @@
-"""The benchmark of many trainings on a GPU runs, here on cores, and says what could not run."""
+"""The benchmark of many runs on a GPU runs, here on cores, and says what could not run."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.util
 import io
 import json
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -16,22 +14,10 @@ from typing import Any
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def parallelism() -> Iterator[ModuleType]:
-    """The script; its modules find each other as they do when it is run as one."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        spec = importlib.util.spec_from_file_location("parallelism", BENCHMARKS / "parallelism.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        yield module
-        for name in (path.stem for path in BENCHMARKS.glob("_*.py")):
-            sys.modules.pop(name, None)
+def parallelism(load: Callable[[str], ModuleType]) -> ModuleType:
+    return load("parallelism")
 
 
 def results(rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
@@ -52,9 +38,9 @@ def row(way: str, mps: bool, processes: int, *speeds: float) -> dict[str, Any]:
 @pytest.mark.process
 @pytest.mark.skipif(torch.cuda.is_available(), reason="for cores")
 def test_a_run_stores_steps_a_second_of_each_count(parallelism: ModuleType, tmp_path: Path) -> None:
-    told = ["--data", "glyphs", "--processes", "1", "2", "--seconds", "0.3", "--rounds", "2"]
+    options = ["--data", "glyphs", "--processes", "1", "2", "--seconds", "0.3", "--rounds", "2"]
     with contextlib.redirect_stdout(io.StringIO()):
-        parallelism.main([*told, "--warmup", "5", "--out", str(tmp_path)])
+        parallelism.main([*options, "--warmup", "5", "--out", str(tmp_path)])
     stored = json.loads((tmp_path / "results.json").read_text())
     assert [(it["way"], it["mps"], it["processes"]) for it in stored["rows"]] == [
         ("eager", False, 1),
@@ -70,15 +56,15 @@ def test_a_run_stores_steps_a_second_of_each_count(parallelism: ModuleType, tmp_
 
 @pytest.mark.process
 def test_a_process_that_fails_says_why(parallelism: ModuleType, tmp_path: Path) -> None:
-    told = {"data": "glyphs", "pool": "gap", "warmup": 5, "threads": 1, "cache_dir": None}
-    with parallelism.Group(1, told, tmp_path) as group:
+    options = {"data": "glyphs", "pool": "gap", "warmup": 5, "threads": 1, "cache_dir": None}
+    with parallelism.Group(1, options, tmp_path) as group:
         group.loaded()
         with pytest.raises(parallelism.GroupError, match="precision"):
             group.build({"precision": "7-bit"})
-        # It goes on all the same.
+        # It continues all the same.
         group.build({})
         assert group.run(1, 0.2)[0] > 0
-    wrong = {**told, "data": str(tmp_path / "none")}
+    wrong = {**options, "data": str(tmp_path / "none")}
     with (
         parallelism.Group(1, wrong, tmp_path) as group,
         pytest.raises(parallelism.GroupError, match="none"),
@@ -86,7 +72,7 @@ def test_a_process_that_fails_says_why(parallelism: ModuleType, tmp_path: Path) 
         group.loaded()
 
 
-def test_ratios_are_taken_to_one_training_without_the_service(parallelism: ModuleType) -> None:
+def test_ratios_are_taken_to_one_run_without_the_service(parallelism: ModuleType) -> None:
     rows = [
         row("eager", False, 1, 40.0, 30.0, 50.0),
         row("step", False, 1, 60.0),
@@ -100,13 +86,13 @@ def test_ratios_are_taken_to_one_training_without_the_service(parallelism: Modul
     assert table.endswith("* Left out: graph with MPS: no time left\n")
 
 
-def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(
+def test_every_mode_is_measured_somewhere_and_the_main_one_everywhere(
     parallelism: ModuleType,
 ) -> None:
     counts = [1, 2, 4, 8, 12, 16]
-    args = argparse.Namespace(processes=counts, ways=list(parallelism.WAYS), mps=[False, True])
-    without, with_service = (dict(ways) for _, ways in parallelism.plan(args, cuda=True))
-    assert set(with_service) == set(parallelism.WAYS)
+    args = argparse.Namespace(processes=counts, modes=list(parallelism.MODES), mps=[False, True])
+    without, with_service = (dict(modes) for _, modes in parallelism.plan(args, cuda=True))
+    assert set(with_service) == set(parallelism.MODES)
     assert set(list(with_service)[:2]) == set(parallelism.MAIN)  # before time can end
     assert set(without) == {"eager", "eager bf16", "step", "step bf16"}
     assert without["step"] == with_service["step"] == counts
@@ -117,7 +103,7 @@ def test_every_way_is_measured_somewhere_and_the_main_one_everywhere(
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--data", "glyphs", "--ways", "magic"], "invalid choice: 'magic'"),
+        (["--data", "glyphs", "--modes", "magic"], "invalid choice: 'magic'"),
         (["--data", "glyphs", "--mps", "maybe"], "must be on or off, got 'maybe'"),
         (["--data", "glyphs", "--processes", "0"], "--processes and --rounds must be at least 1"),
         (["--processes", "1"], "--data"),

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import math
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -20,26 +18,10 @@ from tqdm import tqdm
 
 from sumpool.studies.cost import figures as cost_figure
 
-ROOT = Path(__file__).resolve().parents[2]
-BENCHMARKS = ROOT / "benchmarks"
-
 
 @pytest.fixture(scope="module")
-def modules() -> Iterator[dict[str, ModuleType]]:
-    """The modules of the benchmark, which find each other as they do when it is run as a script."""
-    names = ("_groups", "_measuring", "_timing")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        found = {name: importlib.import_module(name) for name in names}
-        # By its path: the tests have a folder of the same name.
-        spec = importlib.util.spec_from_file_location("script", BENCHMARKS / "pooling.py")
-        assert spec is not None
-        assert spec.loader is not None
-        found["pooling"] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found["pooling"])
-        yield found
-        for name in (path.stem for path in BENCHMARKS.glob("_*.py")):
-            sys.modules.pop(name, None)
+def modules(load: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
+    return {name: load(name) for name in ("_groups", "_measuring", "_timing", "pooling")}
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +44,7 @@ def variants_in(results: dict[str, Any], section: str, axis: str | None = None) 
     return {r["variant"] for r in rows if r["section"] == section and r["axis"] == axis}
 
 
+@pytest.mark.process
 def test_every_variant_is_measured(results: dict[str, Any]) -> None:
     names = {"gap", "gap-again", "exact", "iterative-2", "iterative-4", "autodiff-2", "autodiff-4"}
     assert variants_in(results, "layer") == names | {"linear-4"}
@@ -72,6 +55,7 @@ def test_every_variant_is_measured(results: dict[str, Any]) -> None:
     assert [r["error"] for r in results["rows"] if r["error"]] == []
 
 
+@pytest.mark.process
 def test_raw_numbers_and_their_origin_are_stored(results: dict[str, Any]) -> None:
     assert results["complete"]
     assert "--quick" in results["command"]
@@ -86,6 +70,7 @@ def test_raw_numbers_and_their_origin_are_stored(results: dict[str, Any]) -> Non
         assert row["graph"] is None
 
 
+@pytest.mark.process
 def test_only_autodiff_saves_more_with_more_iterations(results: dict[str, Any]) -> None:
     rows = [r for r in results["rows"] if r["axis"] == "k" and r["k"]]
     saved = {r["variant"]: r["saved_bytes"] for r in rows}
@@ -93,6 +78,7 @@ def test_only_autodiff_saves_more_with_more_iterations(results: dict[str, Any]) 
     assert saved["iterative-1"] == saved["iterative-4"] == saved["iterative-16"]
 
 
+@pytest.mark.process
 def test_tables_are_markdown(quick: Path) -> None:
     text = (quick / "table.md").read_text(encoding="utf-8")
     assert "### Pooling alone against k" in text
@@ -102,12 +88,14 @@ def test_tables_are_markdown(quick: Path) -> None:
         assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
+@pytest.mark.process
 def test_the_figure_redraws_from_the_stored_numbers_alone(quick: Path, tmp_path: Path) -> None:
     assert (quick / "cost.png").read_bytes().startswith(b"\x89PNG")
     cost_figure.draw(quick / "results.json", tmp_path / "again.png")
     assert (tmp_path / "again.png").read_bytes() == (quick / "cost.png").read_bytes()
 
 
+@pytest.mark.process
 def test_device_measurements_are_drawn_too(results: dict[str, Any], tmp_path: Path) -> None:
     rows = [
         {**row, "graph": row["eager"], "peak_bytes": row["saved_bytes"]} for row in results["rows"]

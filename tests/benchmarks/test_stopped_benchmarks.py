@@ -2,37 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture
-def load() -> Iterator[Callable[[str], ModuleType]]:
-    """Loads a script; its modules find each other as they do when it is run as one."""
-
-    def loaded(name: str) -> ModuleType:
-        spec = importlib.util.spec_from_file_location("script", BENCHMARKS / f"{name}.py")
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(BENCHMARKS))
-        yield loaded
-        for name in (path.stem for path in BENCHMARKS.glob("_*.py")):
-            sys.modules.pop(name, None)
 
 
 def stored(out: Path) -> dict[str, Any]:

@@ -199,6 +199,7 @@ def test_a_status_is_shown_again_and_again(
     assert waited == [2.0, 2.0, 2.0]
 
 
+@pytest.mark.process
 def test_help_needs_no_torch() -> None:
     script = (
         "import sys; from sumpool.cli import main\n"
@@ -212,7 +213,7 @@ def test_help_needs_no_torch() -> None:
 
 
 def start(arguments: list[str]) -> subprocess.Popen[str]:
-    # A process that is started in the background may have been told to ignore Ctrl-C.
+    # A process that is started in the background may have been started to ignore Ctrl-C.
     script = (
         "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "from sumpool.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -237,7 +238,7 @@ def running(store: BenchStore, cells: list[str]) -> dict[str, int]:
 
 
 @pytest.mark.process
-def test_real_trainings_survive_kill_9_of_worker_and_runner(
+def test_real_runs_survive_kill_9_of_worker_and_runner(
     photos: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Every validation keeps a checkpoint, and there are enough steps to be killed in.
@@ -306,15 +307,15 @@ def test_ctrl_c_keeps_checkpoints_of_what_runs(photos: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "compiled"),
+    ("given", "compiled"),
     [([], True), (["hardware.compile=false"], False), (["stop.patience=5"], True)],
 )
 def test_what_is_set_is_not_chosen_for_the_user(
-    told: list[str], compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    given: list[str], compiled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gpu = Parallelism(4, False, {"workers": 1}, "for a test", gpus=1, compiled=True)
     monkeypatch.setattr(filling, "auto_jobs", lambda: gpu)
-    options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto", set=told)
+    options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto", set=given)
     cell = BenchCell("fair", "cub", "gap", Member(seed=0, fold=1), TrainConfig(format="cub"))
     with ExitStack() as stack:
         _, (fitted,) = bench._executor(BenchStore(tmp_path), [cell], options, stack)

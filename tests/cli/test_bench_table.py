@@ -34,8 +34,8 @@ def test_markdown_is_printed_and_figures_are_written_beside(
     assert table("--out", store) == 0
     said = capsys.readouterr()
     lines = said.out.splitlines()
-    assert lines[0].startswith("Fair protocol; EfficientNet-Lite0: per cent")
-    assert "missing: MS, GAP on CUB, 3 of 12 trainings finished" in lines[0]
+    assert lines[0].startswith("Fair protocol; EfficientNet-Lite0: percent")
+    assert "missing: MS, GAP on CUB, 3 of 12 runs finished" in lines[0]
     assert "| ↳ published (5.1) | 20.58 ± 0.13 |" in lines
     assert "| C2, GSP + ZS | **21.00 ± 1.00** |" in lines
     assert sum("selected on the test set" in line for line in lines) == 1
@@ -114,7 +114,7 @@ def test_a_store_of_unfinished_groups_alone_has_a_table_of_missing_numbers(
     write_scores(store / SCORES, [], [], [Incomplete("fair", "cub", LITE, "c2", "gap", 0, 12)])
     assert table("--out", store) == 0
     said = capsys.readouterr()
-    assert "0 of 12 trainings finished" in said.out
+    assert "0 of 12 runs finished" in said.out
     assert "figure" not in said.err
 
 

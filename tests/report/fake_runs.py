@@ -144,7 +144,7 @@ def make_run(
     }
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(yaml.safe_dump(config, sort_keys=False))
-    told = {
+    known = {
         "started": "2025-01-01T00:00:00+00:00",
         "finished": "2025-01-01T00:02:00+00:00",
         "command": ["sumpool", "train", "--data", "/photos/birds & more"],
@@ -159,7 +159,7 @@ def make_run(
         "images": {"train": 1200, "validation": 40},
         **facts,
     }
-    (folder / "run.json").write_text(json.dumps(told))
+    (folder / "run.json").write_text(json.dumps(known))
     log = ["step,seconds,loss,base_loss,zero_shot_loss,learning_rate,images_per_second"]
     log += [f"{s},{s},{1 / s},{1 / s},,{1e-3},{100 + s}" for s in range(10, 41, 10)]
     (folder / "log.csv").write_bytes("".join(line + "\r\n" for line in log).encode())

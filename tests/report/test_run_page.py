@@ -189,6 +189,7 @@ def test_what_is_no_run_gets_no_page(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.process
 def test_page_is_written_without_torch(folder: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"

@@ -8,12 +8,9 @@ functions that `sumpool bench` goes through.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.datasets import DataSource
@@ -78,7 +75,7 @@ class Recipe:
             zero_shot=[zero_shot],
             ccp=[method.ccp],
             xbm=[method.xbm],
-            options=_options((*self.settings, *extra)),
+            options=parse_settings((*self.settings, *extra)),
         )
 
     def command(self, backbone: str = TrainConfig.backbone, weights: str | None = None) -> str:
@@ -107,12 +104,6 @@ class Recipe:
         # The zero-shot loss comes with poolings that have attributes, unless it is turned off.
         off = not method.zero_shot and pooling_class(method.pool).has_attributes
         return method, False if off else None
-
-
-@cache
-def _options(settings: tuple[str, ...]) -> Mapping[str, Any]:
-    # Most recipes share them, and reading takes a while.
-    return MappingProxyType(parse_settings(settings))
 
 
 def recipes() -> list[Recipe]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from jsonargparse import ArgumentParser
@@ -45,12 +46,20 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
             hint = f"; close ones are {', '.join(close)}" if close else ""
             raise ConfigError(f"set names no option of `sumpool train`: {key!r}{hint}")
         given[key] = value
-    parser = ArgumentParser(exit_on_error=False)
-    parser.add_class_arguments(TrainConfig, as_group=False)
+    if not given:
+        return {}
     try:
-        parsed = parser.parse_args([f"--{key}={value}" for key, value in given.items()])
+        parsed = _parser().parse_args([f"--{key}={value}" for key, value in given.items()])
     except argparse.ArgumentError as error:
         raise ConfigError(f"set {', '.join(texts)}: {' '.join(str(error).split())}") from error
     values = flat(config_from_dict(parsed.as_dict()))
     names = {key if key in known else key.partition(".")[0]: None for key in given}
     return {name: values[name] for name in names}
+
+
+@cache
+def _parser() -> ArgumentParser:
+    # Once: it takes half a second.
+    parser = ArgumentParser(exit_on_error=False)
+    parser.add_class_arguments(TrainConfig, as_group=False)
+    return parser

@@ -1,4 +1,4 @@
-"""``sumpool bench``: grids of trainings under a protocol, and what came out of them."""
+"""``sumpool bench``: grids of runs under a protocol, and their results."""
 
 from __future__ import annotations
 
@@ -27,23 +27,21 @@ if TYPE_CHECKING:
 SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
 
 DESCRIPTION = """\
-Train many models under one protocol, and put what comes out beside the published numbers.
+Train many models under one protocol, and compare the results with the published numbers.
 
   sumpool bench fair --data cub --loss c2 --pool gap gsp      train what is missing of a grid
-  sumpool bench status                                        how far it is, from another terminal
+  sumpool bench status                                        progress, from another terminal
   sumpool bench table                                         the numbers, as in the papers
 
-Every combination of data set, loss, method, fold and seed is a cell: one training, with an identity
-that follows from what it computes. A finished cell has a row in DIR/rows and is never trained
-again; the same command after an interrupt, a crash or with more methods trains what is missing, and
-goes on from checkpoints where there are some. Several of these commands may work on one DIR at
-once, also on several machines that share it.
+Every combination of data set, loss, method, fold and seed is a cell: one run, with an identity that
+follows from what it computes. A finished cell has a row in DIR/rows and is never trained again; the
+same command after an interrupt, a crash or with more methods trains what is missing, and resumes
+from checkpoints. Several of these commands may share one DIR, also on several machines.
 """
 
 STATUS_DESCRIPTION = """\
-Show how far a benchmark is: by group of cells what is done, running, failed and waiting, the cells
-that run with step and speed, and how long the rest will take. It reads DIR alone, and disturbs
-nobody.
+Show the progress of a benchmark: done, running, failed and waiting cells by group, the running
+cells with step and speed, and how long the rest will take. It only reads DIR.
 
 examples:
   sumpool bench status
@@ -73,13 +71,13 @@ def add_actions(parser: ArgumentParser) -> None:
     status.add_argument(
         "--every", type=seconds, default=5.0, metavar="SECONDS", help="how often, with --watch"
     )
-    actions.add_subcommand("status", status, help="how far a benchmark is")
+    actions.add_subcommand("status", status, help="progress of a benchmark")
     table = ArgumentParser(formatter_class=HelpFormatter)
     add_table_options(table)
     actions.add_subcommand("table", table, help="the numbers beside the published ones")
     recipes = ArgumentParser(formatter_class=HelpFormatter)
     add_recipe_options(recipes)
-    actions.add_subcommand("recipes", recipes, help="one YAML file a published setting")
+    actions.add_subcommand("recipes", recipes, help="one YAML file per published setting")
 
 
 def seconds(value: str | float) -> float:
@@ -94,7 +92,7 @@ def seconds(value: str | float) -> float:
 
 
 def run(options: Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action."""
     action: str = options.action
     chosen: Namespace = options[action]
     if action in GRIDS:
@@ -108,7 +106,7 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt left, in words."""
+    """What is kept after an interrupt."""
     from sumpool.bench import BenchStore
 
     if options.action not in GRIDS:
@@ -117,7 +115,7 @@ def interrupt_message(options: Namespace) -> str:
     rows = len(BenchStore(out).rows())
     return (
         f"{rows} finished {'cell is' if rows == 1 else 'cells are'} kept in {out}, and checkpoints "
-        "of those that ran; the same command goes on from there"
+        "of those that ran; the same command resumes them"
     )
 
 
@@ -137,7 +135,7 @@ def _run_grid(protocol: str, options: Namespace) -> int:
         executor, cells = _executor(store, cells, options, while_it_runs)
         check_cells(cells, here=options.ray is None)
         summary = run_bench(store, cells, executor, retries=options.retries)
-    _tell(store, summary)
+    _print_summary(store, summary)
     _score(store.folder)
     print(f"results: {options.out}; their table: sumpool bench table --out {options.out}")
     return 1 if summary.failed else 0
@@ -145,7 +143,7 @@ def _run_grid(protocol: str, options: Namespace) -> int:
 
 @contextmanager
 def _term_is_an_interrupt() -> Iterator[None]:
-    """Let a TERM signal, as clusters send it, end the runner in the way that Ctrl-C does."""
+    """Treat TERM, which clusters send, like Ctrl-C."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
@@ -166,7 +164,7 @@ def _executor(
 
     group = "hardware."
     named = parse_settings(options.set)
-    told = [name.removeprefix(group) for name in named if name.startswith(group)]
+    keep = [name.removeprefix(group) for name in named if name.startswith(group)]
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
@@ -177,38 +175,38 @@ def _executor(
             raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
 
         cluster = RayCluster(options.ray, gpus=options.gpus, cpus=options.cpus, folder=store.folder)
-        filling = part_of_a_node(options.gpus, options.cpus)
-        return cluster, _fitted(store, cells, filling, told)
+        parallelism = part_of_a_node(options.gpus, options.cpus)
+        return cluster, _fitted(store, cells, parallelism, keep)
     from sumpool.bench import LocalProcesses
     from sumpool.bench.executors.mps import mps_server
     from sumpool.bench.parallelism import auto_jobs
 
-    filling = auto_jobs()
+    parallelism = auto_jobs()
     if options.jobs != "auto":
-        if not filling.gpus:
+        if not parallelism.gpus:
             return LocalProcesses(options.jobs), cells
-        filling = replace(filling, jobs=options.jobs, why="as many as --jobs says")
-    print(f"{filling.jobs} cells side by side: {filling.why}", file=sys.stderr)
-    if filling.mps:
+        parallelism = replace(parallelism, jobs=options.jobs, why="as --jobs says")
+    print(f"{parallelism.jobs} cells in parallel: {parallelism.why}", file=sys.stderr)
+    if parallelism.mps:
         print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
-    executor = LocalProcesses(filling.jobs, filling.threads, filling.gpus)
-    return executor, _fitted(store, cells, filling, told)
+    executor = LocalProcesses(parallelism.jobs, parallelism.threads, parallelism.gpus)
+    return executor, _fitted(store, cells, parallelism, keep)
 
 
 def _fitted(
-    store: BenchStore, cells: list[BenchCell], filling: Parallelism, told: list[str]
+    store: BenchStore, cells: list[BenchCell], parallelism: Parallelism, keep: list[str]
 ) -> list[BenchCell]:
-    """The cells with recorded steps and shared images, where there is a GPU."""
+    """The cells configured for this machine, with images shared in the store."""
 
     def fitted(config: TrainConfig) -> TrainConfig:
         images = store.folder / "images"
-        return filling.configure(config, data_set=config.format, cache_dir=images, told=told)
+        return parallelism.configure(config, data_set=config.format, cache_dir=images, keep=keep)
 
     return [replace(cell, config=fitted(cell.config)) for cell in cells]
 
 
-def _tell(store: BenchStore, summary: Summary) -> None:
-    """How the grid ended, and of what failed the end of the log."""
+def _print_summary(store: BenchStore, summary: Summary) -> None:
+    """Print how the grid ended, with the end of the log of each failed cell."""
     print(
         f"{len(summary.done)} cells finished, {len(summary.elsewhere)} were finished before or "
         f"elsewhere, {len(summary.failed)} failed"
@@ -232,17 +230,17 @@ def _show_status(options: Namespace) -> int:
     store = BenchStore(options.out)
     while True:
         text = bench_status(store).text()
-        # To the upper left corner, and nothing below: the terminal keeps what was before.
+        # Clears the screen; the scrollback of the terminal stays.
         print(f"\x1b[H\x1b[2J{time.strftime('%H:%M:%S')}  {text}", flush=True)
         time.sleep(options.every)
 
 
 def _score(out: Path) -> None:
-    """Sum up the groups that are complete, and say what keeps the others from a score."""
+    """Score the complete groups, and say why others have no score."""
     from sumpool.bench import BenchStore, score_store
 
     store = BenchStore(out)
     if not store.rows():
-        return  # scores that were copied without their rows are shown as they are
-    for trouble in score_store(store, progress=sys.stderr.isatty()).warnings:
-        print(f"sumpool: {trouble}", file=sys.stderr)
+        return  # scores copied without their rows are shown as they are
+    for warning in score_store(store, progress=sys.stderr.isatty()).warnings:
+        print(f"sumpool: {warning}", file=sys.stderr)

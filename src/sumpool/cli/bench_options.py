@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from sumpool.bench import Grid
 
 _GRID = """\
-Names of data sets (cub, cars196, sop, inshop, …) are looked for under --root; NAME=PATH, or a path,
-leads to any other one, and glyphs are drawn. Of several values each is combined with each. What
-cannot be trained (an unknown name, missing images, options that contradict each other) is refused
-before the first training, with the name of its cell.
+Named data sets (cub, cars196, sop, inshop, …) are looked for under --root; NAME=PATH, or a path,
+leads to any other one, and glyphs are drawn. All given values are combined. What cannot be trained
+(an unknown name, missing images, options that contradict each other) is refused before the first
+run, with the name of its cell.
 
---dry-run lists the cells and says how long they will take, from finished ones. A cell that fails is
-tried again, then reported with the end of its log; the others go on. Ctrl-C keeps what is finished,
-and checkpoints of the rest.
+--dry-run lists the cells and estimates how long they will take. A cell that fails is retried, then
+reported with the end of its log; the others continue. Ctrl-C keeps finished cells, and checkpoints
+of the rest.
 
 examples:
   sumpool bench {name} --data cub --loss c2 --pool gap gsp
@@ -34,14 +34,15 @@ examples:
   sumpool bench {name} --data glyphs --backbone small_cnn --set stop.max_steps=50
 """
 
-#: What is said of each protocol: in a line, and before the options.
+#: Summary and description of each protocol.
 GRIDS = {
     "fair": (
         "4 class folds by 3 seeds, selected on validation classes: the protocol to compare by",
         """\
 Train under the fair protocol: one model for each of 4 folds of the training classes, validated on
 the fold it does not learn from, with 3 seeds each. Scores are those of single models (128
-dimensions, mean over the folds) and of the four joined (512), over the 81 combinations of seeds.
+dimensions, mean over the folds) and of the four concatenated (512), over the 81 combinations of
+seeds.
 
 """
         + _GRID.format(name="fair"),
@@ -57,10 +58,10 @@ choice gains; ours say so wherever they appear.
         + _GRID.format(name="conventional"),
     ),
     "tuning": (
-        "one model a seed on most of the training classes, judged on the others: for choosing",
+        "one model per seed on most training classes, evaluated on the others: for choosing",
         """\
-Train under the tuning protocol: one model on a part of the training classes, judged on the rest of
-them, with 3 seeds. It is for choosing options: the test set plays no part.
+Train under the tuning protocol: one model on a part of the training classes, evaluated on the rest
+of them, with 3 seeds. It is for choosing options: the test set plays no part.
 
 """
         + _GRID.format(name="tuning"),
@@ -69,7 +70,7 @@ them, with 3 seeds. It is for choosing options: the test set plays no part.
         "the same on two thirds of the training classes: for chance-constrained proxies",
         """\
 Train under the tuning protocol of chance-constrained proxies: one model on two thirds of the
-training classes, judged on the last third, with 3 seeds. The test set plays no part.
+training classes, evaluated on the last third, with 3 seeds. The test set plays no part.
 
 """
         + _GRID.format(name="tuning-ccp"),
@@ -81,17 +82,19 @@ _SWITCH = {"true": True, "false": False}
 
 def switch(value: str) -> str:
     """The words true or false."""
-    text = str(value).lower()
-    if text not in _SWITCH:
-        raise ArgumentTypeError(f"must be true or false, got {value!r}")
-    return text
+    return _one_of(value, "true", "false")
 
 
 def switch_or_auto(value: str) -> str:
     """The words true, false or auto."""
+    return _one_of(value, "true", "false", "auto")
+
+
+def _one_of(value: str, *words: str) -> str:
     text = str(value).lower()
-    if text not in (*_SWITCH, "auto"):
-        raise ArgumentTypeError(f"must be true, false or auto, got {value!r}")
+    if text not in words:
+        listed = f"{', '.join(words[:-1])} or {words[-1]}"
+        raise ArgumentTypeError(f"must be {listed}, got {value!r}")
     return text
 
 
@@ -170,7 +173,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         "--center_reg",
         default=["none"],
         **many,
-        help="regularisers of class centres, or none, for losses with proxies (default: none)",
+        help="regularizers of class centers, or none, for losses with proxies (default: none)",
     )
     parser.add_argument(
         "--backbone",
@@ -206,7 +209,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         type=jobs,
         default="auto",
         metavar="N",
-        help="cells that run side by side on this machine; auto fills it (default: auto)",
+        help="cells that run in parallel on this machine; auto fills it (default: auto)",
     )
     parser.add_argument(
         "--ray",
@@ -232,10 +235,12 @@ def add_grid_options(parser: ArgumentParser) -> None:
         type=repeats,
         default=1,
         metavar="N",
-        help="how often a cell that failed is tried again",
+        help="how often a cell that failed is retried",
     )
     parser.add_argument(
-        "--dry_run", action="store_true", help="list the cells and what they take; train nothing"
+        "--dry_run",
+        action="store_true",
+        help="list the cells and their estimated time; train nothing",
     )
 
 

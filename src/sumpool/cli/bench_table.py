@@ -13,12 +13,12 @@ FORMATS = ("markdown", "latex", "html")
 
 TABLE_DESCRIPTION = """\
 Print the numbers of a benchmark in the layout of the papers' tables: losses with methods by data
-sets, dimensions and metrics, in per cent, each over the published number and the difference to it.
-Gains over baselines, paired by fold and seed, follow with their confidence intervals. A group of
-trainings that is not finished is shown as missing and named in the caption.
+sets, dimensions and metrics, in percent, each above the published number and the difference to it.
+Gains over baselines, paired by fold and seed, follow with confidence intervals. A group of runs
+that is not finished is shown as missing and named in the caption.
 
-Figures of relative improvement, ours and the published ones, are written beside: improvement-….png
-in DIR, or in the folder of FILE. In HTML they are inside the page.
+Figures of relative improvement, ours and the published ones, are written as improvement-….png to
+DIR, or to the folder of FILE. In HTML they are inside the page.
 
 examples:
   sumpool bench table
@@ -63,7 +63,7 @@ def add_table_options(parser: ArgumentParser) -> None:
 
 
 def run_table(options: Namespace) -> int:
-    """Print the tables, or write them, and the figures beside."""
+    """Print or write the tables, and write the figures."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.bench import BenchStore, bench_status
     from sumpool.bench.report.gain_table import gain_tables
@@ -74,7 +74,7 @@ def run_table(options: Namespace) -> int:
     from sumpool.system.files import StoreError, write_atomic
 
     path = options.out / SCORES
-    nothing = f"{options.out} has no scores yet: no training of a protocol is finished"
+    nothing = f"{options.out} has no scores yet: no run of a protocol is finished"
     if not path.exists():
         bench_status(BenchStore(options.out))  # which refuses a folder without a benchmark
         raise StoreError(nothing)
