@@ -47,7 +47,7 @@ def training_table() -> str:
         "name",
         "loss",
         "proxies",
-        "images a class",
+        "images per class",
         "warm-up epochs",
         "rate of proxies",
         "learning rate",
