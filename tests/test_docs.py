@@ -16,6 +16,8 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)")
 DEFINED_ANCHOR = re.compile(r"<a\s+(?:id|name)=\"([^\"]+)\"")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+# A path of the repository in code, as `tests/pooling` or in a command; NAME and … are placeholders.
+PATH = re.compile(r"(?<![\w./-])((?:src|tests|benchmarks)/[\w./-]*\w)(?![\w/…*])")
 # [gsp] or [gsp, Prop. 4.1], not the index in x[mask] and not the text of a link.
 CITATION = re.compile(r"(?<![\w\]\[])\[([a-z][a-z0-9-]{2,})(?:, [^\]]+)?\](?![\](])")
 
@@ -73,6 +75,17 @@ def examples() -> Iterator[object]:
 def test_relative_links_resolve() -> None:
     found = {str(page.relative_to(ROOT)): broken_links(page) for page in PAGES}
     assert {page: links for page, links in found.items() if links} == {}
+
+
+def test_paths_that_pages_name_exist() -> None:
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    missing = [
+        f"{page.relative_to(ROOT)}: {path}"
+        for page in pages
+        for path in PATH.findall(page.read_text(encoding="utf-8"))
+        if "NAME" not in path and not (ROOT / path).exists()
+    ]
+    assert missing == []
 
 
 def test_broken_links_are_caught(tmp_path: Path) -> None:
