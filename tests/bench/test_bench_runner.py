@@ -234,7 +234,7 @@ def test_status_shows_what_runs(tmp_path: Path) -> None:
     (run / "log.csv").write_text("step,seconds,loss\n50,10.0,1\n100,15.0,1\n")
     with store.claim(cells[1].id):
         status = bench_status(store)
-        assert (status.groups[0].done, status.groups[0].running) == (2, 1)
+        assert status.groups[0].counts == {"done": 2, "running": 1}
         assert status.running[0].says == "step 100, 10.0 steps/s"
         assert status.running[0].pid == os.getpid()
         assert status.failures == []
@@ -242,7 +242,7 @@ def test_status_shows_what_runs(tmp_path: Path) -> None:
     from sumpool.bench.planned_cells import add_to_grid
 
     add_to_grid(store, more)
-    assert [group.waiting for group in bench_status(store).groups] == [0, 3]
+    assert [group.counts["waiting"] for group in bench_status(store).groups] == [0, 3]
 
 
 @pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.process)])

@@ -275,7 +275,7 @@ def test_real_runs_survive_kill_9_of_worker_and_runner(
     resumed = [row for row in rows if row.id in seen and row.id not in finished_before]
     for row in resumed:
         assert row.attempts >= 2
-        assert "goes on from step" in (store.folder / "cells" / row.id / "log.txt").read_text()
+        assert "resumes from step" in (store.folder / "cells" / row.id / "log.txt").read_text()
     assert all(len(store.starts(id)) == 1 for id in finished_before)
     assert checkpoints() == []  # of finished cells nobody needs them
     assert store.damaged() == []

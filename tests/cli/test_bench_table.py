@@ -99,7 +99,7 @@ def test_a_store_without_scores_is_refused_by_name(store: Path, tmp_path: Path) 
     write_atomic(
         begun / GRID, json.dumps({"cells": [dict(zip(names, cell, strict=True))]}).encode()
     )
-    with pytest.raises(StoreError, match="begun has no scores yet: no training of a protocol is"):
+    with pytest.raises(StoreError, match="begun has no scores yet: no run of a protocol is"):
         table("--out", begun)
     with pytest.raises(StoreError, match=r"one of conventional, fair, which .* got tuning"):
         table("--out", store, "--protocol", "fair", "tuning")

@@ -91,12 +91,7 @@ class BenchCell:
 
 
 def cell_name(key: Sequence[str], member: Member) -> str:
-    """What a cell is called in messages.
-
-    Args:
-        key: Protocol, data set, network, loss and method.
-        member: Fold and seed.
-    """
+    """What a cell is called in messages; ``key`` is protocol, data set, network, loss, method."""
     fold = [] if member.fold is None else [f"fold {member.fold}"]
     return " ".join([*key, *fold, f"seed {member.seed}"])
 
@@ -129,19 +124,9 @@ def is_ignored(name: str) -> bool:
 
 
 def group_of(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
-    """Identity of a group: 16 hexadecimal digits, as of a cell, but for fold and seed.
-
-    Args:
-        protocol: Name of the protocol.
-        data_set: Name of the data set.
-        options: Every option of one of its members by dotted name.
-    """
-    shared = {
-        name: value
-        for name, value in identity_options(options).items()
-        if name not in FOLD_AND_SEED
-    }
-    return _digest(protocol, data_set, shared)
+    """Identity of a group from the options of any of its members: all but fold and seed count."""
+    shared = identity_options(options)
+    return _digest(protocol, data_set, {it: shared[it] for it in shared if it not in FOLD_AND_SEED})
 
 
 def method_label(config: TrainConfig) -> str:

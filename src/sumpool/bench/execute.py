@@ -35,8 +35,7 @@ class CellEnd:
 
     Attributes:
         id: Identity of the cell.
-        state: "done" if it was finished here, "finished elsewhere" if it had a row already,
-            "running elsewhere" if another process holds it.
+        state: Whether it was finished here, had a row already, or is held by another process.
         seconds: How long it took, if it was finished here.
     """
 
@@ -77,11 +76,6 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
 
     This process holds the claim on the cell until the row is written. It may be killed at any time:
     the next one resumes from the last checkpoint. Stdout and stderr go to ``cells/ID/log.txt``.
-
-    Args:
-        store_folder: Folder of the benchmark.
-        cell: The cell.
-        train: Trains it; None is :func:`train_or_resume`.
 
     Raises:
         CellInterruptedError: If a signal asked it to stop.

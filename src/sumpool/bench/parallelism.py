@@ -167,10 +167,6 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
 def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
     """One run on a part of a node of a cluster, which the cluster itself fills.
 
-    Args:
-        gpus: Its share of a GPU; 0 is none.
-        cpus: Its cores.
-
     Example:
         >>> filling = part_of_a_node(0.1, 1)
         >>> filling.configure(TrainConfig(loss="c2")).hardware.cuda_step

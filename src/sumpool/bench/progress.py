@@ -19,14 +19,7 @@ EVERY = 5.0
 
 
 class GridBar:
-    """Counts finished cells, and shows how many run or failed and how long the rest will take.
-
-    Args:
-        store: Where rows and claims are.
-        cells: The grid.
-        summary: What the runner counts.
-        shown: Whether to show anything.
-    """
+    """Counts finished cells, and shows how many run or failed and how long the rest will take."""
 
     def __init__(
         self, store: BenchStore, cells: Sequence[BenchCell], summary: Summary, *, shown: bool
@@ -60,12 +53,7 @@ class GridBar:
         self._bar.close()
 
     def show(self, *, again: int = 0, put_off: int = 0) -> None:
-        """Update the bar from the summary.
-
-        Args:
-            again: Cells that failed and will be retried.
-            put_off: Cells that run elsewhere.
-        """
+        """Update the bar from the summary, with cells to retry and those that run elsewhere."""
         self._again, self._put_off = again, put_off
         if not self._bar.disable:
             # The process that has just ended a cell is about to take the next.
@@ -82,14 +70,8 @@ class GridBar:
         left = [cell for cell in self._cells if cell.id not in finished | failed]
         running = sum(self._store.is_claimed(cell.id) for cell in left)
         running = min(len(left), running + coming)
-        words = [f"{running} running"]
-        for number, what in (
-            (len(failed), "failed"),
-            (self._again, "to retry"),
-            (self._put_off, "elsewhere"),
-        ):
-            if number:
-                words.append(f"{number} {what}")
+        others = {"failed": len(failed), "to retry": self._again, "elsewhere": self._put_off}
+        words = [f"{running} running", *(f"{it} {what}" for what, it in others.items() if it)]
         seconds, unknown = total_seconds(self._store.rows(), left)
         if left and not unknown:
             words.append(f"about {format_duration(seconds / max(1, running))} left")

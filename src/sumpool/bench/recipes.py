@@ -1,8 +1,6 @@
 """Recipes: the configuration of every published setting, as a file for `sumpool train`.
 
-Nothing is written down here but how a method's label is read: settings come from the published
-tables, constants from the catalogs, and what a protocol sets from the protocol, through the same
-functions that `sumpool bench` goes through.
+Settings come from the published tables, constants from the catalogs and the protocol.
 """
 
 from __future__ import annotations
@@ -57,13 +55,7 @@ class Recipe:
     def grid(
         self, root: Path, backbone: str = TrainConfig.backbone, weights: str | None = None
     ) -> Grid:
-        """The grid that trains it, all folds and seeds of the protocol.
-
-        Args:
-            root: Folder of the data set, or the one that it is in.
-            backbone: The network.
-            weights: Its weights; None is what it has.
-        """
+        """The grid that trains it, all folds and seeds of the protocol; the data is in ``root``."""
         method, zero_shot = self._method
         extra = () if weights is None else (f"weights={weights}",)
         return Grid(
@@ -120,18 +112,9 @@ def recipes() -> list[Recipe]:
 
 
 def first_cell(
-    recipe: Recipe,
-    root: Path,
-    backbone: str = TrainConfig.backbone,
-    weights: str | None = None,
+    recipe: Recipe, root: Path, backbone: str = TrainConfig.backbone, weights: str | None = None
 ) -> BenchCell:
     """The cell with the first fold and seed of those that `sumpool bench` trains for it.
-
-    Args:
-        recipe: The setting.
-        root: As in :meth:`Recipe.grid`, and so are the next two.
-        backbone: The network.
-        weights: Its weights.
 
     Raises:
         sumpool.bench.GridError: If it cannot be trained; names the cell.

@@ -54,7 +54,7 @@ def run_bench(
         retries: How often a cell that failed is retried.
         progress: Whether to show a bar.
         work: What is done with a cell; None is :func:`sumpool.bench.execute.run_cell`.
-        look_again: Seconds between two looks at cells that run elsewhere.
+        look_again: Seconds between looks at cells that run elsewhere.
     """
     if retries < 0:
         raise ValueError(f"retries must be at least 0, got {retries}")

@@ -50,17 +50,11 @@ class Scored:
 
 @dataclass(frozen=True)
 class _Summed:
-    """A group with scores.
-
-    Attributes:
-        group: The group.
-        combined: What gains are computed from; None if it is lost, and those of before stay.
-        before: Whether the same runs were scored before.
-    """
+    """A group with scores."""
 
     group: Group
-    combined: Combined | None
-    before: bool
+    combined: Combined | None  # what gains are computed from, unless it is lost
+    before: bool  # whether the same runs were scored before
 
 
 def score_store(store: BenchStore, *, device: str | None = None, progress: bool = False) -> Scored:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import csv
 import statistics
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,27 +20,22 @@ from sumpool.report.run.folder import LOG
 from sumpool.report.tables import Table
 from sumpool.system.files import StoreError
 
+#: What a cell can be: finished, held by a process, failed in its last attempt, or none of these.
+STATES = ("done", "running", "failed", "waiting")
+
 
 @dataclass(frozen=True)
 class GroupStatus:
     """The progress of one group: cells that differ only in fold and seed.
 
     Attributes:
-        group: Identity of the group.
         title: Protocol, data set, network, loss and method.
-        done: Finished cells.
-        running: Cells that a process holds.
-        failed: Cells whose last attempt failed and that no process holds.
-        waiting: All others.
+        counts: Number of cells by state.
         seconds: Mean duration of the finished ones; None if there is none.
     """
 
-    group: str
     title: tuple[str, str, str, str, str]
-    done: int
-    running: int
-    failed: int
-    waiting: int
+    counts: Mapping[str, int]
     seconds: float | None
 
 
@@ -83,27 +79,20 @@ class BenchStatus:
 
     def text(self) -> str:
         """The status as tables for a terminal."""
-        count = {
-            name: sum(getattr(group, name) for group in self.groups)
-            for name in ("done", "running", "failed", "waiting")
-        }
+        count = {state: sum(group.counts[state] for group in self.groups) for state in STATES}
         total = sum(count.values())
-        parts = [", ".join(f"{number} {name}" for name, number in count.items())]
-        parts[0] = f"{total} cells: {parts[0]}"
-        if count["done"] < total:
-            parts[0] += f"; {self._left()}"
-        parts.append(_groups_table(self.groups).text())
+        head = f"{total} cells: " + ", ".join(f"{number} {it}" for it, number in count.items())
+        if count["done"] < total and self.seconds_left is None:
+            head += "; no estimate of the time left: no cell on the same data is finished yet"
+        elif count["done"] < total:
+            head += f"; about {_duration(self.seconds_left)} left"
+        parts = [head, _groups_table(self.groups).text()]
         if self.running:
             parts.append(_running_table(self.running).text())
         for cell, failure in self.failures:
             parts.append(f"failed in attempt {failure.attempt}: {cell.name}\n  {failure.error}")
         parts += [f"not a row, left out: {path}" for path in self.damaged]
         return "\n\n".join(parts)
-
-    def _left(self) -> str:
-        if self.seconds_left is None:
-            return "no estimate of the time left: no cell on the same data is finished yet"
-        return f"about {format_duration(self.seconds_left)} left"
 
 
 def bench_status(store: BenchStore) -> BenchStatus:
@@ -112,48 +101,43 @@ def bench_status(store: BenchStore) -> BenchStatus:
     Raises:
         StoreError: If there is none.
     """
-    rows = store.rows()
-    done = {row.id: row for row in rows}
-    cells = {cell.id: cell for cell in (*read_grid(store), *map(_of_row, rows))}
+    rows = {row.id: row for row in store.rows()}
+    cells = {cell.id: cell for cell in (*read_grid(store), *map(_of_row, rows.values()))}
     if not cells:
         raise StoreError(f"{store.folder} holds no benchmark: it has neither a grid nor rows")
     failures = {failure.id: failure for failure in store.failures()}
-    claimed = {id for id in cells if id not in done and store.is_claimed(id)}
-    failed = {id for id in failures if id in cells and id not in claimed}
-    left = [cell for cell in cells.values() if cell.id not in done and cell.id not in failed]
-    running = [_running(store, cells[id]) for id in cells if id in claimed]
+    states = dict.fromkeys(cells, "waiting")
+    for id in cells:
+        if id in rows:
+            states[id] = "done"
+        elif store.is_claimed(id):
+            states[id] = "running"
+        elif id in failures:
+            states[id] = "failed"
+    running = [_running(store, cells[id]) for id, state in states.items() if state == "running"]
+    left = [cells[id] for id, state in states.items() if state in ("running", "waiting")]
     return BenchStatus(
-        groups=_groups(cells.values(), done, claimed, failed),
+        groups=_groups(cells, states, rows),
         running=running,
-        failures=[(cells[id], failures[id]) for id in cells if id in failed],
+        failures=[(cells[id], failures[id]) for id, state in states.items() if state == "failed"],
         damaged=store.damaged(),
-        seconds_left=_seconds_left(rows, left, running),
+        seconds_left=_seconds_left(list(rows.values()), left, running),
     )
 
 
 def _groups(
-    cells: Iterable[PlannedCell], done: dict[str, BenchRow], running: set[str], failed: set[str]
+    cells: Mapping[str, PlannedCell], states: Mapping[str, str], rows: Mapping[str, BenchRow]
 ) -> list[GroupStatus]:
     members: dict[str, list[PlannedCell]] = {}
-    for cell in cells:
+    for cell in cells.values():
         members.setdefault(cell.group, []).append(cell)
-    found = []
-    for group, there in members.items():
-        finished = [done[cell.id].duration_s for cell in there if cell.id in done]
-        runs = sum(cell.id in running for cell in there)
-        fails = sum(cell.id in failed for cell in there)
-        found.append(
-            GroupStatus(
-                group,
-                there[0].key,
-                len(finished),
-                runs,
-                fails,
-                len(there) - len(finished) - runs - fails,
-                statistics.fmean(finished) if finished else None,
-            )
-        )
-    return found
+    groups = []
+    for there in members.values():
+        seconds = [rows[cell.id].duration_s for cell in there if cell.id in rows]
+        mean = statistics.fmean(seconds) if seconds else None
+        counts = Counter(states[cell.id] for cell in there)
+        groups.append(GroupStatus(there[0].key, counts, mean))
+    return groups
 
 
 def _seconds_left(
@@ -197,30 +181,21 @@ def _of_row(row: BenchRow) -> PlannedCell:
 
 
 def _groups_table(groups: Sequence[GroupStatus]) -> Table:
-    header = ("protocol", "data", "backbone", "loss", "method")
-    return Table(
-        (*header, "done", "running", "failed", "waiting", "mean duration"),
-        [
-            [
-                *group.title,
-                *(str(it) for it in (group.done, group.running, group.failed, group.waiting)),
-                "" if group.seconds is None else format_duration(group.seconds),
-            ]
-            for group in groups
-        ],
-    )
+    header = ("protocol", "data", "backbone", "loss", "method", *STATES, "mean duration")
+    rows = [
+        [*it.title, *(str(it.counts[state]) for state in STATES), _duration(it.seconds)]
+        for it in groups
+    ]
+    return Table(header, rows)
 
 
 def _running_table(running: Sequence[RunningCell]) -> Table:
-    return Table(
-        ("running", "for", "at", "process"),
-        [
-            [
-                it.cell.name,
-                "" if it.elapsed is None else format_duration(it.elapsed),
-                it.says,
-                f"{it.host} {it.pid or '?'}",
-            ]
-            for it in running
-        ],
-    )
+    rows = [
+        [it.cell.name, _duration(it.elapsed), it.says, f"{it.host} {it.pid or '?'}"]
+        for it in running
+    ]
+    return Table(("running", "for", "at", "process"), rows)
+
+
+def _duration(seconds: float | None) -> str:
+    return "" if seconds is None else format_duration(seconds)

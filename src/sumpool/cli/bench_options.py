@@ -135,25 +135,18 @@ def add_root(parser: ArgumentParser) -> None:
 
 def add_grid_options(parser: ArgumentParser) -> None:
     """Add what a grid takes."""
+    add = parser.add_argument
     many: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
-    parser.add_argument(
-        "--data", required=True, **many, help="data sets: a known name, NAME=PATH, a path, glyphs"
-    )
-    parser.add_argument(
-        "--loss", default=["c2"], **many, help="losses, as in `sumpool train` (default: c2)"
-    )
-    parser.add_argument(
-        "--pool",
-        default=["gap", "gsp"],
-        **many,
-        help="poolings, as in `sumpool train` (default: gap gsp)",
-    )
-    parser.add_argument(
+    switches: dict[str, Any] = {"nargs": "+", "metavar": "SWITCH"}
+    named = "as in `sumpool train` (default: {})"
+    add("--data", required=True, **many, help="data sets: a known name, NAME=PATH, a path, glyphs")
+    add("--loss", default=["c2"], **many, help=f"losses, {named.format('c2')}")
+    add("--pool", default=["gap", "gsp"], **many, help=f"poolings, {named.format('gap gsp')}")
+    add(
         "--zero_shot",
         type=switch_or_auto,
-        nargs="+",
         default=["auto"],
-        metavar="SWITCH",
+        **switches,
         help="with the zero-shot loss (true), without (false), or as the pooling has it by itself: "
         "gsp with, others without (default: auto)",
     )
@@ -161,40 +154,30 @@ def add_grid_options(parser: ArgumentParser) -> None:
         ("ccp", "with chance-constrained proxies, for pair losses"),
         ("xbm", "with cross-batch memory, for c1 and c2"),
     ):
-        parser.add_argument(
-            f"--{name}",
-            type=switch,
-            nargs="+",
-            default=["false"],
-            metavar="SWITCH",
-            help=f"{what}: true, false or both (default: false)",
-        )
-    parser.add_argument(
+        help = f"{what}: true, false or both (default: false)"
+        add(f"--{name}", type=switch, default=["false"], **switches, help=help)
+    add(
         "--center_reg",
         default=["none"],
         **many,
         help="regularizers of class centers, or none, for losses with proxies (default: none)",
     )
-    parser.add_argument(
-        "--backbone",
-        default=[TrainConfig.backbone],
-        **many,
-        help=f"networks, as in `sumpool train` (default: {TrainConfig.backbone})",
-    )
-    parser.add_argument(
+    backbone = TrainConfig.backbone
+    add("--backbone", default=[backbone], **many, help=f"networks, {named.format(backbone)}")
+    add(
         "--folds",
         type=count,
         nargs="+",
         metavar="N",
-        help="run these folds alone; scores need all (default: those of the protocol)",
+        help="run only these folds; scores need all (default: those of the protocol)",
     )
-    parser.add_argument(
+    add(
         "--seeds",
         type=count,
         metavar="N",
         help="run the seeds 0 to N-1 (default: those of the protocol, 3)",
     )
-    parser.add_argument(
+    add(
         "--set",
         nargs="+",
         action="extend",
@@ -204,44 +187,18 @@ def add_grid_options(parser: ArgumentParser) -> None:
     )
     add_root(parser)
     add_out(parser)
-    parser.add_argument(
-        "--jobs",
-        type=jobs,
-        default="auto",
-        metavar="N",
-        help="cells that run in parallel on this machine; auto fills it (default: auto)",
-    )
-    parser.add_argument(
-        "--ray",
-        metavar="ADDRESS",
-        help="run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])",
-    )
-    parser.add_argument(
-        "--gpus",
-        type=float,
-        default=0.0,
-        metavar="SHARE",
-        help="with --ray, the share of a GPU that a cell takes, such as 0.1 (default: 0, none)",
-    )
-    parser.add_argument(
-        "--cpus",
-        type=float,
-        default=1.0,
-        metavar="N",
-        help="with --ray, the CPUs that a cell takes (default: 1)",
-    )
-    parser.add_argument(
-        "--retries",
-        type=repeats,
-        default=1,
-        metavar="N",
-        help="how often a cell that failed is retried",
-    )
-    parser.add_argument(
-        "--dry_run",
-        action="store_true",
-        help="list the cells and their estimated time; train nothing",
-    )
+    for name, kind, default, metavar, help in (
+        ("jobs", jobs, "auto", "N",
+         "cells that run in parallel on this machine; auto fills it (default: auto)"),
+        ("ray", str, None, "ADDRESS",
+         "run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])"),
+        ("gpus", float, 0.0, "SHARE",
+         "with --ray, the share of a GPU per cell, such as 0.1 (default: 0, none)"),
+        ("cpus", float, 1.0, "N", "with --ray, the CPUs per cell (default: 1)"),
+        ("retries", repeats, 1, "N", "how often a cell that failed is retried"),
+    ):  # fmt: skip
+        add(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
+    add("--dry_run", action="store_true", help="list the cells and their time; train nothing")
 
 
 def grid_of(protocol: str, options: Namespace) -> Grid:

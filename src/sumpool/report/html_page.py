@@ -66,33 +66,18 @@ def render_part(name: str, *values: Any) -> str:
 
 
 def write_page(out: Path, template: str, **values: Any) -> Path:
-    """Write the template filled with ``values`` to ``out``, whole or not at all; gives ``out``."""
+    """Write the filled template to ``out``, whole or not at all, and return ``out``."""
     write_atomic(out, render(template, **values).encode())
     return out
 
 
 def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
-    """Write a page to ``out``, whole or not at all.
-
-    Args:
-        out: The file; folders on the way to it are made.
-        title: Title and first heading, as plain text.
-        body: What comes below the heading, as HTML.
-        style: Rules in addition to those of all pages.
-
-    Returns:
-        ``out``.
-    """
+    """Write a page with a title in plain text and a body in HTML; ``style`` adds CSS rules."""
     return write_page(out, "page.html", title=title, body=Markup(body), style=Markup(style.strip()))
 
 
 def pictures_html(pictures: Sequence[Picture], kind: str = "") -> str:
-    """Figures in a row, one below the other where the page is narrow.
-
-    Args:
-        pictures: The figures.
-        kind: A class for the style to know them by.
-    """
+    """Figures in a row, or one below the other where the page is narrow, of the class ``kind``."""
     return render_part("pictures", pictures, kind)
 
 

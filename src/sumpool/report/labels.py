@@ -1,4 +1,4 @@
-"""Names and conditions of trained cells, in words that tables and figures share."""
+"""Names and conditions of cells, as tables and figures share them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import numpy as np
 from sumpool.system.rows import Row
 
 STAND_IN = (
-    "The images are drawn ones that stand in for CIFAR-100: these numbers show that all works, "
-    "not what comes out."
+    "The images are drawn ones that stand in for CIFAR-100: this is a smoke test, ignore the "
+    "numbers."
 )
 
 
@@ -54,7 +54,7 @@ def losses(rows: Iterable[Row]) -> list[str]:
 def in_given_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
     """Each name once: first those of ``order``, in it, then the others as they come.
 
-    Cells that run side by side are stored in the order they finish, which says nothing.
+    Cells that run in parallel are stored in the order they finish, which means nothing.
     """
     found = list(dict.fromkeys(names))
     return [*(name for name in order if name in found), *(it for it in found if it not in order)]
@@ -80,7 +80,7 @@ def on_collages(settings: Mapping[str, Any]) -> bool:
 
 
 def dataset_label(settings: Mapping[str, Any]) -> str:
-    """What the models are trained and judged on."""
+    """What the models are trained and evaluated on."""
     if not on_collages(settings):
         return "CUB-200-2011"
     known = {"CIFAR-100": "collages of CIFAR-100", "glyphs": "collages of letters and digits"}

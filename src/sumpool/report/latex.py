@@ -30,7 +30,7 @@ _SIGNS = {
     "…": r"\dots{}",
     "↳": r"$\hookrightarrow$",
 }
-#: Begins the name of a row that goes on with the one above.
+#: Begins the name of a row that continues the one above.
 UNDER = "↳"
 
 
@@ -56,7 +56,7 @@ def latex_table(
 
     Args:
         header: Names of the columns.
-        rows: The cells. A row whose name begins with ↳ goes on with the one above.
+        rows: The cells. A row whose name begins with ↳ continues the one above.
         caption: What is tabulated.
         strong: Row and column of the cells that are bold.
         spans: Lines above the header: names, each with the number of columns it covers.

@@ -1,4 +1,4 @@
-"""What every study has on a page, and the words that all of them use."""
+"""A study on a page, and what all studies share there."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Section:
 
 
 def render_png(draw: Callable[[BinaryIO], None], alt: str) -> Picture:
-    """The figure that ``draw`` writes to a file, with what it shows in words."""
+    """The figure that ``draw`` writes to a file, with its text for those who do not see it."""
     buffer = io.BytesIO()
     draw(buffer)
     return Picture(buffer.getvalue(), alt)
@@ -74,11 +74,11 @@ def over_seeds(
     """Mean ± standard deviation of a metric over the rows that have it, a dash if none has.
 
     Args:
-        rows: Those of one cell of a table, a row a seed.
+        rows: Those of one cell of a table, one row per seed.
         name: The metric.
         digits: Digits after the point.
         scale: Factor on it.
-        of: Seeds that there should be; where there are fewer their number follows in brackets.
+        of: Seeds that there should be; if there are fewer, their number follows in parentheses.
     """
     found = values(rows, name)
     if not found:
@@ -94,7 +94,7 @@ def seeds_in_words(rows: Sequence[Row]) -> str:
 
 
 def provenance(rows: Sequence[Row]) -> str:
-    """The command that gives these rows, and the versions it ran with."""
+    """The command that produces these rows, and the versions it ran with."""
     versions = ", ".join(f"{name} {version}" for name, version in rows[-1].versions.items())
     data = " --data DIR" if rows[0].settings.get("data") not in _DRAWN else ""
     return f"sumpool study {rows[0].study} --seeds {seed_count(rows)}{data}; {versions}"

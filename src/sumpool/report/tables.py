@@ -17,7 +17,7 @@ class Table:
 
     Attributes:
         header: Names of the columns.
-        rows: Rows, each as long as the header; one that begins with ↳ goes on with the one above.
+        rows: Rows, each as long as the header; one that begins with ↳ continues the one above.
         caption: What is tabulated and over what is averaged.
         strong: Row and column of the cells that stand out: bold, or with a star in plain text.
         spans: Lines above the header, from the top: names, each with the number of columns that it

@@ -53,21 +53,10 @@ def mps_server() -> Iterator[MpsState]:
     One that is running already is left alone. Otherwise it is started with its pipes in a temporary
     folder, which ``os.environ`` names to child processes, and stopped afterwards. Without a GPU,
     without the program, or if it does not start, nothing is done, and the value says so.
-
-    Example:
-        >>> import torch
-        >>> with mps_server() as mps:
-        ...     assert mps.serving or mps.why
     """
-    if not torch.cuda.is_available():
-        yield MpsState("absent", "there is no CUDA device")
-        return
-    if shutil.which(CONTROL) is None:
-        yield MpsState("absent", f"{CONTROL} is not installed")
-        return
-    there = serving_folder()
-    if there is not None:
-        yield MpsState("found", f"it is running already, in {there}")
+    found = _without_starting()
+    if found is not None:
+        yield found
         return
     # Under /tmp, and short: the names of sockets may have no more than 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="sumpool-mps-", dir="/tmp"))
@@ -87,6 +76,16 @@ def mps_server() -> Iterator[MpsState]:
     finally:
         _restore(before)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _without_starting() -> MpsState | None:
+    """The state if the service cannot or need not be started; None if it is to be."""
+    if not torch.cuda.is_available():
+        return MpsState("absent", "there is no CUDA device")
+    if shutil.which(CONTROL) is None:
+        return MpsState("absent", f"{CONTROL} is not installed")
+    there = serving_folder()
+    return MpsState("found", f"it is running already, in {there}") if there else None
 
 
 def serving_folder() -> Path | None:

@@ -26,9 +26,6 @@ STORE_BYTES = 100_000_000
 def connected(address: str | None) -> Iterator[Any]:
     """Ray, connected; disconnected afterwards, and stopped if it was started here.
 
-    Args:
-        address: As :class:`~sumpool.bench.executors.ray_cluster.RayCluster` takes it.
-
     Raises:
         ClusterError: If Ray is missing, or cannot be used at ``address``.
     """

@@ -75,7 +75,7 @@ def check_nodes(ray: Any, cpus: float, gpus: float, witness: Path | None) -> Non
     """See that every node that could take a cell has this package and sees ``witness``.
 
     Raises:
-        ClusterError: If none is large enough, or one of them has not what is needed; names it.
+        ClusterError: If none is large enough, or one lacks what is needed; names it.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

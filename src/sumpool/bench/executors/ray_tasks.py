@@ -21,13 +21,7 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | None) -> R:
-    """Apply ``work`` to ``cell`` in a worker of Ray.
-
-    Args:
-        work: The function.
-        cell: Its argument.
-        threads: Threads of torch.
-        witness: A file that must be visible here: the node may have joined after the check.
+    """Apply ``work`` to ``cell`` in a worker of Ray, which must see the file ``witness``.
 
     Raises:
         WorkerError: In place of an error that could not be sent back.
@@ -46,19 +40,14 @@ def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | N
 
 
 def failure_of(error: Any, retries: int) -> Exception:
-    """The failure of a task: its own error with the traceback from there, or how its end came.
-
-    Args:
-        error: What ``ray.get`` raised.
-        retries: How often the task was started again where its process or node died.
-    """
+    """The failure of a task from what ``ray.get`` raised: its own error, or how it ended."""
     trace = _COLOR.sub("", str(error))
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):
         cause.add_note(trace)
         return cause
     name, first = type(error).__name__, trace.strip().split("\n", 1)[0]
-    again = "" if name == "TaskCancelledError" else f" (started again {retries} times)"
+    again = "" if name == "TaskCancelledError" else f" (restarted {retries} times)"
     failure = WorkerError(f"{name}: {first}{again}")
     failure.add_note(trace)
     return failure

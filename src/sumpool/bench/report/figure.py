@@ -19,13 +19,13 @@ from sumpool.bench.report.labels import (
     backbone_name,
     caption_prefix,
     data_set_name,
+    data_set_place,
     loss_name,
+    loss_place,
     method_name,
+    method_place,
     method_settings,
     metric_name,
-    sorted_data_sets,
-    sorted_losses,
-    sorted_methods,
 )
 from sumpool.bench.report.published import PublishedGain, published_gain
 from sumpool.bench.report.scores import Gain, Score
@@ -69,13 +69,8 @@ def improvements(
 ) -> list[Improvement]:
     """The improvements in one protocol with one network, in the order of the papers' tables.
 
-    Args:
-        scores: What was measured; a method has a baseline among those of its loss and data set.
-        gains: Paired gains: where there is one over the baseline, it gives the interval.
-        protocol: Name of the protocol.
-        backbone: Name of the network.
-        dimension: How many dimensions were searched.
-        metric: Name of the metric.
+    The baseline of a method is among the ``scores`` of its loss and data set; where ``gains`` has a
+    paired one over it, that gives the interval.
     """
     setting = (protocol, backbone, dimension, metric)
     means = {
@@ -107,7 +102,7 @@ def improvements(
             what = (name, loss, method, other, settings)
             found.append(Improvement(*what, ours, interval, published))
             break
-    return _in_order(found)
+    return sorted(found, key=_place)
 
 
 def _set(entry: Score | Gain) -> str:
@@ -127,17 +122,11 @@ def draw(
 ) -> None:
     """Draw each improvement as a bar with its interval, the published one below it.
 
-    Args:
-        found: What :func:`improvements` gives; at least one.
-        out: A path whose suffix names the format, or a file for PNG.
-        protocol: Named in the title.
-        backbone: Named in title and legend.
-        dimension: How many dimensions were searched.
-        metric: Named at the axis.
+    ``out`` is a path whose suffix names the format, or a file for PNG.
     """
     if not found:
         raise ValueError("found must have at least one improvement, got none")
-    panels = sorted_data_sets({it.data_set for it in found})
+    panels = sorted({it.data_set for it in found}, key=data_set_place)
     names = list(dict.fromkeys(_name(it) for it in found))
     height = 1.8 + 0.46 * len(names)
     figure = Figure(figsize=(2.2 + 2.9 * len(panels), height), layout="constrained")
@@ -169,19 +158,8 @@ def _name(it: Improvement) -> str:
     return words if it.against in AVERAGES else f"{words}\nover {method_name(it.against)}"
 
 
-def _in_order(found: Sequence[Improvement]) -> list[Improvement]:
-    losses = sorted_losses({it.loss for it in found})
-    methods = sorted_methods(it.method for it in found)
-    sets = sorted_data_sets({it.data_set for it in found})
-    return sorted(
-        found,
-        key=lambda it: (
-            losses.index(it.loss),
-            methods.index(it.method),
-            it.settings,
-            sets.index(it.data_set),
-        ),
-    )
+def _place(it: Improvement) -> tuple[object, ...]:
+    return loss_place(it.loss), method_place(it.method), it.settings, data_set_place(it.data_set)
 
 
 def _bars(axes: Axes, found: Sequence[Improvement | None]) -> None:

@@ -10,17 +10,17 @@ from sumpool.bench.report.labels import (
     caption_prefix,
     common_words,
     data_set_name,
+    data_set_place,
     loss_name,
+    loss_place,
     method_name,
+    method_place,
     method_settings,
     metric_name,
     metric_place,
     note_words,
     protocol_name,
     signed,
-    sorted_data_sets,
-    sorted_losses,
-    sorted_methods,
 )
 from sumpool.bench.report.published import PublishedGain, published_gain
 from sumpool.bench.report.scores import Gain
@@ -31,16 +31,11 @@ HEADER = ("", "data set", "dimensions", "metric", "gain", "interval", "pairs", "
 
 
 def gain_tables(gains: Sequence[Gain], *, metrics: Sequence[str] = tuple(METRICS)) -> list[Table]:
-    """One table for each protocol and network.
-
-    Args:
-        gains: What was measured.
-        metrics: Metrics that have rows.
-    """
+    """One table for each protocol and network, with rows for these ``metrics``."""
     shown = [gain for gain in gains if gain.metric in metrics]
     pairs = dict.fromkeys((gain.protocol, gain.backbone) for gain in shown)
     return [
-        _table(_sorted([it for it in shown if (it.protocol, it.backbone) == pair]))
+        _table(sorted((it for it in shown if (it.protocol, it.backbone) == pair), key=_place))
         for pair in pairs
     ]
 
@@ -94,20 +89,13 @@ def _published(gain: Gain) -> PublishedGain | None:
     )
 
 
-def _sorted(gains: Sequence[Gain]) -> list[Gain]:
-    losses = sorted_losses({it.loss for it in gains})
-    methods = sorted_methods(it.method for it in gains)
-    others = sorted_methods(it.against for it in gains)
-    sets = sorted_data_sets({it.data_set for it in gains})
-    return sorted(
-        gains,
-        key=lambda it: (
-            losses.index(it.loss),
-            methods.index(it.method),
-            others.index(it.against),
-            sets.index(it.data_set),
-            -it.dimension,
-            metric_place(it.metric),
-            it.note,
-        ),
+def _place(gain: Gain) -> tuple[object, ...]:
+    return (
+        loss_place(gain.loss),
+        method_place(gain.method),
+        method_place(gain.against),
+        data_set_place(gain.data_set),
+        -gain.dimension,
+        metric_place(gain.metric),
+        gain.note,
     )

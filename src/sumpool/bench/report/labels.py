@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable
 
 from sumpool.bench.methods import AVERAGES, Method
-from sumpool.report.labels import in_given_order
 
 #: Data sets in the order of the papers' tables.
 DATA_SETS = {"sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars196": "Cars196"}
@@ -51,17 +50,17 @@ _CONSTANTS = (
 
 
 def data_set_name(key: str) -> str:
-    """A data set by the name that papers give it; others by their own."""
+    """A data set by the name that papers give it."""
     return DATA_SETS.get(key, key)
 
 
 def loss_name(key: str) -> str:
-    """A loss by the name that papers give it; others by their own."""
+    """A loss by the name that papers give it."""
     return LOSSES.get(key, key)
 
 
 def backbone_name(key: str) -> str:
-    """A network by the name that papers give it; others by their own."""
+    """A network by the name that papers give it."""
     return BACKBONES.get(key, key)
 
 
@@ -96,25 +95,31 @@ def method_name(label: str) -> str:
     return " + ".join(words)
 
 
-def sorted_methods(labels: Iterable[str]) -> list[str]:
-    """Methods in the order of the papers' tables: average pooling first, CCP last."""
-
-    def place(label: str) -> tuple[bool, bool, int, bool, str]:
-        method = Method.parse(label)
-        average = AVERAGES.index(method.pool) if method.pool in AVERAGES else len(AVERAGES)
-        return method.ccp, method.xbm, average, "gsp" in method.pool, label
-
-    return sorted(dict.fromkeys(labels), key=place)
+def method_place(label: str) -> tuple[bool, bool, int, bool, str]:
+    """The place of a method in the papers' tables: average pooling first, CCP last."""
+    method = Method.parse(label)
+    average = AVERAGES.index(method.pool) if method.pool in AVERAGES else len(AVERAGES)
+    return method.ccp, method.xbm, average, "gsp" in method.pool, label
 
 
-def sorted_losses(keys: Iterable[str]) -> list[str]:
-    """Losses in the order of the papers' tables, others after them by name."""
-    return in_given_order(sorted(keys), list(LOSSES))
+def loss_place(key: str) -> tuple[int, str]:
+    """The place of a loss in the papers' tables, others after them by name."""
+    return _place(key, LOSSES)
 
 
-def sorted_data_sets(keys: Iterable[str]) -> list[str]:
-    """Data sets in the order of the papers' tables, others after them by name."""
-    return in_given_order(sorted(keys), list(DATA_SETS))
+def data_set_place(key: str) -> tuple[int, str]:
+    """The place of a data set in the papers' tables, others after them by name."""
+    return _place(key, DATA_SETS)
+
+
+def metric_place(key: str) -> tuple[int, str]:
+    """The place of a metric in the papers' tables, others after them by name."""
+    return _place(key, METRICS)
+
+
+def _place(key: str, known: Iterable[str]) -> tuple[int, str]:
+    order = list(known)
+    return (order.index(key), "") if key in order else (len(order), key)
 
 
 def note_words(note: str) -> list[str]:
@@ -156,11 +161,6 @@ def method_settings(note: str, method: str) -> str:
     parts = [part.partition(":")[0] for part in method.split("+")]
     groups = tuple(group for part, group in _CONSTANTS if part in ("", *parts))
     return " ".join(name for name in names if name.startswith(groups))
-
-
-def metric_place(key: str) -> int:
-    """The place of a metric among the columns of the papers' tables, others after them."""
-    return list(METRICS).index(key) if key in METRICS else len(METRICS)
 
 
 def caption_prefix(protocol: str, backbone: str) -> str:

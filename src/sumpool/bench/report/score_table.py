@@ -15,17 +15,17 @@ from sumpool.bench.report.labels import (
     caption_prefix,
     common_words,
     data_set_name,
+    data_set_place,
     loss_name,
+    loss_place,
     method_name,
+    method_place,
     method_settings,
     metric_name,
     metric_place,
     note_words,
     percent,
     signed,
-    sorted_data_sets,
-    sorted_losses,
-    sorted_methods,
 )
 from sumpool.bench.report.published import PublishedScore, beside
 from sumpool.bench.report.scores import Incomplete, Score
@@ -53,12 +53,9 @@ def score_tables(
     *,
     metrics: Sequence[str] = tuple(METRICS),
 ) -> list[Table]:
-    """One table for each protocol and network.
+    """One table for each protocol and network, with columns for these ``metrics``.
 
-    Args:
-        scores: What was measured.
-        incomplete: Groups without a score: they are shown as missing, and named in the caption.
-        metrics: Metrics that have a column.
+    Groups without a score are shown as missing, and named in the caption.
 
     Raises:
         StoreError: If two scores are of the same thing.
@@ -114,14 +111,15 @@ def _columns(
     scores: Sequence[Score], incomplete: Sequence[Incomplete], metrics: Sequence[str]
 ) -> list[_Column]:
     found = {_Column(it.data_set, it.dimension, it.metric) for it in scores}
-    sets = sorted_data_sets({it.data_set for it in scores} | {it.data_set for it in incomplete})
+    sets = {it.data_set for it in (*scores, *incomplete)}
     others = {(it.dimension, it.metric) for it in found} or {(0, metric) for metric in metrics}
     # A data set of which nothing is finished has the columns of the others.
     for name in sets:
         if not any(column.data_set == name for column in found):
             found |= {_Column(name, dimension, metric) for dimension, metric in others}
     return sorted(
-        found, key=lambda it: (sets.index(it.data_set), -it.dimension, metric_place(it.metric))
+        found,
+        key=lambda it: (data_set_place(it.data_set), -it.dimension, metric_place(it.metric)),
     )
 
 
@@ -162,9 +160,7 @@ def _lines(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> list[_L
     there = {(line.loss, line.method) for line in found}
     others = dict.fromkeys((it.loss, it.method) for it in incomplete)
     found += [_Line(*it, "") for it in others if it not in there]
-    losses = sorted_losses({line.loss for line in found})
-    methods = sorted_methods(line.method for line in found)
-    return sorted(found, key=lambda it: (losses.index(it.loss), methods.index(it.method), it.note))
+    return sorted(found, key=lambda it: (loss_place(it.loss), method_place(it.method), it.note))
 
 
 def _row_name(

@@ -65,14 +65,7 @@ def problem_pictures(problems: Columns) -> list[Picture]:
 def draw_problems(
     axes: Axes, problems: Columns, names: Mapping[str, str], scale: float = 1.0
 ) -> None:
-    """Draw columns of problems against their number, from 0 upwards.
-
-    Args:
-        axes: Where to.
-        problems: The columns.
-        names: Which of them, with their labels.
-        scale: Factor on all values.
-    """
+    """Draw columns of problems, by name with their labels, against the number of the problem."""
     for place, (name, label) in enumerate(names.items()):
         axes.plot(
             problems["problem"],
@@ -90,7 +83,7 @@ def draw_problems(
 
 
 def problem_table(problems: Columns) -> Table:
-    """One line a solved problem."""
+    """One row per solved problem."""
     listed = {name: how for name, how in LISTED.items() if name in problems}
     rows = [
         [

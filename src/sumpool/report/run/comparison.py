@@ -1,4 +1,4 @@
-"""A page that compares groups of runs: the same training with other seeds, and with a change."""
+"""A page that compares groups of runs, which differ in more than the seed."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ LOSSES = {
     "loss": "loss",
     "base_loss": "base loss",
     "zero_shot_loss": "zero-shot loss",
-    "center_loss": "centre regulariser",
+    "center_loss": "center regularizer",
 }
 SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
 SIZE = (4.6, 3.0)
@@ -28,7 +28,7 @@ NUMBERED = 14
 
 
 def run_pictures(run: Run) -> list[Picture]:
-    """The curves of a run that it has got to."""
+    """The curves of a run, as far as it got."""
     pictures = []
     components = {name: label for name, label in LOSSES.items() if name in run.log}
     if len(components) == 2:  # one part alone is the loss itself
@@ -50,11 +50,11 @@ def run_pictures(run: Run) -> list[Picture]:
             axes.set_ylim(0, 1.1 * float(rate.max()) or None)
         pictures.append(Picture(to_png(figure), "The learning rate by training step."))
     if "images_per_second" in run.log:
-        figure, axes = _axes("Speed", "images a second")
+        figure, axes = _axes("Speed", "images per second")
         speed = run.log["images_per_second"]
         axes.plot(run.log["step"], speed, color=COLORS[0], **_dots(speed))
         axes.set_ylim(0, 1.1 * float(np.nanmax(speed)))
-        pictures.append(Picture(to_png(figure), "Images trained on a second, by training step."))
+        pictures.append(Picture(to_png(figure), "Images per second by training step."))
     return pictures
 
 
@@ -81,12 +81,9 @@ def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
 
 
 def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]) -> Picture:
-    """One dot a run, a bar for the mean and a whisker for the standard deviation.
+    """One dot per run, a bar for the mean and a whisker for the standard deviation.
 
-    Args:
-        label: Name of the score.
-        source: What it was measured on.
-        groups: The score of each run by the name of their group.
+    ``groups`` has the scores of the runs by group, ``source`` is what they were measured on.
     """
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()

@@ -1,4 +1,4 @@
-"""The folder of a run, read for its page: nothing is written and nothing computed again."""
+"""The folder of a run, read for its page."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.gallery_files import read_gallery
 from sumpool.system.files import StoreError
 
-#: Columns of a CSV file by name, one value a line, NaN where a line leaves it out.
+#: Columns of a CSV file by name, one value per line, NaN where a line has none.
 Columns = Mapping[str, NDArray[np.float64]]
 
-#: What every line of problems.csv must say: which problem it tells of, and when that was solved.
+#: Columns that every line of problems.csv needs.
 PROBLEM = ("problem", "first_step", "last_step")
 #: What every metrics.json holds.
 NUMBERS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
@@ -38,7 +38,7 @@ NUMBERS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_
 
 @dataclass(frozen=True)
 class Run:
-    """A run as its folder tells it.
+    """A run as read from its folder.
 
     Attributes:
         folder: The folder.
@@ -87,7 +87,7 @@ class Run:
         return None if line is None else int(self.validation["step"][line])
 
     def scores(self, name: str) -> Mapping[str, float] | None:
-        """Metrics of one evaluation; those that decided in training where it was not made again."""
+        """Metrics of one evaluation; else those of training, if it is what selected the model."""
         if name in self.evaluations or name != self.selection:
             return self.evaluations.get(name)
         line = self._best_line()

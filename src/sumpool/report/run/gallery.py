@@ -1,7 +1,7 @@
 """What the page of a run shows in pictures.
 
-``sumpool.evaluation.gallery`` collects it with the help of a model, ``exhibit_files`` keeps it on
-disk, and drawing it needs neither model nor data.
+``sumpool.evaluation.gallery`` collects it with a model, ``gallery_files`` stores it, and drawing it
+needs neither model nor data.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Prototype:
     Attributes:
         index: Which one.
         share: Mean of its attribute over images; those of all prototypes sum to 1.
-        regions: The positions that send it most, at most one an image.
+        regions: The positions that send it most, at most one per image.
     """
 
     index: int
@@ -93,10 +93,10 @@ class EmbeddingMap:
     """The embedding in two dimensions.
 
     Attributes:
-        points: One point an image, (N, 2).
+        points: One point per image, (N, 2).
         labels: The class of each, (N,), indexing ``class_names``.
         class_names: Names of the classes.
-        colored: The classes to tell apart, worst retrieved first.
+        colored: The classes in color, worst retrieved first.
         method: How it was made: "t-SNE" or "PCA".
     """
 
@@ -109,7 +109,7 @@ class EmbeddingMap:
 
 @dataclass(frozen=True)
 class Gallery:
-    """All that is shown of one evaluation.
+    """The pictures of one evaluation.
 
     Attributes:
         source: Which images are shown: "validation" or "test".

@@ -19,26 +19,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.report.run.gallery import (
-    EmbeddingMap,
-    Gallery,
-    Neighbor,
-    Prototype,
-    Query,
-    Region,
-)
+from sumpool.report.run.gallery import EmbeddingMap, Gallery, Neighbor, Prototype, Query, Region
 from sumpool.system.files import StoreError
 
 #: Raised by one when files of the form before could be misread.
 FORMAT = 1
+#: What the index says of the map; its points are among the arrays.
+_MAP = ("class_names", "colored", "method")
 INDEX, ARRAYS, IMAGES = "exhibits.json", "arrays.npz", "images"
 
 
 def write_gallery(gallery: Gallery, folder: Path) -> Path:
-    """Put the gallery into ``folder``, in place of those it may hold.
+    """Write the gallery to ``folder``, in place of the one that it may hold.
 
-    They are written beside it first, and the old ones are kept until they have its name: an
-    interrupt leaves the old ones or the new ones. What it leaves besides goes with the next write.
+    It is written beside it first, and the old one is kept until the new one has its name: an
+    interrupt leaves the old one or the new one.
 
     Returns:
         ``folder``.
@@ -65,11 +60,7 @@ def write_gallery(gallery: Gallery, folder: Path) -> Path:
         "sample": [asdict(query) for query in gallery.sample],
         "prototypes": [asdict(prototype) for prototype in gallery.prototypes],
         "map": chart
-        and {
-            "class_names": chart.class_names,
-            "colored": chart.colored,
-            "method": chart.method,
-        },
+        and {name: getattr(chart, name) for name in ("class_names", "colored", "method")},
         "notes": gallery.notes,
     }
     text = json.dumps(index, ensure_ascii=False, allow_nan=False, indent=1)
@@ -84,12 +75,12 @@ def write_gallery(gallery: Gallery, folder: Path) -> Path:
 
 
 def read_gallery(folder: Path) -> Gallery | None:
-    """The gallery in ``folder``; None if there are none.
+    """The gallery in ``folder``; None if there is none.
 
     Raises:
         StoreError: If a file is missing or damaged; the message names it.
     """
-    if not folder.exists():  # an interrupt may have left the old ones under the other name
+    if not folder.exists():  # an interrupt may have left it under the other name
         folder = _before(folder)
     path = folder / INDEX
     if not path.is_file():
@@ -125,7 +116,7 @@ def read_gallery(folder: Path) -> Gallery | None:
 
 
 def _before(folder: Path) -> Path:
-    """Where the gallery in ``folder`` are while new ones take their place."""
+    """Where the old gallery is while a new one takes its place."""
     return folder.with_name(folder.name + ".before")
 
 

@@ -1,4 +1,4 @@
-"""Runs that differ in nothing but the seed belong together, and are named by what differs."""
+"""Groups of runs that differ only in the seed, named by what tells the groups apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run in words and in one table: how good, what was trained on what, and why it stopped."""
+"""A run in words and in one table: its scores, what was trained on what, why it stopped."""
 
 from __future__ import annotations
 
@@ -75,9 +75,8 @@ def headline(run: Run) -> str:
     left = f"; {alone:,} more had no match and are left out" if alone else "; none was left out"
     if "queries" not in scores:
         return f"{_both(scores)} ({name}{selected(run)})."
-    judged = int(scores["queries"])
     marked = f"{selected(run)}," if selected(run) else ""
-    return f"{_both(scores)}{marked} over {judged:,} {name} queries{left}."
+    return f"{_both(scores)}{marked} over {int(scores['queries']):,} {name} queries{left}."
 
 
 def summary(run: Run) -> str:
@@ -94,7 +93,7 @@ def summary(run: Run) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Seconds in words.
+    """A duration in words.
 
     Example:
         >>> duration(8.24), duration(75), duration(3700)

@@ -15,7 +15,7 @@ SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚",
 
 
 def map_picture(chart: EmbeddingMap, source: str) -> Picture:
-    """Every mark a query; the classes to tell apart in color, the others gray."""
+    """One mark per query; the listed classes in color, the others gray."""
     figure = Figure(figsize=(6.6, 5.0), layout="constrained")
     axes = figure.subplots()
     rest = ~np.isin(chart.labels, chart.colored)
@@ -41,7 +41,7 @@ def map_picture(chart: EmbeddingMap, source: str) -> Picture:
 
 
 def map_legend(chart: EmbeddingMap) -> list[tuple[str, str, str]]:
-    """Color, mark and name of each class that is told apart, then of all others."""
+    """Color, mark and name of each class in color, then of all others."""
     marks = [
         (_color(position), SIGNS[_marker(position)], chart.class_names[label])
         for position, label in enumerate(chart.colored)

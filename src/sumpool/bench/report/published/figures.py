@@ -93,25 +93,15 @@ def published_scores() -> list[PublishedScore]:
 
 
 def find(**wanted: Any) -> list[PublishedScore]:
-    """The published scores with these values, those of the preferred table first.
-
-    Args:
-        wanted: Attributes of :class:`PublishedScore` and the values they must have.
+    """The published scores with these attributes, those of the preferred table first.
 
     Raises:
         TypeError: If a name is not an attribute.
 
     Example:
-        >>> [one] = find(
-        ...     table="5.1",
-        ...     data_set="cub",
-        ...     loss="c2",
-        ...     method="gsp+zs",
-        ...     dimension=128,
-        ...     metric="mean_average_precision_at_r",
-        ... )
-        >>> one.mean, one.std, one.page
-        (0.2153, 0.0024, 85)
+        >>> found = find(table="5.1", data_set="cub", loss="c2", method="gsp+zs", dimension=128)
+        >>> {one.metric: (one.mean, one.std, one.page) for one in found}["precision_at_1"][2]
+        85
     """
     names = [field.name for field in fields(PublishedScore)]
     unknown = sorted(set(wanted) - set(names))
@@ -139,18 +129,7 @@ def beside(
     """The published score to print beside one of ours; None if there is none.
 
     Scores of the same network come first, then those of the papers' main one. Doubtful and quoted
-    ones are never taken.
-
-    Args:
-        protocol: Name of the protocol.
-        data_set: Name of the data set.
-        loss: Name of the loss.
-        method: Label of the method.
-        dimension: How many dimensions were searched.
-        metric: Name of the metric.
-        backbone: The network.
-        settings: Options other than the usual ones.
-        tables: Take these tables alone; all if empty.
+    ones are never taken, nor those of other ``tables``, if any are given.
 
     Example:
         >>> key = ("fair", "cub", "c2", "gap", 512, "mean_average_precision_at_r")
@@ -161,11 +140,8 @@ def beside(
     """
     key = (protocol, data_set, loss, method, dimension, metric, settings)
     found = [it for it in _comparable().get(key, ()) if not tables or it.table in tables]
-    for network in (backbone, MAIN_BACKBONE):
-        for score in found:
-            if score.backbone == network:
-                return score
-    return None
+    by_network = {it.backbone: it for it in reversed(found)}
+    return by_network.get(backbone) or by_network.get(MAIN_BACKBONE)
 
 
 _Key = tuple[str, str, str, str, int, str, str]
@@ -177,8 +153,6 @@ def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
     found: dict[_Key, list[PublishedScore]] = {}
     for it in _read():
         if not (it.doubt or it.quoted):
-            key = (
-                it.protocol, it.data_set, it.loss, it.method, it.dimension, it.metric, it.settings,
-            )  # fmt: skip
-            found.setdefault(key, []).append(it)
+            where = (it.protocol, it.data_set, it.loss, it.method)
+            found.setdefault((*where, it.dimension, it.metric, it.settings), []).append(it)
     return found
