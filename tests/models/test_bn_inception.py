@@ -44,6 +44,12 @@ def public_file(path: Path, *, old: bool = False) -> dict[str, Tensor]:
     return state
 
 
+@pytest.fixture(scope="module")
+def public(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tensor]]:
+    path = tmp_path_factory.mktemp("public") / "weights.pth"
+    return path, public_file(path)
+
+
 def test_it_has_the_parameters_of_the_public_network() -> None:
     parameters = sum(parameter.numel() for parameter in shapes_alone().parameters())
     assert parameters == 10_270_240
@@ -70,7 +76,7 @@ def test_names_are_those_of_the_public_checkpoint() -> None:
     assert not convolutions & {"inception_3c_1x1", "inception_3c_pool_proj", "inception_4e_1x1"}
 
 
-@pytest.mark.parametrize(("size", "side"), [(224, 7), (227, 7), (256, 8), (97, 3), (120, 4)])
+@pytest.mark.parametrize(("size", "side"), [(224, 7), (227, 7), (97, 3)])
 def test_the_map_is_a_32nd_of_the_image(size: int, side: int) -> None:
     images = torch.empty(1, 3, size, size, device="meta")
     assert shapes_alone()(images).shape == (1, 1024, side, side)
@@ -86,10 +92,11 @@ def by_hand(
 
 
 @pytest.mark.parametrize("number", [0, 2, 9])
-def test_a_block_is_its_parallel_branches(number: int, tmp_path: Path) -> None:
+def test_a_block_is_its_parallel_branches(
+    number: int, public: tuple[Path, dict[str, Tensor]]
+) -> None:
     block = BLOCKS[number]
-    public_file(tmp_path / "weights.pth")
-    network = load_bn_inception(tmp_path / "weights.pth").eval()
+    network = load_bn_inception(public[0]).eval()
     x = torch.randn(2, getattr(network, f"{block.name}_3x3_reduce").in_channels, 6, 6)
     with torch.no_grad():
         got = network._run_block(block, x)
@@ -123,9 +130,7 @@ def test_pixels_arrive_as_bgr_less_the_mean() -> None:
     torch.testing.assert_close(seen[0][0], expected, rtol=0, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("name", "old"), [("weights.pth", False), ("weights.pth", True), ("weights.safetensors", False)]
-)
+@pytest.mark.parametrize(("name", "old"), [("weights.pth", True), ("weights.safetensors", False)])
 def test_public_weights_load(tmp_path: Path, name: str, old: bool) -> None:
     state = public_file(tmp_path / name, old=old)
     loaded = load_bn_inception(tmp_path / name).state_dict()
@@ -134,15 +139,18 @@ def test_public_weights_load(tmp_path: Path, name: str, old: bool) -> None:
             assert torch.equal(value, state[key].reshape(value.shape)), key
 
 
-def test_the_catalog_takes_the_file_by_its_path(tmp_path: Path) -> None:
-    state = public_file(tmp_path / "weights.pth")
-    network = build_backbone("bn_inception", weights=str(tmp_path / "weights.pth"), crop=64).network
+def test_the_catalog_takes_the_file_by_its_path(
+    public: tuple[Path, dict[str, Tensor]],
+) -> None:
+    path, state = public
+    network = build_backbone("bn_inception", weights=str(path), crop=64).network
     assert torch.equal(network.inception_5b_1x1.weight, state["inception_5b_1x1.weight"])
 
 
-def test_defects_of_a_file_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "weights.pth"
-    state = public_file(path)
+def test_defects_of_a_file_are_named(
+    public: tuple[Path, dict[str, Tensor]], tmp_path: Path
+) -> None:
+    path, state = tmp_path / "weights.pth", dict(public[1])
     del state["inception_4a_1x1.bias"]
     state["inception_9z_1x1.bias"] = torch.zeros(1)
     state["conv2_3x3.weight"] = torch.zeros(192, 64, 5, 5)

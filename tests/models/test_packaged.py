@@ -84,6 +84,7 @@ def test_the_default_embedder_learns_from_frozen_statistics() -> None:
     assert all(parameter.grad is not None for parameter in model.parameters())
 
 
+@pytest.mark.data
 @pytest.mark.skipif(not CUB.is_dir(), reason="needs CUB_200_2011 in $SUMPOOL_DATA")
 def test_birds_are_seen_as_birds(classifier: torch.nn.Module) -> None:
     view = build_backbone(LITE0, weights="packaged").preprocessing
