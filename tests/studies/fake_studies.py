@@ -36,8 +36,8 @@ def collages(share: float, seed: int = 0) -> dict[str, NDArray[Any]]:
     weights = np.full((8, 8, 8), (1 - share) / 48, np.float32)
     for number, tile in enumerate(tiles):
         for place in range(4):
-            colour = rng.integers(40, 220, 3)
-            image = np.clip(colour + rng.normal(0, 25, (32, 32, 3)), 0, 255)
+            color = rng.integers(40, 220, 3)
+            image = np.clip(color + rng.normal(0, 25, (32, 32, 3)), 0, 255)
             rows, columns = (slice(32 * it, 32 * it + 32) for it in divmod(place, 2))
             images[number, rows, columns] = image
         rows, columns = (slice(4 * it, 4 * it + 4) for it in divmod(int(tile), 2))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sumpool.data import write_cifar_stand_in
 from sumpool.studies.averaging import experiment as averaging
-from sumpool.studies.averaging.analysis import analyse, measures, typical_images
+from sumpool.studies.averaging.analysis import analyze, measures, typical_images
 from sumpool.studies.averaging.setup import cell_config, choose_settings, open_parts
 from sumpool.system.rows import Row, read_arrays
 from sumpool.training import ConfigError
@@ -25,8 +25,8 @@ def planted(background: float) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(30) % 3
     angles = 2 * torch.pi * torch.arange(3) / 3
-    centres = 3 * torch.stack([angles.cos(), angles.sin()], 1)
-    features = centres[labels].unsqueeze(1) + 0.6 * torch.rand(30, 20, 2, generator=generator)
+    centers = 3 * torch.stack([angles.cos(), angles.sin()], 1)
+    features = centers[labels].unsqueeze(1) + 0.6 * torch.rand(30, 20, 2, generator=generator)
     shared = round(20 * background)
     features[:, :shared] = 0.2 * torch.rand(30, shared, 2, generator=generator)
     return features, torch.full((30, 20), 1 / 20), labels
@@ -36,7 +36,7 @@ def test_an_analysis_equals_loops() -> None:
     features, _, labels = planted(0.5)
     weights = torch.rand(30, 20, generator=torch.Generator().manual_seed(1))
     weights /= weights.sum(-1, keepdim=True)
-    found = analyse(features, weights, labels, 12)
+    found = analyze(features, weights, labels, 12)
     assert found.scale == pytest.approx(float(features.norm(dim=-1).max()))
     assert float(found.features.norm(dim=-1).max()) == pytest.approx(1)
     assert len(found.prototypes.unique(dim=0)) == 12
@@ -61,7 +61,7 @@ def test_an_analysis_equals_loops() -> None:
 
 
 def test_prototypes_are_among_the_features() -> None:
-    found = analyse(*planted(0.5), count=9)
+    found = analyze(*planted(0.5), count=9)
     distances = torch.cdist(found.prototypes, found.features.flatten(0, 1))
     assert (distances.amin(1) < 1e-7).all()
 
@@ -70,7 +70,7 @@ def test_the_bound_holds_for_every_image_and_more_prototypes_cover_better() -> N
     features, weights, labels = planted(0.5)
     radii = []
     for count in (1, 3, 10, 30, 100):
-        found = analyse(features, weights, labels, count)
+        found = analyze(features, weights, labels, count)
         assert found.bound_holds().all()
         assert (found.found.error <= found.delta).all()
         radii.append(found.delta)
@@ -78,7 +78,7 @@ def test_the_bound_holds_for_every_image_and_more_prototypes_cover_better() -> N
 
 
 def test_with_all_features_as_prototypes_there_is_no_error() -> None:
-    found = analyse(*planted(0.5), count=10**6)
+    found = analyze(*planted(0.5), count=10**6)
     assert found.delta == 0.0
     assert float(found.found.error.max()) == 0.0
     torch.testing.assert_close(found.pooled, found.combined)
@@ -86,9 +86,9 @@ def test_with_all_features_as_prototypes_there_is_no_error() -> None:
 
 
 def test_classes_that_share_a_background_have_hulls_that_overlap() -> None:
-    apart = measures(analyse(*planted(0.0), count=24), 0.01)
+    apart = measures(analyze(*planted(0.0), count=24), 0.01)
     assert apart["overlap_mean"] == apart["overlapping_pairs"] == apart["shared_prototypes"] == 0
-    shared = measures(analyse(*planted(0.5), count=24), 0.01)
+    shared = measures(analyze(*planted(0.5), count=24), 0.01)
     assert shared["overlap_mean"] > 0
     assert shared["shared_prototypes"] > 0
     # What is averaged stays apart all the same.
@@ -99,15 +99,15 @@ def test_classes_that_share_a_background_have_hulls_that_overlap() -> None:
 def test_a_single_far_feature_makes_an_active_but_no_main_prototype() -> None:
     features, weights, labels = planted(0.0)
     features[0, 0] = torch.tensor([-5.0, 4.9])  # of class 0, one of 200, beyond class 1
-    found = measures(analyse(features, weights, labels, 24), 0.01)
-    before = measures(analyse(*planted(0.0), count=24), 0.01)
+    found = measures(analyze(features, weights, labels, 24), 0.01)
+    before = measures(analyze(*planted(0.0), count=24), 0.01)
     assert before["overlap_mean"] == 0
     assert found["overlap_mean"] > 0
     assert found["main_overlap_mean"] == 0
 
 
 def test_typical_images_have_the_median_error_of_their_class() -> None:
-    found = analyse(*planted(0.5), count=12)
+    found = analyze(*planted(0.5), count=12)
     chosen = typical_images(found, 2)
     assert found.labels[chosen].tolist() == [0, 2]
     for image in chosen:

@@ -72,7 +72,7 @@ def studied(tmp_path: Path) -> Path:
     settings = {"data": "CIFAR-10", "prototypes": 12, "images": 64, "main_share": 0.01}
     store = ResultStore(tmp_path, "averaging", settings)
     for seed in range(2):
-        # As they come from cells that run side by side: in any order.
+        # As they come from cells that run in parallel: in any order.
         for pool in ("gsp", "gap"):
             found = {**METRICS, "delta": 0.1 + 0.02 * seed + 0.1 * (pool == "gsp")}
             arrays = made_up(12) if seed == 0 else None

@@ -15,12 +15,7 @@ from sumpool.data import open_dataset
 from sumpool.studies.ccp_plane import experiment as ccp_plane
 from sumpool.studies.ccp_plane import section as ccp_plane_section
 from sumpool.studies.ccp_plane import setup as ccp_plane_data
-from sumpool.studies.ccp_plane.setup import (
-    choose_settings,
-    digits,
-    open_parts,
-    some_of_each_class,
-)
+from sumpool.studies.ccp_plane.setup import choose_settings, digits, open_parts
 from sumpool.studies.ccp_plane.watch import cell_config
 from sumpool.system.rows import Row, read_arrays
 from sumpool.training import ConfigError
@@ -48,8 +43,6 @@ def test_digits_are_grey_images_over_the_whole_scale() -> None:
     assert found.pixels.shape == (1797, 8, 8)
     assert (found.pixels.min(), found.pixels.max()) == (0, 255)
     assert found.load(0).mode == "RGB"
-    some = some_of_each_class(found, 3)
-    assert some.labels.bincount().tolist() == [3] * 10
 
 
 def test_methods_differ_in_the_number_of_problems_alone() -> None:
@@ -66,7 +59,7 @@ def test_data_in_the_format_of_mnist_is_taken_and_other_data_refused(tmp_path: P
         ccp_plane.run(tmp_path, data=tmp_path / "images")
 
 
-def test_the_test_images_of_mnist_judge_and_some_of_the_others_select(
+def test_mnist_has_its_test_images_and_validation_from_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = miniatures.mnist(tmp_path, labels=[*miniatures.MNIST_LABELS, *range(10), *range(10)])

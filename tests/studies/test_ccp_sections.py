@@ -18,9 +18,10 @@ from sumpool.studies.ccp_plane.figures import problem_values
 from sumpool.studies.ccp_search import section as ccp_search_section
 from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.studies.ccp_settings import section as ccp_settings_section
+from sumpool.studies.ccp_settings.experiment import LABELS, VARIANTS
 from sumpool.studies.ccp_settings.figures import validations
-from sumpool.studies.grids import ccp_batch_section, ccp_pool_section, ccp_problems_section
-from sumpool.studies.shared import ccp_labels as ccp_words
+from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
+from sumpool.studies.shared.ccp_labels import note
 from sumpool.system.rows import ResultStore, Row, read_rows
 
 LOSSES = ("c2", "c1", "ms", "triplet")
@@ -147,7 +148,7 @@ def store_settings(folder: Path) -> list[Row]:
     """C2 in all variants, the best first; MS in two, with the second seed of one alone."""
     store = ResultStore(folder, "ccp-settings", SETTINGS)
     for seed in range(2):
-        for place, variant in enumerate(reversed(ccp_settings_section.VARIANTS)):
+        for place, variant in enumerate(reversed(VARIANTS)):
             cell = {"variant": variant, "loss": "c2", "seed": seed}
             own = metrics(0.3 - 0.01 * place + 0.05 * seed)
             if not variant.startswith("base"):
@@ -164,11 +165,11 @@ def store_settings(folder: Path) -> list[Row]:
 #: What is stored for each section, and how many figures it has.
 STORED = {
     ccp_plane_section: (store_plane, 2),
-    ccp_problems_section: (store_problems, 2),
+    ccp_problems: (store_problems, 2),
     ccp_geometry_section: (store_geometry, 1),
     ccp_search_section: (store_search, 1),
-    ccp_pool_section: (store_pool, 1),
-    ccp_batch_section: (store_batch, 1),
+    ccp_pool: (store_pool, 1),
+    ccp_batch: (store_batch, 1),
     ccp_settings_section: (store_settings, 2),
 }
 
@@ -190,7 +191,7 @@ def cells_of(table: Any) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for row in table.rows}
 
 
-def test_the_plane_is_told_from_problem_to_problem(tmp_path: Path) -> None:
+def test_the_plane_has_numbers_from_problem_to_problem(tmp_path: Path) -> None:
     rows = store_plane(tmp_path)
     assert problem_values(rows[1], "last_step") == [100, 200, 300, 400, 500, 600]
     methods, steps = (cells_of(table) for table in ccp_plane_section.tables(rows))
@@ -199,18 +200,18 @@ def test_the_plane_is_told_from_problem_to_problem(tmp_path: Path) -> None:
     assert list(steps) == [*map(str, range(1, 8)), "last", "one problem alone"]
     assert steps["2"]["covering radius"] == "0.200 ± 0.000"
     assert steps["2"]["radius / distance of classes"] == "0.250 ± 0.000"
-    assert steps["7"]["trainings"] == "1"
+    assert steps["7"]["runs"] == "1"
     assert steps["last"]["last step"] == "650 ± 71"
     assert steps["one problem alone"]["proxy spread"] == "0.001 ± 0.000"
 
 
 def test_digits_need_no_folder_in_the_command(tmp_path: Path) -> None:
-    told = ccp_plane_section.section(tmp_path, store_plane(tmp_path, 1)).provenance
-    assert told.startswith("sumpool study ccp-plane --seeds 1;")
+    command = ccp_plane_section.section(tmp_path, store_plane(tmp_path, 1)).provenance
+    assert command.startswith("sumpool study ccp-plane --seeds 1;")
 
 
 def test_problems_of_every_loss_and_method_are_tabulated(tmp_path: Path) -> None:
-    (table,) = ccp_problems_section.tables(store_problems(tmp_path))
+    (table,) = ccp_problems.tables(store_problems(tmp_path))
     cells = cells_of(table)
     assert list(cells)[:3] == ["C1, base loss", "C1, one problem", "C1, alternating problems"]
     assert cells["C2, base loss"]["MAP@R [%]"] == "20.5 ± 0.7"
@@ -222,7 +223,7 @@ def test_variants_are_compared_with_the_base_loss_seed_by_seed(tmp_path: Path) -
     rows = store_settings(tmp_path)
     (table,) = ccp_settings_section.tables(rows)
     cells = cells_of(table)
-    names = list(ccp_settings_section.VARIANTS.values())
+    names = [LABELS.get(name, name) for name in VARIANTS]
     assert list(cells)[:16] == [f"C2, {name}" for name in names]
     assert list(cells)[16:] == ["MS, base loss", "MS, proxies as in the thesis"]
     assert cells["C2, base loss"]["MAP@R [%]"] == "17.5 ± 3.5"
@@ -244,21 +245,20 @@ def test_curves_are_drawn_of_what_is_stored(tmp_path: Path) -> None:
     assert len(ccp_settings_section.section(tmp_path, without).pictures) == 1
 
 
-def test_travel_is_told_of_where_it_was_measured(tmp_path: Path) -> None:
+def test_travel_is_shown_where_it_was_measured(tmp_path: Path) -> None:
     older, newer = store_problems(tmp_path / "older"), store_settings(tmp_path / "newer")
-    for rows, told in ((older, False), (newer, True)):
-        headings, _ = ccp_words.problem_columns(rows)
-        assert ("travel, first" in headings) is told
-        assert ("Travel" in ccp_words.note(rows)) is told
+    for rows, module, shown in ((older, ccp_problems, False), (newer, ccp_settings_section, True)):
+        assert ("travel, first" in module.tables(rows)[0].header) is shown
+        assert ("Travel" in note(rows)) is shown
 
 
 def test_pools_and_batches_are_grids(tmp_path: Path) -> None:
-    (pool,) = ccp_pool_section.tables(store_pool(tmp_path / "pool"))
+    (pool,) = ccp_pool.tables(store_pool(tmp_path / "pool"))
     cells = cells_of(pool)
     assert pool.header == ["pool b", "1 proxy", "4 proxies", "8 proxies"]
     assert list(cells) == ["1", "4", "8", "12", "16"]
     assert cells["1"] == {"1 proxy": "21.6 ± 0.7", "4 proxies": "–", "8 proxies": "–"}
-    (batch,) = ccp_batch_section.tables(store_batch(tmp_path / "batch"))
+    (batch,) = ccp_batch.tables(store_batch(tmp_path / "batch"))
     assert list(cells_of(batch)) == ["16", "32", "64", "128"]
     assert cells_of(batch)["16"]["base loss"] == "21.8 ± 1.4"
 

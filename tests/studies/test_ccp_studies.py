@@ -18,6 +18,7 @@ from sumpool.studies.cells import CellResult
 from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
 from sumpool.studies.shared import ccp as ccp_testbed
 from sumpool.studies.shared import testbed
+from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.system.rows import ResultStore, read_arrays
 from sumpool.training import ConfigError, HardwareConfig, TrainConfig, resolve
 
@@ -30,9 +31,7 @@ def glyphs(tmp_path: Path) -> testbed.Testbed:
 
 def test_methods_differ_in_proxies_and_in_problems() -> None:
     config = TrainConfig(pool="gap")
-    base, alone, alternating = (
-        ccp_testbed.with_method(config, method) for method in ccp_testbed.METHODS
-    )
+    base, alone, alternating = (ccp_testbed.with_method(config, method) for method in METHODS)
     assert base == config
     assert alone.ccp.enabled
     assert alternating.ccp.enabled
@@ -127,19 +126,19 @@ def test_steps_are_recorded_as_far_as_the_loss_allows() -> None:
         assert testbed.with_loss(TrainConfig(hardware=hardware), "ms", 0).hardware == hardware
 
 
-def test_problems_are_told_by_the_first_and_the_last() -> None:
+def test_problems_are_measured_at_the_first_and_the_last() -> None:
     columns = ("spread", "covering_radius", "travel", "violation_rate", "violation_bound", "norm")
     steps = {"first_step": 40.0, "best_step": 45.0, "last_step": 60.0}
     solved = [
         dict.fromkeys(columns, 1.0 / it) | {name: step * it for name, step in steps.items()}
         for it in (1, 2, 4)
     ]
-    told = ccp_testbed.problem_metrics(solved)
-    assert told["problems"] == 3
-    assert (told["spread_first"], told["spread_last"]) == (1.0, 0.25)
-    assert (told["travel_first"], told["travel_last"]) == (1.0, 0.25)
-    assert told["violation_rate"] == told["norm"] == 0.25
-    assert told["kept"] == 0.25
+    found = ccp_testbed.problem_metrics(solved)
+    assert found["problems"] == 3
+    assert (found["spread_first"], found["spread_last"]) == (1.0, 0.25)
+    assert (found["travel_first"], found["travel_last"]) == (1.0, 0.25)
+    assert found["violation_rate"] == found["norm"] == 0.25
+    assert found["kept"] == 0.25
     assert ccp_testbed.problem_metrics(solved, "last")["kept"] == 1.0
     assert ccp_testbed.problem_metrics([]) == {}
     assert ccp_testbed.problem_steps(solved).tolist() == [20, 40, 80]
@@ -176,7 +175,7 @@ def test_geometry_is_that_of_loops() -> None:
 
 @pytest.fixture
 def search(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """A search whose trainings are a formula; what was trained."""
+    """A search whose runs are a formula; what was trained."""
     trained: list[dict[str, Any]] = []
 
     def train(change: object, ground: object, cell: dict[str, Any]) -> CellResult:
@@ -196,7 +195,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return trained
 
 
-def test_an_interrupted_search_goes_on_as_if_nothing_had_happened(
+def test_an_interrupted_search_resumes_bit_for_bit(
     search: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = ccp_search.run(tmp_path / "whole", progress=False)
@@ -230,11 +229,11 @@ def test_points_are_trained_with_every_seed(search: list[dict[str, Any]], tmp_pa
 
 
 def test_several_points_are_asked_at_once() -> None:
-    told = [
+    done = [
         ccp_search.Point(**ccp_search.spread_point(it), value=0.1 * (it % 3)) for it in range(5)
     ]
-    assert ccp_search.ask(told[:3], 4, start=5) == [ccp_search.spread_point(it) for it in (3, 4)]
-    asked = ccp_search.ask(told, 2, start=5)
+    assert ccp_search.ask(done[:3], 4, start=5) == [ccp_search.spread_point(it) for it in (3, 4)]
+    asked = ccp_search.ask(done, 2, start=5)
     assert len(asked) == 2
     assert asked[0] != asked[1]
     for point in asked:
@@ -251,7 +250,7 @@ def test_without_optuna_the_error_says_what_to_install(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize(
     "study", [ccp_problems, ccp_pool, ccp_batch, ccp_settings, ccp_geometry, ccp_search]
 )

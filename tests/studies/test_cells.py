@@ -1,4 +1,4 @@
-"""Cells side by side: what is finished is kept, whatever happens to the rest."""
+"""Cells in parallel: what is finished is kept, whatever happens to the rest."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def store(folder: Path) -> ResultStore:
     return ResultStore(folder, "squares", {})
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.process)])
 def test_rows_come_in_the_order_of_the_cells(tmp_path: Path, jobs: int) -> None:
     rows = run_cells(store(tmp_path), CELLS, square, jobs=jobs, progress=False)
     assert [row.metrics["square"] for row in rows] == [0, 1, 4, 9]
@@ -65,7 +65,7 @@ def test_what_is_stored_is_not_computed_again(tmp_path: Path) -> None:
     assert len(rows) == 2
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.process)])
 def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(ValueError, match="two is refused") as raised:
         run_cells(store(tmp_path), CELLS, fails_at_two, jobs=jobs, progress=False)
@@ -75,7 +75,7 @@ def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path, jobs
     assert len(rows) == 4
 
 
-@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.process)])
 def test_a_cell_that_cannot_be_stored_is_one_that_failed(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(StoreError, match=r"'number': 2.*square.*nan") as raised:
         run_cells(store(tmp_path), CELLS, measures_nan_at_two, jobs=jobs, progress=False)
@@ -125,7 +125,7 @@ def test_jobs_must_be_positive(tmp_path: Path) -> None:
         run_cells(store(tmp_path), CELLS, square, jobs=0)
 
 
-def test_nothing_is_said_of_each_cell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_nothing_is_logged_for_each_cell(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for name in LOGGERS:
         caplog.set_level(logging.INFO, logger=name)
     run_cells(store(tmp_path), CELLS, builds_fabric, jobs=1, progress=False)

@@ -1,4 +1,4 @@
-"""The study of centre regularisers in tables and a figure."""
+"""The study of center regularizers in tables and a figure."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_a_line_for_each_level_in_the_order_of_regularizers(rows: list[Row]) -> 
 
 
 def test_validation_chooses(rows: list[Row]) -> None:
-    told = center_section.chosen_by_validation(rows)
-    assert told[1] == (
+    sentences = center_section.chosen_by_validation(rows)
+    assert sentences[1] == (
         "PNCA: validation chooses r1 λ 32 × 1; test MAP@R 44.0 ± 1.0, "
-        "without a regulariser 40.0 ± 1.0."
+        "without a regularizer 40.0 ± 1.0."
     )
     unregularized = [row for row in rows if row.cell["regularizer"] == "none"]
     assert center_section.chosen_by_validation(unregularized) == []
@@ -74,8 +74,6 @@ def test_the_section_has_a_figure(rows: list[Row], tmp_path: Path) -> None:
     assert "sumpool study centers --seeds 3" in section.provenance
 
 
-def test_one_seed_and_one_loss_are_drawn(rows: list[Row], tmp_path: Path) -> None:
+def test_one_seed_and_one_loss_are_drawn(rows: list[Row]) -> None:
     few = [row for row in rows if row.cell["seed"] == 0 and row.cell["loss"] == "pnca"]
-    center_section.draw(few, tmp_path / "figure.png")
-    with Image.open(tmp_path / "figure.png") as image:
-        assert image.size[0] > 700
+    assert len(center_section.draw(few).axes) == 1

@@ -1,4 +1,4 @@
-"""The study of centre regularisers: its cells and that it runs."""
+"""The study of center regularizers: its cells and that it runs."""
 
 from __future__ import annotations
 
@@ -44,5 +44,5 @@ def test_the_quick_study_measures_retrieval_and_centers(tmp_path: Path) -> None:
         assert -1 <= row.metrics["mean_cosine"] <= row.metrics["nearest_cosine"] <= 1
         assert -8 <= row.metrics["uniformity"] <= 0
     assert centers.run(tmp_path, quick=True, progress=False) == rows
-    # Only what the regulariser does tells the cells apart.
+    # Only what the regularizer does tells the cells apart.
     assert rows[0].metrics["uniformity"] != pytest.approx(rows[2].metrics["uniformity"], abs=0)

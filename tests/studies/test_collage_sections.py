@@ -8,15 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 from PIL import Image
 
 from studies.fake_studies import LOSSES, SETTINGS, collages, metrics, store_cells, store_collage
 from sumpool.report.labels import STAND_IN, conditions
 from sumpool.studies.collage import attention_figure, method_figure
 from sumpool.studies.collage import section as collage_section
-from sumpool.studies.page import write_page
-from sumpool.studies.sections import CHAPTERS, section, tables
+from sumpool.studies.page import section_of, tables_of, write_page
 from sumpool.system.rows import ResultStore, read_rows
 
 SCORES = {"distilled": 0.25, "gsp+zs": 0.17, "gsp": 0.13, "gmp+gsp": 0.1, "gsop": 0.1,
@@ -25,7 +23,7 @@ SCORES = {"distilled": 0.25, "gsp+zs": 0.17, "gsp": 0.13, "gmp+gsp": 0.1, "gsop"
 
 def cells_of(folder: Path, number: int = 0) -> dict[str, dict[str, str]]:
     """The cells of a table by row and column."""
-    table = tables(folder)[number]
+    table = tables_of(folder)[number]
     return {row[0]: dict(zip(table.header[1:], row[1:], strict=True)) for row in table.rows}
 
 
@@ -48,16 +46,16 @@ def test_collage_table_has_each_method_loss_and_rate(collage: Path) -> None:
 
 
 def test_the_best_of_128_dimensions_stands_out(collage: Path) -> None:
-    (table,) = tables(collage)
+    (table,) = tables_of(collage)
     marked = {(table.rows[line][0], table.header[column]) for line, column in table.strong}
     scores = [name for name in table.header if name.endswith(("MAP@R", "P@1"))]
     assert marked == {("gsp+zs", name) for name in scores}
 
 
-def test_the_gap_that_is_closed_is_told_for_each_loss_and_rate(collage: Path) -> None:
-    told = collage_section.gap_closed(read_rows(collage))
-    assert len(told) == 4
-    assert told[0] == "C2, learning rate 1e-3: gsp 25%, gsp+zs 50% of 16.0 points"
+def test_the_gap_that_is_closed_is_named_for_each_loss_and_rate(collage: Path) -> None:
+    sentences = collage_section.gap_closed(read_rows(collage))
+    assert len(sentences) == 4
+    assert sentences[0] == "C2, learning rate 1e-3: gsp 25%, gsp+zs 50% of 16.0 points"
 
 
 def test_the_section_has_bars_attention_and_the_gap(collage: Path, tmp_path: Path) -> None:
@@ -68,7 +66,7 @@ def test_the_section_has_bars_attention_and_the_gap(collage: Path, tmp_path: Pat
     assert "All runs share: data CIFAR-100, steps 2000" in page
 
 
-def test_what_is_missing_or_not_ahead_is_told(tmp_path: Path) -> None:
+def test_what_is_missing_or_not_ahead_is_named(tmp_path: Path) -> None:
     partly = store_collage(tmp_path / "a", {"gap": 0.1, "gsp": 0.1}, rates=(1e-3,), seeds=1)
     assert collage_section.gap_closed(read_rows(partly))[0] == "C2, learning rate 1e-3: –"
     behind = store_collage(tmp_path / "b", {"gap": 0.1, "distilled": 0.08}, rates=(1e-3,), seeds=1)
@@ -78,7 +76,7 @@ def test_what_is_missing_or_not_ahead_is_told(tmp_path: Path) -> None:
 def test_a_single_seed_has_no_spread(tmp_path: Path) -> None:
     stand_in = {**SETTINGS, "data": "stand-in"}
     folder = store_collage(tmp_path, {"gap": 0.1, "gsp": 0.12}, seeds=1, settings=stand_in)
-    assert "±" not in tables(folder)[0].text()
+    assert "±" not in tables_of(folder)[0].text()
     assert conditions(stand_in)[0] == STAND_IN
     assert STAND_IN not in conditions(SETTINGS)
 
@@ -90,7 +88,7 @@ def test_cells_that_are_not_computed_are_dashes(tmp_path: Path) -> None:
     cells = cells_of(tmp_path)
     assert cells["gap"]["C2 1e-3 MAP@R"] == "10.0"
     assert cells["gap"]["PNCA 1e-3 MAP@R"] == "–"
-    assert len(section(tmp_path).pictures) == 1  # no arrays: nothing to look at
+    assert len(section_of(tmp_path).pictures) == 1  # no arrays: nothing to look at
 
 
 def test_fewer_seeds_than_elsewhere_are_counted_in_brackets(tmp_path: Path) -> None:
@@ -102,21 +100,17 @@ def test_fewer_seeds_than_elsewhere_are_counted_in_brackets(tmp_path: Path) -> N
     cells = cells_of(tmp_path)
     assert cells["gap"]["C2 1e-3 MAP@R"] == "10.0 ± 0.0"
     assert cells["gsp"]["C2 1e-3 MAP@R"] == "10.0 (1)"
-    assert "in brackets how many seeds" in tables(tmp_path)[0].caption
+    assert "in brackets how many seeds" in tables_of(tmp_path)[0].caption
 
 
-def test_the_bound_lies_on_the_axes_of_every_panel(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_bound_lies_on_the_axes_of_every_panel(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, "collage", SETTINGS)
     for loss, bound in (("c2", 0.2), ("pnca", 0.3)):
         for method, value in (("gap", 0.1), ("distilled", bound)):
             cell = {"method": method, "loss": loss, "lr": 1e-3, "seed": 0}
             store.add(cell, metrics(value), 1.0)
-    figures: list[Figure] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: figures.append(figure))
-    method_figure.draw(read_rows(tmp_path), io.BytesIO())
-    for axes, bound in zip(figures[0].axes, (20, 30), strict=True):
+    figure = method_figure.draw(read_rows(tmp_path))
+    for axes, bound in zip(figure.axes, (20, 30), strict=True):
         assert axes.get_xlim()[0] == 0
         assert axes.get_xlim()[1] > bound
 
@@ -127,9 +121,7 @@ def test_attention_is_drawn_without_the_images(tmp_path: Path) -> None:
     store = ResultStore(tmp_path, "collage", SETTINGS)
     cell = {"method": "gsp", "loss": "c2", "lr": 1e-3, "seed": 0}
     row = store.add(cell, metrics(0.1, foreground_weight=0.6), 1.0, arrays)
-    buffer = io.BytesIO()
-    attention_figure.draw(store.folder, [row], buffer)
-    assert Image.open(buffer).size[0] > 100
+    assert attention_figure.draw(store.folder, [row]).axes
 
 
 def test_attention_is_of_one_loss_and_rate_the_best_of_gsp(collage: Path) -> None:
@@ -149,7 +141,7 @@ def test_attention_shows_the_same_whatever_weights_sum_to(collage: Path, tmp_pat
         cell = {"method": "gsp", "loss": "c2", "lr": 1e-3, "seed": 0}
         row = store.add(cell, metrics(0.1, foreground_weight=0.6), 1.0, arrays)
         buffer = io.BytesIO()
-        attention_figure.draw(store.folder, [row], buffer)
+        attention_figure.draw(store.folder, [row]).savefig(buffer, dpi=50)
         drawn.append(np.asarray(Image.open(buffer).convert("RGB"), np.int16))
     assert np.abs(drawn[0] - drawn[1]).max() <= 1
 
@@ -176,8 +168,8 @@ def test_components_are_two_by_two(tmp_path: Path) -> None:
     assert c2["sum pooling (GSP)"]["MAP@R without L_ZS"] == "14.5 ± 0.7"
     assert c2["sum pooling (GSP)"]["P@1 with L_ZS"] == "33.0 ± 1.4"
     assert pnca["sum pooling (GSP)"]["MAP@R with L_ZS"] == "–"
-    assert "weight" not in tables(tmp_path)[0].text()
-    assert len(section(tmp_path).pictures) == 1
+    assert "weight" not in tables_of(tmp_path)[0].text()
+    assert len(section_of(tmp_path).pictures) == 1
 
 
 def test_shares_are_sorted_and_averaged(tmp_path: Path) -> None:
@@ -200,7 +192,7 @@ def test_shares_are_sorted_and_averaged(tmp_path: Path) -> None:
     assert cells["0.2"]["C2 MAP@R"] == "18.0"
     assert cells["0.2"]["PNCA MAP@R"] == "19.0 ± 1.4"
     assert cells["1"]["PNCA weight"] == "25.0 ± 0.0"
-    assert section(tmp_path).pictures[0].png.startswith(b"\x89PNG")
+    assert section_of(tmp_path).pictures[0].png.startswith(b"\x89PNG")
 
 
 def test_prototypes_make_a_grid_for_each_loss(tmp_path: Path) -> None:
@@ -220,7 +212,7 @@ def test_prototypes_make_a_grid_for_each_loss(tmp_path: Path) -> None:
         "128": {"ε = 0.5": "13.3", "ε = 10": "22.8"},
     }
     assert cells_of(tmp_path, 1)["16"]["ε = 0.5"] == "–"
-    assert section(tmp_path).pictures[0].png.startswith(b"\x89PNG")
+    assert section_of(tmp_path).pictures[0].png.startswith(b"\x89PNG")
 
 
 def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
@@ -250,14 +242,8 @@ def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
     assert first["λ = 0.1"]["change [points]"] == "+2.0 ± 0.0"
     assert first["λ = 0.1"]["gradient ratio, end"] == "1.00 ± 0.71"
     assert second["λ = 0.1"]["change [points]"] == "+2.0"  # one seed in common
-    assert [re.search(r"rate (\S+),", table.caption)[1] for table in tables(tmp_path)] == [  # type: ignore[index]
+    assert [re.search(r"rate (\S+),", table.caption)[1] for table in tables_of(tmp_path)] == [  # type: ignore[index]
         "1e-3",
         "3e-4",
     ]
-    assert section(tmp_path).pictures[0].png.startswith(b"\x89PNG")
-
-
-def test_every_study_on_collages_has_a_chapter() -> None:
-    assert {"collage", "components", "share", "prototypes", "screening", "zero-shot-loss"} <= set(
-        CHAPTERS
-    )
+    assert section_of(tmp_path).pictures[0].png.startswith(b"\x89PNG")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from sumpool.studies import cost
+from sumpool.studies.cost import experiment as cost
 from sumpool.studies.cost.experiment import Contender, CostSettings
 from sumpool.system.rows import Row
 

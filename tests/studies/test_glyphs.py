@@ -1,4 +1,4 @@
-"""The glyph study: what an interrupt leaves is gone on with."""
+"""The glyph study resumes what an interrupt leaves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def interrupted_training(config: TrainConfig, *, resume: Path | None, progress: 
     return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))
 
 
-def test_a_run_is_begun_anew_until_it_can_be_gone_on_with(
+def test_a_run_begins_anew_until_it_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(glyphs, "run_training", interrupted_training)

@@ -12,15 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sumpool.studies.margins import experiment as margins
-from sumpool.studies.page import write_page
-from sumpool.studies.sections import section, tables
+from sumpool.studies.page import section_of, tables_of, write_page
 from sumpool.studies.tokens import experiment as tokens
-from sumpool.studies.tokens import figures as token_figure
+from sumpool.studies.tokens import margins
 from sumpool.studies.toy import experiment as toy
 from sumpool.studies.toy import figures as toy_figure
 from sumpool.system.files import StoreError
-from sumpool.system.rows import ResultStore
+from sumpool.system.rows import ResultStore, read_rows
 
 TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
 PNG = b"\x89PNG\r\n"
@@ -34,7 +32,7 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
         patch.setattr(tokens, "QUICK", TINY)
         patch.setattr(margins, "QUICK", TINY)
         toy.run(folder / "toy", seeds=2)
-        tokens.run(folder / "tokens", seeds=2, quick=True, progress=False)
+        tokens.run(folder / "tokens", seeds=1, quick=True, progress=False)
         margins.run(folder / "margins", seeds=1, quick=True, progress=False)
     return folder
 
@@ -84,17 +82,13 @@ def test_page_fits_a_phone_and_speaks_of_its_pictures(page: str) -> None:
     assert all(len(alt) > 20 for alt in re.findall(r'<img alt="([^"]*)"', page))
 
 
-@pytest.mark.parametrize("draw", [toy_figure.draw, token_figure.draw])
-def test_a_figure_is_the_same_when_drawn_again(draw: object, stored: Path, tmp_path: Path) -> None:
-    folder = stored / ("toy" if draw is toy_figure.draw else "tokens")
-    drawn = []
-    for name in ("a.png", "b.png"):
-        draw(folder, tmp_path / name)  # type: ignore[operator]
-        drawn.append((tmp_path / name).read_bytes())
-    assert drawn[0] == drawn[1]
-    assert drawn[0].startswith(PNG)
+def test_a_figure_is_the_same_when_drawn_again(stored: Path) -> None:
+    one, two = (section_of(stored / "tokens").pictures[0].png for _ in range(2))
+    assert one == two
+    assert one.startswith(PNG)
 
 
+@pytest.mark.process
 def test_results_are_drawn_without_torch(stored: Path, tmp_path: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
@@ -109,7 +103,7 @@ def test_results_are_drawn_without_torch(stored: Path, tmp_path: Path) -> None:
 
 
 def test_table_averages_over_seeds(stored: Path) -> None:
-    (toys,), (several,) = tables(stored / "toy"), tables(stored / "margins")
+    (toys,), (several,) = tables_of(stored / "toy"), tables_of(stored / "margins")
     lines = {row[0]: row[1:] for row in toys.rows}
     assert list(lines) == ["GAP", "P1, μ = 0.2", "P2, μ = 0.2", "P1, μ = 0.5", "P2, μ = 0.5"]
     assert lines["GAP"][0] == "50.0 ± 0.0"
@@ -120,21 +114,21 @@ def test_table_averages_over_seeds(stored: Path) -> None:
 
 
 def test_section_names_its_command_and_settings(stored: Path) -> None:
-    part = section(stored / "tokens")
-    assert part.provenance.startswith("sumpool study tokens --seeds 2")
+    part = section_of(stored / "tokens")
+    assert part.provenance.startswith("sumpool study tokens --seeds 1")
     assert any("μ = 0.3" in note and "m⁻ = 0.2" in note for note in part.notes)
 
 
-def test_unknown_and_unfinished_results_are_told(stored: Path, tmp_path: Path) -> None:
+def test_unknown_and_unfinished_results_are_refused(tmp_path: Path) -> None:
     store = ResultStore(tmp_path / "other", "other", {})
     store.add({"seed": 0}, {}, 0.0)
     with pytest.raises(StoreError, match="'other'; a report knows glyphs, toy, tokens, margins"):
-        section(tmp_path / "other")
+        section_of(tmp_path / "other")
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "rows.jsonl").touch()
     with pytest.raises(StoreError, match="holds no finished cell"):
-        tables(tmp_path / "empty")
+        tables_of(tmp_path / "empty")
     half = ResultStore(tmp_path / "half", "toy", {"block": 5})
     half.add({"method": "GAP", "mu": 1.0, "seed": 0}, {}, 0.0, {"weights": np.ones(1)})
     with pytest.raises(StoreError, match="no row of P1: run it to its end first"):
-        toy_figure.draw(tmp_path / "half", tmp_path / "half.png")
+        toy_figure.draw(tmp_path / "half", read_rows(tmp_path / "half"))

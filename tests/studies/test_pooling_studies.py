@@ -122,7 +122,7 @@ def test_zero_shot_variants_differ_from_none_and_from_each_other(tmp_path: Path)
     )
 
 
-@pytest.mark.slow
+@pytest.mark.process
 def test_every_pooling_is_trained_and_looked_at(tmp_path: Path) -> None:
     rows = collage.run(tmp_path, quick=True, jobs=1, progress=False)
     assert [row.cell["method"] for row in rows] == list(collage.METHODS)
@@ -137,7 +137,7 @@ def test_every_pooling_is_trained_and_looked_at(tmp_path: Path) -> None:
     assert [row.duration_s for row in again] == [row.duration_s for row in rows]
 
 
-@pytest.mark.slow
+@pytest.mark.process
 @pytest.mark.parametrize("study", [components, share, prototypes, screening, zero_shot_loss])
 def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None:
     rows = study.run(tmp_path, quick=True, jobs=1, progress=False)  # type: ignore[attr-defined]
@@ -146,7 +146,7 @@ def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None
     assert rows[0].settings["data"] == "stand-in"
 
 
-def test_a_cell_of_the_zero_shot_study_tells_how_the_losses_pull(tmp_path: Path) -> None:
+def test_a_cell_of_the_zero_shot_study_measures_how_the_losses_pull(tmp_path: Path) -> None:
     root = write_cifar_stand_in(tmp_path / "data", train_per_class=4, test_per_class=2)
     ground = testbed._collages("stand-in", root, tmp_path, quick=True, weights=None, progress=False)
     cell = {"variant": "λ .5 (papers)", "loss": "c2", "lr": 3e-4, "seed": 0}

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from sumpool.studies.cost import section as cost_section
-from sumpool.studies.page import write_page
+from sumpool.studies.page import section_of, tables_of, write_page
 from sumpool.studies.prediction import figures as prediction_figure
 from sumpool.studies.prediction import section as prediction_section
-from sumpool.studies.sections import section, tables
 from sumpool.system.rows import ResultStore, read_rows
 
 PNG = b"\x89PNG\r\n"
@@ -31,7 +30,7 @@ def predicted(tmp_path: Path) -> Path:
     store = ResultStore(folder, "prediction", settings)
     rng = np.random.default_rng(0)
     for seed in range(2):
-        # As they come from cells that run side by side: in any order.
+        # As they come from cells that run in parallel: in any order.
         for used in (True, False):
             arrays = {
                 "histograms": rng.dirichlet(np.ones(4), 8).astype(np.float32),
@@ -88,7 +87,7 @@ def timed(tmp_path: Path) -> Path:
 
 
 def test_prediction_table_has_both_variants_and_chance(predicted: Path) -> None:
-    found, models = tables(predicted)
+    found, models = tables_of(predicted)
     lines = {row[0]: list(row[1:]) for row in found.rows}
     assert list(lines) == ["ε = 0.5, without L_ZS", "ε = 0.5, with L_ZS", "chance"]
     assert lines["ε = 0.5, without L_ZS"][:4] == ["31.0 ± 1.4", "10.0", "40.0 ± 0.0", "20.0"]
@@ -107,7 +106,7 @@ def test_prediction_draws_histograms_and_maps_of_the_first_seed(predicted: Path)
         {"eps": 0.5, "zero_shot": False, "seed": 0},
         {"eps": 0.5, "zero_shot": True, "seed": 0},
     ]
-    pictures = section(predicted).pictures
+    pictures = section_of(predicted).pictures
     assert len(pictures) == 2
     assert all(it.png.startswith(PNG) for it in pictures)
 
@@ -121,18 +120,18 @@ def test_a_position_is_painted_as_strongly_as_it_is_weighted() -> None:
     image = np.full((8, 8, 3), 100, np.uint8)
     dominant = np.array([[0, 1], [2, 0]])
     weights = np.array([[0.0, 1.0], [0.5, 0.0]], np.float32)
-    painted = prediction_figure.coloured(image, dominant, weights).astype(int)
+    painted = prediction_figure.colored(image, dominant, weights).astype(int)
     np.testing.assert_array_equal(painted[:4, :4], image[:4, :4])
     np.testing.assert_array_equal(painted[4:, 4:], image[4:, 4:])
     distance = abs(painted - 100).sum(-1)
     assert (distance[:4, 4:] > 50).all()
     assert (distance[4:, :4] > 20).all()
-    # Each position has one colour all over.
+    # Each position has one color all over.
     assert len(np.unique(painted[:4, 4:].reshape(-1, 3), axis=0)) == 1
 
 
 def test_cost_has_a_table_a_size_with_iterations_in_order(timed: Path) -> None:
-    small, large = tables(timed)
+    small, large = tables_of(timed)
     assert "7×7 features" in small.caption
     assert "16×16 features" in large.caption
     assert [tuple(row[:2]) for row in small.rows] == [

@@ -10,7 +10,7 @@ import pytest
 
 from studies.fake_studies import LOSSES, metrics, store_cells
 from sumpool.studies.grids.main_effects import main_effects
-from sumpool.studies.sections import section, tables
+from sumpool.studies.page import section_of, tables_of
 from sumpool.system.rows import read_rows
 
 #: What the step from low to high adds to MAP@R.
@@ -55,18 +55,18 @@ def test_one_seed_has_no_error(tmp_path: Path) -> None:
     folder = store_half(tmp_path, 1)
     rows = [row for row in read_rows(folder) if row.cell["loss"] == "c2"]
     assert all(effect.error is None for effect in main_effects(rows, "map_at_r").values())
-    effects, runs = tables(folder)
+    effects, runs = tables_of(folder)
     assert "±" not in "".join(cell for row in [*effects.rows, *runs.rows] for cell in row)
 
 
 def test_tables_have_the_effects_and_the_runs(tmp_path: Path) -> None:
-    effects, runs = tables(store_half(tmp_path, 3))
+    effects, runs = tables_of(store_half(tmp_path, 3))
     assert effects.header == ["factor", "levels", "C2", "PNCA"]
     assert effects.rows[0] == ["prototypes m", "16 → 128", "+2.0 ± 0.4", "+2.0 ± 0.4"]
     assert effects.rows[1] == ["share μ", "0.3 → 0.7", "-3.0 ± 0.4", "-3.0 ± 0.4"]
     assert len(runs.rows) == 8
     assert runs.rows[0][:5] == ["16", "0.3", "0.5", "0.1", "20.0 ± 1.0"]
-    part = section(tmp_path)
+    part = section_of(tmp_path)
     assert "8 of them" in part.question
     assert part.pictures[0].png.startswith(b"\x89PNG")
 
@@ -74,6 +74,6 @@ def test_tables_have_the_effects_and_the_runs(tmp_path: Path) -> None:
 def test_a_factor_at_one_level_has_no_effect_to_tell(tmp_path: Path) -> None:
     cell = {"prototypes": 16, "mu": 0.3, "eps": 0.5, "zero_shot": 0.1, "loss": "c2", "seed": 0}
     store_cells(tmp_path, "screening", [(cell, metrics(0.1)), ({**cell, "mu": 0.7}, metrics(0.2))])
-    effects, _ = tables(tmp_path)
+    effects, _ = tables_of(tmp_path)
     assert [row[2] for row in effects.rows] == ["–", "+10.0", "–", "–"]
-    assert section(tmp_path).pictures
+    assert section_of(tmp_path).pictures

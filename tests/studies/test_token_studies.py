@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from sumpool.studies import STUDIES, get_study
-from sumpool.studies.margins import experiment as margins
+from sumpool.studies.catalog import STUDIES, get_study
 from sumpool.studies.shared.token_problem import TokenSettings, draw_samples
 from sumpool.studies.shared.token_training import train
 from sumpool.studies.tokens import experiment as tokens
+from sumpool.studies.tokens import margins
 from sumpool.system.rows import read_arrays, read_rows
 
 TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_per_class": 8}
@@ -120,7 +120,7 @@ def test_the_number_of_threads_is_left_as_it_was(tmp_path: Path, trained: list[o
 @pytest.mark.parametrize("name", list(STUDIES))
 def test_a_study_refuses_no_seeds(name: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="seeds must be at least 1, got 0"):
-        get_study(name).load()(tmp_path, seeds=0, quick=True)
+        get_study(name).run(tmp_path, seeds=0, quick=True)
 
 
 def test_an_unknown_study_lists_the_choices() -> None:

@@ -1,4 +1,4 @@
-"""Training several seeds side by side is training each of them with the layer."""
+"""Training several seeds at once is training each of them with the layer."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def three_problems() -> tuple[Learned, torch.Tensor]:
     return learned, samples
 
 
-def test_pooling_side_by_side_is_the_layer_with_each_seed() -> None:
+def test_pooling_seeds_at_once_is_the_layer_with_each_seed() -> None:
     learned, samples = three_problems()
     assert learned.prototypes is not None
     embeddings, weights = pool_samples(learned, samples, MU, EPS)
@@ -105,11 +105,11 @@ def test_training_stops_when_patience_is_used_up() -> None:
     assert len(set(outcome.history)) == 1
 
 
-def test_every_seed_is_yielded_once_and_epochs_are_told() -> None:
-    told: list[tuple[float, int]] = []
-    outcomes = list(train(SMALL, "GAP", [3, 5], lambda best, left: told.append((best, left))))
+def test_every_seed_is_yielded_once_and_epochs_are_reported() -> None:
+    epochs: list[tuple[float, int]] = []
+    outcomes = list(train(SMALL, "GAP", [3, 5], lambda best, left: epochs.append((best, left))))
     assert [outcome.seed for outcome in outcomes] == [3, 5]
-    assert [left for _, left in told] == [2, 2, 0]
+    assert [left for _, left in epochs] == [2, 2, 0]
     assert all(len(outcome.history) == 3 for outcome in outcomes)
 
 

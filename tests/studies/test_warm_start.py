@@ -1,4 +1,4 @@
-"""The start of trainings on glyphs that are to begin from features."""
+"""The start of runs on glyphs that begin from features."""
 
 from __future__ import annotations
 

@@ -111,10 +111,10 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"Local features of {settings['images']} test images per class are divided by the "
             f"length of the longest; {settings['prototypes']} of them are picked as prototypes by "
             "greedy k-center. δ is the largest distance of a local feature to its nearest "
-            "prototype. Error: distance between the pooled local features of an image and its convex "
-            "combination of prototypes (PCC). Within bound: error ≤ mean distance of its local "
-            "features to their prototypes ≤ δ, which holds by the triangle inequality. With GSP "
-            "all three are weighted by its pooling weights.",
+            "prototype. Error: distance between the pooled local features of an image and its "
+            "convex combination of prototypes (PCC). Within bound: error ≤ mean distance of its "
+            "local features to their prototypes ≤ δ, which holds by the triangle inequality. With "
+            "GSP all three are weighted by its pooling weights.",
             "Active: prototypes that are the nearest of at least one local feature of a class. "
             "Shared: active in two classes or more, of all prototypes. Overlap: area that two "
             "hulls have in common, of the smaller one, mean over pairs of classes. Pairs: those "
