@@ -137,7 +137,7 @@ def test_crops_on_the_device_show_what_the_host_shows(
     kind: str, augment: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What runs on a GPU, run on the CPU.
-    made = {"resident": crops.ResidentCrops, "staged": crops.StagedCrops}[kind]
+    made = {"resident": crops.resident_crops, "staged": crops.staged_crops}[kind]
     dataset, views = Pictures(LABELS), replace(VIEWS, augment=augment)
     decoded = decode_images(dataset, 48, progress=False)
     host = CachedFeed(dataset, views, decoded, CPU)

@@ -1,4 +1,4 @@
-"""Glyph collages: what is drawn, where, from what, and that classes can be told apart."""
+"""Glyph collages: what is drawn, where, from what, and that classes are distinct."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ def test_a_list_that_is_not_text_is_named(tmp_path: Path) -> None:
 
 def test_an_unknown_part_of_inshop_is_named(tmp_path: Path) -> None:
     text(tmp_path / "list_eval_partition.txt", "1", "names", "img/a.jpg id_1 validation")
-    with pytest.raises(DataError, match=r"img/a\.jpg is in 'validation', wanted one of \('train'"):
+    with pytest.raises(DataError, match=r"img/a\.jpg is in 'validation', wanted one of \['train'"):
         InShop(tmp_path)
 
 

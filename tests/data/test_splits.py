@@ -108,7 +108,7 @@ def test_contiguous_labels_number_the_classes_in_order(values: list[int]) -> Non
     assert set(new.tolist()) == set(range(len(old)))
 
 
-def test_neighbours_above_float_precision_stay_apart() -> None:
+def test_neighbors_above_float_precision_stay_apart() -> None:
     labels = [BIG, BIG + 1, 2**53, 2**53 + 1]
     assert contiguous_labels(labels)[0].tolist() == [0, 1, 2, 3]
     assert [len(part) for part in class_fold(labels, 3)] == [3, 1]

@@ -190,7 +190,7 @@ def test_unknown_settings_are_named() -> None:
     ("settings", "complaint"),
     [
         ({"crop": 0}, "crop must be at least 1, got 0"),
-        ({"crop": 300}, "resize must be None or at least crop, 300; got 256"),
+        ({"crop": 300}, "resize must be None or at least crop 300, got 256"),
         ({"std": (1, 0, 1)}, r"std must be positive, got \(1, 0, 1\)"),
         ({"mean": (0.5,)}, r"mean must be 3 numbers, got \(0.5,\)"),
         ({"augment": "mixup"}, "augment must be one of crop, none, got 'mixup'"),

@@ -40,10 +40,10 @@ class BrokenImageError(DataError):
 
 
 class ImageDataset(Dataset[tuple[Any, Any]], ABC):
-    """Images with a class each, in torchvision's manner.
+    """Labeled images with the interface of torchvision's data sets.
 
-    A subclass defines :meth:`load` and :meth:`item_name`. Both are pure functions of the index and
-    may be called from several threads and processes at once.
+    Subclasses define :meth:`load` and :meth:`item_name`, pure functions of the index that threads
+    and processes may call at once.
 
     Args:
         labels: The class of each image, (N,) integers that index ``class_names``.
@@ -62,12 +62,12 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
     ) -> None:
         self.labels = as_labels(labels)  # (N,) int64
         self.class_names = tuple(class_names)
+        count = len(self.class_names)
         if self.labels.numel():
             low, high = (int(value) for value in self.labels.aminmax())
-            if low < 0 or high >= len(self.class_names):
+            if low < 0 or high >= count:
                 raise ValueError(
-                    f"labels must index the {len(self.class_names)} class_names, "
-                    f"got values from {low} to {high}"
+                    f"labels must index the {count} class_names, got values from {low} to {high}"
                 )
         self.transform = transform
         self.target_transform = target_transform
@@ -89,11 +89,10 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         """The image at ``index`` and its label, each through its transform."""
-        position = index + len(self) if index < 0 else index
-        if not 0 <= position < len(self):
+        if not -len(self) <= index < len(self):
             raise IndexError(f"index must be below the {len(self)} images, got {index}")
-        image: Any = self.load(position)
-        label: Any = int(self.labels[position])
+        image: Any = self.load(index % len(self))
+        label: Any = int(self.labels[index])
         if self.transform is not None:
             image = self.transform(image)
         if self.target_transform is not None:
@@ -101,9 +100,8 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         return image, label
 
     def __repr__(self) -> str:
-        return (
-            f"{type(self).__name__}({len(self)} images of {self.labels.unique().numel()} classes)"
-        )
+        classes = self.labels.unique().numel()
+        return f"{type(self).__name__}({len(self)} images of {classes} classes)"
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
         """The images at ``indices``, in that order, with the same labels, names and transforms."""
@@ -123,19 +121,13 @@ class ImageSubset(ImageDataset):
     """
 
     def __init__(self, parent: ImageDataset, indices: Tensor | Sequence[int]) -> None:
-        chosen = as_labels(indices, "indices")
-        if chosen.numel():
-            low, high = (int(value) for value in chosen.aminmax())
-            if low < 0 or high >= len(parent):
-                raise IndexError(
-                    f"indices must lie in 0..{len(parent) - 1}, got values from {low} to {high}"
-                )
+        chosen = as_indices(indices, len(parent))
         super().__init__(
             parent.labels[chosen], parent.class_names, parent.transform, parent.target_transform
         )
-        nested = isinstance(parent, ImageSubset)
-        self.parent: ImageDataset = parent.parent if nested else parent
-        self.indices: Tensor = parent.indices[chosen] if nested else chosen
+        self.parent, self.indices = parent, chosen
+        if isinstance(parent, ImageSubset):
+            self.parent, self.indices = parent.parent, parent.indices[chosen]
 
     def load(self, index: int) -> Image.Image:
         """The image at ``index`` of this subset."""
@@ -144,6 +136,16 @@ class ImageSubset(ImageDataset):
     def item_name(self, index: int) -> str:
         """The name its data set gives the image at ``index`` of this subset."""
         return self.parent.item_name(int(self.indices[index]))
+
+
+def as_indices(values: Tensor | Sequence[int], count: int) -> Tensor:
+    """``values`` as a tensor (N,) of int64 on the CPU; raises unless they are in 0..count − 1."""
+    indices = as_labels(values, "indices")
+    if indices.numel():
+        low, high = (int(value) for value in indices.aminmax())
+        if low < 0 or high >= count:
+            raise IndexError(f"indices must lie in 0..{count - 1}, got values from {low} to {high}")
+    return indices
 
 
 def as_labels(values: Tensor | Sequence[int], name: str = "labels") -> Tensor:

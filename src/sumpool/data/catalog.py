@@ -10,13 +10,7 @@ from sumpool.data.base import DataError, ImageDataset
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.cars import Cars196
 from sumpool.data.sets.cifar import CIFAR10, CIFAR100
-from sumpool.data.sets.csv_dataset import (
-    ImageTable,
-    read_header,
-    read_table,
-    table_file,
-    table_splits,
-)
+from sumpool.data.sets.csv_dataset import ImageTable, find_splits, read_header
 from sumpool.data.sets.cub import CUB200
 from sumpool.data.sets.files import folder_names
 from sumpool.data.sets.folder import ImageFolder, split_folders
@@ -86,7 +80,7 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
     if format == "folder":
         return (*split_folders(existing(root)), "all")
     if format == "csv":
-        return (*table_splits(read_table(table_file(root))), "all")
+        return (*find_splits(root), "all")
     return (*_ARCHIVES[format].published, "all")
 
 
@@ -109,9 +103,8 @@ def detect_format(root: str | os.PathLike[str]) -> str:
         raise DataError(f"{path} holds {' and '.join(found)}: give format, or the folder of one")
     if found:
         return found[0]
-    if len(tables := list(path.glob("*.csv"))) == 1 and {"path", "label"} <= {
-        *read_header(tables[0])
-    }:
+    tables = list(path.glob("*.csv"))
+    if len(tables) == 1 and {"path", "label"} <= {*read_header(tables[0])}:
         return "csv"
     if MNIST.layout.find(path) is not None:
         raise DataError(
@@ -128,9 +121,7 @@ def detect_format(root: str | os.PathLike[str]) -> str:
 
 def _holds(root: Path, cls: Any) -> bool:
     home = cls.layout.find(root)
-    if home is None:
-        return False
-    return not issubclass(cls, MNIST) or cls.recognizes(home)
+    return home is not None and (not issubclass(cls, MNIST) or cls.recognizes(home))
 
 
 def _format(root: str | os.PathLike[str] | None, format: str) -> str:
@@ -138,7 +129,4 @@ def _format(root: str | os.PathLike[str] | None, format: str) -> str:
         raise ValueError(f"format must be 'auto' or one of {[*DATASETS]}, got {format!r}")
     if root is None and format != "glyphs":
         raise ValueError(f"root must be a path unless format is 'glyphs', got None with {format!r}")
-    if format != "auto":
-        return format
-    assert root is not None
-    return detect_format(root)
+    return format if format != "auto" or root is None else detect_format(root)

@@ -23,11 +23,11 @@ def uniforms(seed: int, table: int, row: int, count: int, skip: int = 0) -> NDAr
     """``count`` numbers, uniform in [0, 1), from a row of a table.
 
     Args:
-        seed: Fixes the tables, 0 ≤ seed < 2⁶⁴.
-        table: Which one, such as ``VIEWS``.
-        row: Which row, such as the step, 0 ≤ row < 2⁶⁴.
+        seed: Seed of the tables, 0 ≤ seed < 2⁶⁴.
+        table: Such as ``VIEWS``.
+        row: Such as the step, 0 ≤ row < 2⁶⁴.
         count: How many numbers.
-        skip: How many blocks of the row (4 numbers each) come before them.
+        skip: Blocks of the row (4 numbers each) before them.
 
     Example:
         >>> whole = uniforms(seed=7, table=VIEWS, row=100, count=12)

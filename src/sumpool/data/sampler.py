@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -121,10 +122,7 @@ class ClassBatchSampler:
 
     def batches(self, start: int = 0) -> Iterator[list[int]]:
         """This process's batches of the steps ``start``, ``start`` + 1, ..., without end."""
-        step = start
-        while True:
-            yield self.local_batch(step)
-            step += 1
+        return map(self.local_batch, itertools.count(start))
 
     def _classes(self, step: int) -> list[int]:
         """The P classes of a step, as positions among the classes."""
@@ -152,9 +150,8 @@ class ClassBatchSampler:
     def _draw_pass(self, number: int, known: dict[int, NDArray[np.int64]]) -> NDArray[np.int64]:
         total, size = len(self._counts), self._classes_per_batch
         order = self._shuffled(number)
-        # So many classes at the end of the pass before share a batch with the start of this one.
-        # At most that many of the first P classes are among them: these go last of the P, which
-        # leaves enough others to fill the batch.
+        # Number of classes at the end of the previous pass that share a batch with the start of
+        # this one. Those among the first P classes here move to the end of the P.
         shared = number * total % size
         if shared:
             before = known[number - 1] if self._leans(number) else self._shuffled(number - 1)
@@ -163,11 +160,11 @@ class ClassBatchSampler:
         return order
 
     def _leans(self, number: int) -> bool:
-        """Whether a pass needs the one before as it came to be, not only its shuffle.
+        """Whether a pass depends on the final order of the one before, not only on its shuffle.
 
-        Only the first P places of a shuffle are ever changed, so with 2 P - 1 classes or more the
-        end of a pass is that of its shuffle. With fewer, one looks back from pass to pass, but
-        never beyond one that starts with a batch, fewer than P passes ago.
+        Only the first P places of a shuffle are changed, so with 2 P - 1 classes or more the end of
+        a pass is that of its shuffle. With fewer, the chain of passes ends at one that starts with
+        a batch, fewer than P passes ago.
         """
         total, size = len(self._counts), self._classes_per_batch
         shared = number * total % size
@@ -193,10 +190,8 @@ class ClassBatchSampler:
 def _refuse_single_images(
     classes: NDArray[np.int64], images_per_class: int, class_names: Sequence[str] | None
 ) -> None:
-    names = [
-        f"label {label}" if class_names is None else repr(class_names[label])
-        for label in classes[:_NAMED].tolist()
-    ]
+    shown = classes[:_NAMED].tolist()
+    names = [f"label {it}" if class_names is None else repr(class_names[it]) for it in shown]
     more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
     raise DataError(
         f"images_per_class={images_per_class} needs at least 2 images of every class; "

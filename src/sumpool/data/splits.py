@@ -105,10 +105,7 @@ def first_of_each_class(labels: Tensor, count: int | None, indices: Tensor | Non
 
 
 def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Labels renumbered 0 … C−1 in their order, and the original value of each number.
-
-    Returns:
-        The new labels (N,) and the old values (C,), ascending: ``values[new]`` is ``labels``.
+    """Labels renumbered 0 … C−1 in their order, (N,), and the old values (C,), ascending.
 
     Example:
         >>> contiguous_labels([2**40, 7, 7])

@@ -45,8 +45,7 @@ def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int 
         name = f"the class {data.class_names[value]!r}"
         where = [data.item_name(it) for it in images[:NAMED]]
     else:
-        name = f"class {value}"
-        where = [f"number {it}" for it in images[:NAMED]]
+        name, where = f"class {value}", [f"number {it}" for it in images[:NAMED]]
     places = ", ".join(where) + (", …" if len(images) > NAMED else "")
     others = f" (and {len(small) - 1:,} more classes have too few)" if len(small) > 1 else ""
     plural = "" if len(images) == 1 else "s"
@@ -80,16 +79,11 @@ def readable(
         return None
 
     threads = workers or usable_cores()
-    with contextlib.closing(
-        map_ahead(problem, range(len(dataset)), threads, ahead=8 * threads)
-    ) as found:
-        reasons = [
-            *tqdm(found, "checking images", len(dataset), unit=" images", disable=not progress)
-        ]
-    good = [index for index, reason in enumerate(reasons) if reason is None]
-    broken = [
-        (dataset.item_name(index), reason)
-        for index, reason in enumerate(reasons)
-        if reason is not None
-    ]
+    with (
+        contextlib.closing(map_ahead(problem, range(len(dataset)), threads, 8 * threads)) as found,
+        tqdm(found, "checking images", len(dataset), unit=" images", disable=not progress) as bar,
+    ):
+        reasons = list(bar)
+    good = [it for it, reason in enumerate(reasons) if reason is None]
+    broken = [(dataset.item_name(it), reason) for it, reason in enumerate(reasons) if reason]
     return torch.tensor(good, dtype=torch.int64), broken

@@ -70,7 +70,7 @@ def embed_images(
     try:
         if len(share):
             own = _embed(model, feed, share, batch_size, progress and rank == 0)
-    except Exception as error:
+    except Exception as error:  # the other processes wait for this one
         failure = error
     return _gather(own, failure)
 

@@ -67,7 +67,7 @@ def evaluate_retrieval(
         DataError: If the images are too few for ``ks``, or no two of them are of one class.
     """
     feeds = (query_feed,) if gallery_feed is None else (query_feed, gallery_feed)
-    ks = measurable_ks(*(feed.dataset for feed in feeds), ks=ks)
+    ks = measurable_ks(query_feed.dataset, None if len(feeds) == 1 else feeds[-1].dataset, ks)
     query, *others = (
         embed_images(model, feed, batch_size=batch_size, progress=progress) for feed in feeds
     )

@@ -81,9 +81,8 @@ def collect_gallery(
     worst = worst_rows(scores, images, seed)
     sample = _draw(len(query), images, seed).tolist()
     rows = sorted({*worst, *sample})
-    shown = dict(
-        zip(rows, shown_queries(query, searched, rows, scores, neighbors, device), strict=True)
-    )
+    answers = shown_queries(query, searched, rows, scores, neighbors, device)
+    shown = dict(zip(rows, answers, strict=True))
     notes: list[str] = []
     with torch.no_grad(), evaluating(model):
         weights = _weights(model, query, rows, notes)

@@ -15,14 +15,9 @@ ITERATIONS = 500
 def flatten_to_plane(
     vectors: NDArray[np.float32], seed: int = 0
 ) -> tuple[NDArray[np.float32], str]:
-    """Put embeddings on a plane: by t-SNE [tsne], or by principal components where they are few.
+    """Map embeddings (N, D), N ≥ 3, to points (N, 2); also returns the name of the method.
 
-    Args:
-        vectors: Embeddings, (N, D), N ≥ 3.
-        seed: Seed of t-SNE.
-
-    Returns:
-        Points (N, 2), and the method by name.
+    It is t-SNE [tsne], with this ``seed``, or principal components where points are few.
     """
     if len(vectors) < FEWEST_FOR_TSNE:
         return principal_plane(vectors), "PCA"

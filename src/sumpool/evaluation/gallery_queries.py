@@ -16,10 +16,10 @@ from sumpool.report.run.gallery import Neighbor, Query
 def score_shown(
     query: ShownImages, searched: ShownImages, device: torch.device | str
 ) -> QueryScores:
-    """How well each query was answered; ``searched`` may be the queries themselves."""
-    others = () if searched is query else (searched.vectors.to(device), searched.labels.to(device))
-    found = score_queries(query.vectors.to(device), query.labels.to(device), *others)
-    return QueryScores(*(part.cpu() for part in found))
+    """The scores of each query; ``searched`` may be the queries themselves."""
+    sets = (query,) if searched is query else (query, searched)
+    scores = score_queries(*(x.to(device) for it in sets for x in (it.vectors, it.labels)))
+    return QueryScores(*(part.cpu() for part in scores))
 
 
 def worst_rows(scores: QueryScores, count: int, seed: int) -> list[int]:

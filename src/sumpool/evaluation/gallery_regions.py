@@ -35,14 +35,11 @@ class Feeding:
 
 
 def feeding(plans: Iterable[Tensor]) -> Feeding | None:
-    """Gather the plans of batches of images.
+    """Gather the plans of batches of images; None if positions of a sequence form no square.
 
     Args:
         plans: Mass from each position to each prototype, π / μ, (B, m, h, w) for maps or (B, m, L)
             for sequences; it sums to 1 per image.
-
-    Returns:
-        None if the positions of a sequence do not form a square.
     """
     attributes, weights, cells = [], [], []
     grid: tuple[int, int] | None = None

@@ -27,12 +27,11 @@ _SEARCHED = 128
 
 
 class QueryScores(NamedTuple):
-    """How well each query was answered; a query without a match has NaN and rank 0.
+    """Scores of each query; a query without a match has NaN and rank 0.
 
     Attributes:
         matches: R, the number of other gallery items of the query's class, int64.
-        first_match: The rank of the first match, int64, as far as it was looked for: 0 if there is
-            none among the first max(R, K).
+        first_match: The rank of the first match, int64; 0 if none is among the first max(R, K).
         r_precision: The share of matches among the first R, float64.
         average_precision: (1/R) Σ_{k ≤ R} [k is a match] P@k, float64.
     """
@@ -78,8 +77,8 @@ def retrieval_metrics(
     Returns:
         Means over the queries with a match: ``precision_at_1``; ``recall_at_{K}``, the share of
         queries with a match among the first K; ``r_precision``, the share of matches among the
-        first R; ``mean_average_precision_at_r``, (1/R) Σ_{k ≤ R} [k is a match] P@k. And
-        ``queries``, how many these are, and ``queries_without_match``, how many were left out.
+        first R; ``mean_average_precision_at_r``, (1/R) Σ_{k ≤ R} [k is a match] P@k. Also
+        ``queries``, their number, and ``queries_without_match``, the number left out.
 
     Raises:
         ValueError: If no query has a match, or an argument is unusable.

@@ -1,9 +1,9 @@
 """Exact nearest neighbors in bounded memory.
 
-A float32 product finds candidates, some more than are asked for. Its error is bounded, so it is
-known for which queries no other item can be among the nearest; candidates whose order the error
-leaves open are compared by the exact formula. What remains, rows full of ties, is computed exactly
-as a whole. The result does not depend on backend, device or memory.
+A float32 product finds candidates, a few more than asked for. Its error is bounded: for most
+queries no other item can be among the nearest, and candidates whose order is open are compared by
+the exact formula. Other rows, full of ties, are computed exactly as a whole. The result does not
+depend on backend, device or memory.
 """
 
 from __future__ import annotations
@@ -16,21 +16,9 @@ from torch.nn import functional as F
 from tqdm import tqdm
 
 from sumpool.evaluation.comparison import Comparison
-from sumpool.evaluation.inputs import (
-    MAX_MEMORY,
-    ArrayLike,
-    as_comparison,
-    check_k,
-    check_search,
-)
+from sumpool.evaluation.inputs import MAX_MEMORY, ArrayLike, as_comparison, check_k, check_search
 from sumpool.evaluation.scan import applies, scan
-from sumpool.evaluation.search import (
-    Advance,
-    batches,
-    direct,
-    float32_products,
-    through_faiss,
-)
+from sumpool.evaluation.search import Advance, batches, direct, float32_products, through_faiss
 
 
 @torch.no_grad()
@@ -142,14 +130,11 @@ def settle(
     index: Tensor,
     doubt: float,
 ) -> Tensor:
-    """Candidates in their exact order.
+    """Candidates in their exact order, (n, k).
 
-    Args:
-        pair_scores: The exact scores of queries (p,) with gallery items (p,).
-        rows: The queries, (n,).
-        scores: Approximate scores, falling, (n, k).
-        index: Their gallery items, (n, k).
-        doubt: Scores no farther apart than this may be in the wrong order.
+    ``scores`` are approximate, falling, of the queries ``rows`` (n,) with the gallery items
+    ``index`` (n, k); those no farther apart than ``doubt`` may be in the wrong order, which
+    ``pair_scores``, the exact scores of queries (p,) with items (p,), corrects.
     """
     near = scores[:, :-1] - scores[:, 1:] <= doubt
     unsure = F.pad(near, (0, 1)) | F.pad(near, (1, 0))

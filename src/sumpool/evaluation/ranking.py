@@ -19,13 +19,9 @@ from sumpool.evaluation.neighbors import exact_rows
 
 
 def ranked_hits(comparison: Comparison, rows: Tensor, matches: Tensor, depth: int) -> Tensor:
-    """Whether the items at the first ranks are matches, boolean of shape (n, depth).
+    """Whether the items at the first ``depth`` ranks of queries are matches, (n, depth).
 
-    Args:
-        comparison: What is compared.
-        rows: The queries, (n,).
-        matches: Whether each gallery item matches them, (n, G); overwritten.
-        depth: How many ranks, at most as many as a query can retrieve.
+    ``matches`` (n, G), overwritten, says which gallery items match the queries ``rows`` (n,).
     """
     fine = comparison.fine
     scores = fine.left[rows] @ fine.right[:, : len(comparison.gallery)]

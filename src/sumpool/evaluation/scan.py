@@ -36,16 +36,9 @@ def applies(comparison: Comparison, k: int, max_memory: int) -> bool:
 
 
 def scan(comparison: Comparison, k: int, wanted: int, advance: Advance) -> tuple[Tensor, Tensor]:
-    """The k largest scores of every point with the others.
+    """The k largest scores of every point of a set with the others, and their indices; (n, k) each.
 
-    Args:
-        comparison: A set of points with itself.
-        k: How many.
-        wanted: How many of the points are asked for, the total that ``advance`` is called with.
-        advance: Called with progress.
-
-    Returns:
-        Scores, float32, largest first, and indices, int64; both (n, k).
+    ``advance`` is called with progress that adds up to ``wanted``.
     """
     points = len(comparison.gallery)
     order = torch.randperm(points, generator=torch.Generator().manual_seed(0))
@@ -67,22 +60,15 @@ def scan(comparison: Comparison, k: int, wanted: int, advance: Advance) -> tuple
 
 
 class _Scan:
-    """The best scores so far.
-
-    Attributes:
-        order: The point at each place.
-        left: Left factors in that order, (n, d + 2).
-        right: Right factors in that order, filled up to full strips, (d + 2, n').
-        best: The k best scores of each place in falling order, (n, k).
-        index: The points they belong to, (n, k).
-    """
+    """The best scores so far."""
 
     def __init__(self, comparison: Comparison, order: Tensor, k: int) -> None:
         left, right, _ = comparison.coarse
-        self.order = order
-        self.left = left[order]
-        self.right = right.clone()
+        self.order = order  # the point at each place
+        # The factors in that order, (n, d + 2) and (d + 2, n'), the right one with full strips.
+        self.left, self.right = left[order], right.clone()
         self.right[:, : len(order)] = right[:, order]
+        # The k best scores of each place in falling order, and their points, (n, k).
         self.best = torch.full((len(order), k), -torch.inf)
         self.index = torch.zeros(len(order), k, dtype=torch.int32)
         self.buffer = torch.empty(_PANEL * _FIRST)

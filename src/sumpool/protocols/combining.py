@@ -62,8 +62,7 @@ class Combined:
     Attributes:
         protocol: The protocol.
         results: Its runs, by fold, then by seed.
-        images: Queries and gallery of the evaluation, as the first run has them; the gallery is
-            None where queries are searched among themselves.
+        images: Queries and gallery; the latter is None where queries search among themselves.
         dimension: Dimensions of one model's embedding.
         single: Metrics of each model, (folds, seeds) each.
         concatenated: Metrics of the concatenated embeddings of one model per fold, one value per
@@ -138,8 +137,7 @@ def combine(
         seeds: Runs per fold; None is the protocol's own number.
         progress: Whether to show a progress bar.
         device: Where combinations are evaluated.
-        max_memory: Bytes of working memory besides copies of the embeddings; None is 512 MiB, on a
-            GPU 4 GiB.
+        max_memory: Bytes of working memory; None is 512 MiB, on a GPU 4 GiB.
 
     Raises:
         MissingMemberError: If runs are missing; names each. There is no score of fewer.

@@ -66,20 +66,15 @@ def gains_between(
     """Gains of one method over another, of single models and of concatenated embeddings.
 
     * Single models: the interval of Student's t over the differences of all (fold, seed) pairs.
-    * Concatenated: the mean difference over all combinations, whose variance is
-      Σ_f s_f² / S, with s_f² the variance over the S seeds of fold f of the mean difference that
-      the combinations with this seed have; the degrees of freedom are those of Welch and
-      Satterthwaite. Folds are taken as given, seeds as drawn.
+    * Concatenated: the mean difference over all combinations. Its variance is Σ_f s_f² / S, with
+      s_f² the variance over the S seeds of fold f of the mean difference of the combinations with
+      this seed; the degrees of freedom are those of Welch and Satterthwaite. Folds are fixed, seeds
+      random.
 
     With a single seed the spread is unknown, and gains of concatenations are left out.
 
-    Args:
-        ours: One method.
-        theirs: The other, under the same protocol with as many seeds.
-        confidence: Level of the intervals, in (0, 1).
-
     Raises:
-        ProtocolError: If the two cannot be paired.
+        ProtocolError: If the two do not have the same protocol, seeds, images and metrics.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")

@@ -134,11 +134,7 @@ def check_same_images(
     other: MemberResult,
     others: tuple[ImageList, ImageList | None],
 ) -> None:
-    """Raise unless two runs were evaluated on the same images.
-
-    Raises:
-        ProtocolError: Names the folder of the second.
-    """
+    """Raise :class:`ProtocolError` unless two runs were evaluated on the same images."""
     for part, one, two in zip(("images", "gallery"), images, others, strict=True):
         why = _difference(one, two)
         if why:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sumpool.data.base import ImageDataset, as_labels
+from sumpool.data.base import ImageDataset, as_indices
 from sumpool.data.random_streams import check_seed
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.preprocessing import Preprocessing
@@ -98,10 +98,5 @@ class ImageFeed(ABC):
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         count = len(self.dataset)
-        wanted = torch.arange(count) if indices is None else as_labels(indices, "indices")
-        if not wanted.numel():
-            return ()
-        low, high = (int(it) for it in wanted.aminmax())
-        if low < 0 or high >= count:
-            raise IndexError(f"indices must lie in 0..{count - 1}, got values from {low} to {high}")
-        return tuple(torch.split(wanted, batch_size))
+        wanted = torch.arange(count) if indices is None else as_indices(indices, count)
+        return torch.split(wanted, batch_size) if len(wanted) else ()

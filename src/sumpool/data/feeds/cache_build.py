@@ -34,13 +34,8 @@ def decode_into(
 ) -> PixelIndex:
     """Decode every image, bring its shorter side to ``resize`` and write its pixels, in order.
 
-    Args:
-        dataset: The images.
-        resize: Length of the shorter side; None leaves images as they are.
-        write: Takes the pixels of one image after the other, uint8 (n,), rows of RGB.
-        skip_broken: Whether an image that cannot be read is recorded rather than an error.
-        progress: Whether to show a progress bar.
-        threads: How many decode at once; None is one per core.
+    ``write`` takes the pixels of one image after the other, uint8 (n,), rows of RGB; the other
+    arguments are those of :func:`~sumpool.data.feeds.cache.decode_images`.
     """
 
     def decode(position: int) -> Pixels | BrokenImageError:

@@ -40,12 +40,8 @@ class CachedFeed(ImageFeed):
     CPU, train views equal those of a feed that loads the images, bit for bit; on a GPU they are not
     rounded to integers. Test views never differ.
 
-    Args:
-        dataset: The images.
-        preprocessing: The views; its ``resize`` is that of ``decoded``.
-        decoded: The decoded images, those of ``dataset`` among them.
-        device: Where batches are wanted.
-        seed: Fixes the random views.
+    The arguments are those of :class:`ImageFeed`, and ``decoded``: decoded images with the
+    ``resize`` of ``preprocessing``, those of ``dataset`` among them.
     """
 
     def __init__(

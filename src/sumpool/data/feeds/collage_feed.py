@@ -20,11 +20,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 class CollageFeed(ImageFeed):
     """Keeps only the tiles in memory, on the device, and composes collages there.
 
-    Args:
-        dataset: Collages, or a part of them.
-        preprocessing: Views that show them whole, see :func:`shows_collages`.
-        device: Where batches are wanted, and where the tiles are kept.
-        seed: Fixes which views are mirrored.
+    The arguments are those of :class:`ImageFeed`, for which :func:`shows_collages` must hold.
     """
 
     def __init__(
@@ -60,9 +56,8 @@ class CollageFeed(ImageFeed):
         numbers = indices if self._numbers is None else self._numbers[indices]
         images = self._collages.compose(numbers, self._tiles)
         if flips is not None:
-            images = torch.where(
-                flips.to(self.device)[:, None, None, None], images.flip(-1), images
-            )
+            mirrored = flips.to(self.device)[:, None, None, None]
+            images = torch.where(mirrored, images.flip(-1), images)
         labels = self.dataset.labels[indices].to(self.device)
         return Batch(self.preprocessing.normalize(images), labels, indices)
 

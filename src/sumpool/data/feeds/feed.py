@@ -63,17 +63,17 @@ def open_feed(
     Example:
         >>> import torch
         >>> from PIL import Image
-        >>> class Greys(ImageDataset):
+        >>> class Grays(ImageDataset):
         ...     def load(self, index):
         ...         return Image.new("RGB", (32, 32), (index, index, index))
         ...
         ...     def item_name(self, index):
-        ...         return f"grey {index}"
+        ...         return f"gray {index}"
         >>> preprocessing = Preprocessing(
         ...     resize=None, crop=32, augment="none", mean=(0, 0, 0), std=(1, 1, 1)
         ... )
-        >>> greys = Greys([0, 0, 1], ["dark", "light"])
-        >>> feed = open_feed(greys, preprocessing, cache="ram", progress=False)
+        >>> grays = Grays([0, 0, 1], ["dark", "light"])
+        >>> feed = open_feed(grays, preprocessing, cache="ram", progress=False)
         >>> (batch,) = feed.test_batches([2, 0])
         >>> batch.images.shape, batch.labels, batch.indices
         (torch.Size([2, 3, 32, 32]), tensor([1, 0]), tensor([2, 0]))

@@ -28,13 +28,9 @@ Request = tuple[int, tuple[int, int] | None]
 class LoadingFeed(ImageFeed):
     """Loads and crops images in worker processes.
 
-    Args:
-        dataset: The images.
-        preprocessing: The views.
-        device: Where batches are wanted.
-        seed: Fixes the random views.
-        workers: Number of processes; 0 loads in this one, None is one per core, shared between
-            the processes that a launcher such as torchrun has started on this machine.
+    The arguments are those of :class:`ImageFeed`, and ``workers``: the number of processes. 0 loads
+    in this one; None is one per core, shared between the processes that a launcher such as torchrun
+    has started on this machine.
     """
 
     def __init__(
@@ -67,7 +63,7 @@ class LoadingFeed(ImageFeed):
             for step, batch in enumerate(sampler.batches(start), start):
                 yield [(it, (step, first + place)) for place, it in enumerate(batch)]
 
-        return self._train(_Plan(requests()))
+        return self._batches(self._loader(_Plan(requests()), keep=False))
 
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
@@ -83,14 +79,11 @@ class LoadingFeed(ImageFeed):
         """End the workers that wait for the next test batches."""
         self._idle.clear()
 
-    def _train(self, plan: _Plan) -> Iterator[Batch]:
-        yield from self._batches(iter(self._loader(plan, keep=False)))
-
     def _test(self, plan: _Plan) -> Iterator[Batch]:
         kept, loader = self._idle.pop() if self._idle else (plan, self._loader(plan, keep=True))
         kept.batches = plan.batches
         try:
-            yield from self._batches(iter(loader))
+            yield from self._batches(loader)
             self._idle.append((kept, loader))
         finally:
             del loader
@@ -108,7 +101,8 @@ class LoadingFeed(ImageFeed):
             prefetch_factor=4 if self.workers else None,
         )
 
-    def _batches(self, source: Iterator[Any]) -> Iterator[Batch]:
+    def _batches(self, loader: DataLoader[Any]) -> Iterator[Batch]:
+        source = iter(loader)
         try:
             for loaded in source:
                 if isinstance(loaded, DataError):
@@ -118,7 +112,7 @@ class LoadingFeed(ImageFeed):
                 yield Batch(images, labels.to(self.device, non_blocking=True), indices)
         finally:
             # Workers end with the last reference, which a traceback must not hold.
-            del source
+            del source, loader
 
 
 class _Plan:

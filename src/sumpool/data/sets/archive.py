@@ -35,9 +35,8 @@ class ArchiveLayout:
         if found is not None:
             return found
         nearest = min(self._places(root), key=lambda place: len(self._absent(place)))
-        raise DataError(
-            f"{root} holds no {self.title}: {nearest} lacks {', '.join(self._absent(nearest))}"
-        )
+        lacking = ", ".join(self._absent(nearest))
+        raise DataError(f"{root} holds no {self.title}: {nearest} lacks {lacking}")
 
     def path(self, home: Path, name: str) -> Path:
         """The path of the required file ``name``, or of an alternative that exists."""
@@ -64,15 +63,12 @@ def existing(root: str | os.PathLike[str]) -> Path:
 
 
 def read_rows(path: Path, columns: Sequence[type], header: int = 0) -> list[list[str | int]]:
-    """The rows of a list whose columns are separated by spaces.
+    """The rows of a UTF-8 list whose columns, str or int, are separated by spaces.
 
-    Args:
-        path: The file, UTF-8.
-        columns: The type of each column, str or int; the last may contain spaces.
-        header: Number of lines before the first row.
+    The last column may contain spaces; ``header`` lines come before the first row.
 
     Raises:
-        DataError: Names the file and the line.
+        DataError: If a row has other columns; names the file and the line.
     """
     rows: list[list[str | int]] = []
     for number, line in enumerate(read_lines(path), 1):

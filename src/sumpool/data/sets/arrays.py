@@ -85,7 +85,7 @@ class PublishedArrays(ImageArrays):
         check_split(split, self.published)
         home = self.layout.locate(root)
         names = self.read_names(home)
-        pixels, labels, sources = [], [], []
+        pixels, sources, labels = [], [], list[int]()
         for part, published in self.published.items():
             if split not in ("all", part):
                 continue

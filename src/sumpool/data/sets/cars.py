@@ -42,9 +42,8 @@ class Cars196(PublishedDataset):
                 f"cannot read {path}: wanted annotations with relative_im_path and class, and "
                 f"class_names ({type(error).__name__}: {error})"
             ) from error
+        count = len(class_names)
         for it, label in zip(paths, labels, strict=True):
-            if not 0 <= label < len(class_names):
-                raise DataError(
-                    f"{path}: {it} is of class {label + 1}, classes are 1..{len(class_names)}"
-                )
-        return Listing(home, paths, labels, class_names, halves(labels, len(class_names)))
+            if not 0 <= label < count:
+                raise DataError(f"{path}: {it} is of class {label + 1}, classes are 1..{count}")
+        return Listing(home, paths, labels, class_names, halves(labels, count))

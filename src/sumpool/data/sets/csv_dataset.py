@@ -50,7 +50,7 @@ class ImageTable(ImageFiles):
     ) -> None:
         path = table_file(root)
         rows = read_table(path)
-        check_split(split, table_splits(rows))
+        check_split(split, _splits(rows))
         if missing := missing_files(path.parent, [row.path for row in rows]):
             first = rows[missing[0]]
             more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
@@ -99,10 +99,8 @@ def read_table(path: Path) -> list[Row]:
             reader = csv.reader(file, strict=True)
             header = [name.strip() for name in next(reader, [])]
             _check_header(path, header)
-            for cells in reader:
+            for cells in filter(None, reader):
                 line = reader.line_num
-                if not cells:
-                    continue
                 row = _row(path, line, header, cells)
                 before = lines.setdefault((row.path, row.split), line)
                 if before != line:
@@ -117,13 +115,17 @@ def read_table(path: Path) -> list[Row]:
     return rows
 
 
-def table_splits(rows: list[Row]) -> tuple[str, ...]:
+def find_splits(root: str | os.PathLike[str]) -> tuple[str, ...]:
     """The values of the column ``split``, sorted; none where there is no such column."""
+    return _splits(read_table(table_file(root)))
+
+
+def _splits(rows: list[Row]) -> tuple[str, ...]:
     return tuple(sorted({row.split for row in rows} - {""}))
 
 
 def _check_header(path: Path, header: list[str]) -> None:
-    wanted = "a first line with the columns path, label and, if wanted, split"
+    wanted = "a first line with the columns path, label and, optionally, split"
     if missing := [name for name in _REQUIRED if name not in header]:
         raise DataError(f"{path} lacks the column {missing[0]}: wanted {wanted}, got {header}")
     if unknown := [name for name in header if name not in _COLUMNS]:

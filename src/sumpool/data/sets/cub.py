@@ -39,15 +39,9 @@ class CUB200(PublishedDataset):
                 f"{classes[unknown[0]]}, which {home / 'classes.txt'} lacks"
             )
         position = {number: it for it, number in enumerate(sorted(names))}
-        order = sorted(paths)
-        labels = [position[int(classes[number])] for number in order]
-        return Listing(
-            home / "images",
-            [str(paths[number]) for number in order],
-            labels,
-            [str(names[number]) for number in sorted(names)],
-            halves(labels, len(names)),
-        )
+        labels = [position[int(classes[number])] for number in sorted(paths)]
+        files, class_names = ([str(it[number]) for number in sorted(it)] for it in (paths, names))
+        return Listing(home / "images", files, labels, class_names, halves(labels, len(names)))
 
 
 def _by_number(path: Path, kind: type) -> dict[int, str | int]:

@@ -90,13 +90,16 @@ def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str
         raise DataError(f"{place} is a link to a folder that it lies in")
     with scan(place) as entries:
         for entry in entries:
-            if entry.name.startswith("."):
-                continue
             path = os.path.join(inner, entry.name)
-            if entry.is_dir():
+            if entry.is_dir() and not entry.name.startswith("."):
                 yield from _walk(folder, path, above | {key})
-            elif os.path.splitext(entry.name)[1].lower() in image_extensions():
+            elif is_image_name(entry.name) and not entry.is_dir():
                 yield path
+
+
+def is_image_name(name: str) -> bool:
+    """Whether a file of this name is an image: it is not hidden and has the extension of one."""
+    return not name.startswith(".") and os.path.splitext(name)[1].lower() in image_extensions()
 
 
 def folder_names(folder: Path) -> list[str]:
@@ -106,7 +109,7 @@ def folder_names(folder: Path) -> list[str]:
 
 
 def scan(folder: str | Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """``os.scandir``, with an error that is a :class:`DataError`."""
+    """``os.scandir`` that raises :class:`DataError`."""
     try:
         return os.scandir(folder)
     except OSError as error:

@@ -9,8 +9,7 @@ from typing import Unpack
 
 from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import existing
-from sumpool.data.sets.decoding import image_extensions
-from sumpool.data.sets.files import ImageFiles, folder_names, image_paths, scan
+from sumpool.data.sets.files import ImageFiles, folder_names, image_paths, is_image_name, scan
 from sumpool.data.sets.published import check_split
 
 #: Folders of these names are splits, where they have class folders in them.
@@ -87,13 +86,7 @@ def split_folders(folder: Path) -> tuple[str, ...]:
 
 def _warn_of_strays(folder: Path) -> None:
     with scan(folder) as entries:
-        strays = [
-            it.name
-            for it in entries
-            if os.path.splitext(it.name)[1].lower() in image_extensions()
-            and not it.name.startswith(".")
-            and it.is_file()
-        ]
+        strays = [it.name for it in entries if is_image_name(it.name) and it.is_file()]
     if strays:
         text = "%s: %d images are in no class folder and left out, such as %s"
         logger.warning(text, folder, len(strays), min(strays))

@@ -44,11 +44,9 @@ class InShop(PublishedDataset):
         path = cls.layout.path(home, _LIST)
         rows = read_rows(path, (str, str, str), header=2)  # a count and the names of the columns
         paths, items, parts = ([str(row[it]).strip() for row in rows] for it in range(3))
-        for number, part in enumerate(parts):
+        for image, part in zip(paths, parts, strict=True):
             if part not in cls.published:
-                raise DataError(
-                    f"{path}: {paths[number]} is in {part!r}, wanted one of {(*cls.published,)}"
-                )
+                raise DataError(f"{path}: {image} is in {part!r}, wanted one of {[*cls.published]}")
         names = sorted(set(items))
         position = {name: it for it, name in enumerate(names)}
         folder = home / "Img" if (home / "Img" / "img").is_dir() else home

@@ -99,8 +99,7 @@ class PublishedDataset(ImageFiles):
         missing = missing_files(listing.folder, listing.paths)
         complaints = []
         if check_counts:
-            absent = frozenset(missing)
-            here = [it for it in range(len(listing.paths)) if it not in absent]
+            here = sorted(set(range(len(listing.paths))) - set(missing))
             for split, wanted in cls.published.items():
                 labels = [listing.labels[it] for it in here if listing.parts[it] == split]
                 found = Count(len(set(labels)), len(labels))
@@ -109,10 +108,8 @@ class PublishedDataset(ImageFiles):
         if missing:
             first = ", ".join(str(listing.folder / listing.paths[it]) for it in missing[:NAMED])
             more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
-            complaints.append(
-                f"{len(missing):,} of {len(listing.paths):,} listed images are missing: "
-                f"{first}{more}"
-            )
+            share = f"{len(missing):,} of {len(listing.paths):,}"
+            complaints.append(f"{share} listed images are missing: {first}{more}")
         if complaints:
             raise DataError(f"{cls.layout.title} in {home}: {'; '.join(complaints)}")
 

@@ -29,23 +29,17 @@ class StanfordOnlineProducts(PublishedDataset):
     @classmethod
     def read(cls, home: Path) -> Listing:
         """All images, the training list first."""
-        paths: list[str] = []
-        numbers: list[int] = []
-        parts: list[str] = []
-        for part, name in _LISTS.items():
-            rows = read_rows(home / name, (int, int, int, str), header=1)
-            paths += [str(path) for _, _, _, path in rows]
-            numbers += [int(number) for _, number, _, _ in rows]
-            parts += [part] * len(rows)
-        kinds = {
-            number: path.split("/")[0].removesuffix("_final")
-            for number, path in zip(numbers, paths, strict=True)
-        }
+        rows = [
+            (int(number), str(path), part)
+            for part, name in _LISTS.items()
+            for _, number, _, path in read_rows(home / name, (int, int, int, str), header=1)
+        ]
+        kinds = {number: path.split("/")[0].removesuffix("_final") for number, path, _ in rows}
         position = {number: it for it, number in enumerate(sorted(kinds))}
         return Listing(
             home,
-            paths,
-            [position[number] for number in numbers],
+            [path for _, path, _ in rows],
+            [position[number] for number, _, _ in rows],
             [f"{kinds[number]} {number}" for number in position],
-            parts,
+            [part for _, _, part in rows],
         )

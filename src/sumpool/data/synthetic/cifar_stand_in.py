@@ -58,9 +58,8 @@ def write_cifar_stand_in(
     if type(seed) is not int or seed < 0:
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
     home = Path(folder) / "cifar-100-python"
-    for number, (split, per_class) in enumerate(
-        (("train", train_per_class), ("test", test_per_class))
-    ):
+    splits = {"train": train_per_class, "test": test_per_class}
+    for number, (split, per_class) in enumerate(splits.items()):
         _write(home / split, _batch(per_class, np.random.default_rng((seed, number))))
     meta = {"fine_label_names": list(FINE_NAMES), "coarse_label_names": list(COARSE_NAMES)}
     _write(home / "meta", meta)

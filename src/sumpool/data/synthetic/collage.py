@@ -111,11 +111,9 @@ class CifarCollages(ImageDataset):
         self._names = names
 
     def compose(self, indices: Tensor, tiles: Tensor | None = None) -> Tensor:
-        """The collages at ``indices`` (b,), uint8 (b, 3, 64, 64).
+        """The collages at ``indices`` (b,), uint8 (b, 3, 64, 64), on the device of ``tiles``.
 
-        Args:
-            indices: Which collages.
-            tiles: ``self.tiles`` on the device the collages are wanted on; None is the CPU.
+        ``tiles`` is a copy of ``self.tiles`` on another device; None is the CPU.
         """
         tiles = self.tiles if tiles is None else tiles
         return join_tiles(tiles[self.pieces[indices].to(tiles.device)])
@@ -166,12 +164,8 @@ def join_tiles(tiles: Tensor) -> Tensor:
 def sub_classes(coarse_of_fine: NDArray[np.int64], split: str) -> dict[int, list[int]]:
     """The sub-classes of each super-class that belong to a split.
 
-    Args:
-        coarse_of_fine: Super-class of each sub-class, whose numbers are in alphabetical order.
-        split: "train", "validation" or "test".
-
-    Raises:
-        DataError: If a super-class does not have five sub-classes.
+    ``coarse_of_fine`` is the super-class of each sub-class, whose numbers are in alphabetical
+    order; a super-class that does not have five raises a :class:`DataError`.
     """
     found = {}
     for coarse in np.unique(coarse_of_fine).tolist():

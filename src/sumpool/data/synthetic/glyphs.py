@@ -102,21 +102,17 @@ class GlyphCollages(ImageDataset):
         check_split(split, SPLITS)
         if part not in PARTS:
             raise ValueError(f"part must be one of {PARTS}, got {part!r}")
-        if images_per_class < 1:
-            raise ValueError(f"images_per_class must be at least 1, got {images_per_class}")
-        if seed < 0:
-            raise ValueError(f"seed must be at least 0, got {seed}")
+        for name, value, least in (("images_per_class", images_per_class, 1), ("seed", seed, 0)):
+            if value < least:
+                raise ValueError(f"{name} must be at least {least}, got {value}")
         check_fonts()
         classes = [it for it, letter in enumerate(LETTERS) if split in ("all", split_of(letter))]
         labels = torch.tensor(classes).repeat_interleave(images_per_class)
         super().__init__(labels, tuple(LETTERS), **transforms)
         self.images_per_class = images_per_class
         self.part = part
-        drawn = [
-            draw_collage(seed, LETTERS[it], number)
-            for it in classes
-            for number in range(images_per_class)
-        ]
+        numbers = range(images_per_class)
+        drawn = [draw_collage(seed, LETTERS[it], number) for it in classes for number in numbers]
         self.letter_tile: Tensor = torch.tensor([tile for _, tile in drawn])
         if part == "letter":
             drawn = [(tiles_of(image)[tile], tile) for image, tile in drawn]

@@ -21,11 +21,9 @@ _TOP, _LEFT, _FLIP = 2 * TRIES, 2 * TRIES + 1, 2 * TRIES + 2
 
 
 def view_draws(seed: int, step: int, first: int, count: int) -> NDArray[np.float64]:
-    """Numbers for the views at positions ``first``, ... of the global batch of a step.
+    """Numbers (count, ``DRAWS``) for the views at positions ``first``, ... of a global batch.
 
-    Returns:
-        Shape (count, ``DRAWS``). Row i depends on the seed, the step and the position
-        ``first`` + i, on nothing else.
+    Row i depends only on the seed, the step and the position ``first`` + i.
     """
     skip = first * (DRAWS // BLOCK)
     return uniforms(seed, VIEWS, step, count * DRAWS, skip).reshape(count, DRAWS)
@@ -45,11 +43,10 @@ def random_boxes(
 ) -> NDArray[np.int64]:
     """Boxes of random area and aspect at random places, as torchvision's ``RandomResizedCrop``.
 
-    The area is uniform between two bounds and the aspect (width over height) log-uniform between
-    two bounds; then sides are rounded. The first of ten tries that fits into the image is placed
-    uniformly. Where none fits, the box is central: the whole image, or as much of it as the
-    bounds of the aspect allow. Unlike torchvision's, the bounds of the area are in square pixels,
-    not shares of the image.
+    The area is uniform and the aspect (width over height) log-uniform between two bounds; then
+    sides are rounded. The first of ten tries that fits into the image is placed uniformly. If none
+    fits, the box is central and as large as the bounds of the aspect allow. Unlike torchvision's,
+    the bounds of the area are in square pixels, not shares of the image.
 
     Args:
         sizes: Height and width of the images, (b, 2).
@@ -93,11 +90,9 @@ def random_boxes(
 
 
 def central_boxes(sizes: NDArray[np.int64], crop: int) -> NDArray[np.int64]:
-    """The central ``crop`` × ``crop`` pixels, as torchvision's ``CenterCrop``; boxes (b, 4).
+    """The central ``crop`` × ``crop`` pixels of images of ``sizes`` (b, 2); boxes (b, 4).
 
-    Args:
-        sizes: Height and width of the images, (b, 2); at least ``crop`` each.
-        crop: Side of the boxes.
+    They are those of torchvision's ``CenterCrop``.
     """
     if (sizes < crop).any():
         height, width = sizes[(sizes < crop).any(1)][0].tolist()

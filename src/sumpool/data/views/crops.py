@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,76 +12,56 @@ from sumpool.data.views.host_crops import cut_on_host, pack
 from sumpool.data.views.resample import Placement, Window, crop, place
 
 
-class Crops(ABC):
-    """Crops of one size out of a buffer, in two parts: on the host, then on the device.
+class Crops(NamedTuple):
+    """Crops of one size out of a buffer, in two parts.
 
-    The host part runs in a thread in advance; the device part only queues work on the device.
-
-    Args:
-        pixels: The buffer, uint8 (n,).
-        size: Side of the crops.
-        device: Where they are wanted.
+    Attributes:
+        prepare: The part on the host, which runs in a thread in advance.
+        finish: The part on the device, which only queues work there: from what was prepared to
+            crops (b, 3, size, size) on the scale 0..255.
     """
 
-    def __init__(self, pixels: Tensor, size: int, device: torch.device) -> None:
-        self.pixels = pixels
-        self.size = size
-        self.device = device
-        self.pinned = device.type == "cuda"
-        self._dtype = torch.float16 if device.type == "cuda" else torch.float32
-
-    @abstractmethod
-    def prepare(self, window: Window) -> Any:
-        """The part on the host."""
-
-    @abstractmethod
-    def finish(self, prepared: Any) -> Tensor:
-        """The part on the device: crops (b, 3, size, size) on the scale 0..255."""
-
-
-class HostCrops(Crops):
-    """The buffer is in main memory, and so is the batch, or it is copied when complete."""
-
-    def prepare(self, window: Window) -> Tensor:
-        """The whole work, image by image."""
-        return cut_on_host(self.pixels, window, self.size)
-
-    def finish(self, prepared: Tensor) -> Tensor:
-        """A copy to the device if it is not there."""
-        return prepared.to(self.device)
-
-
-class ResidentCrops(Crops):
-    """The buffer is on the device of the batch, which is cropped there at once."""
-
-    def prepare(self, window: Window) -> Placement:
-        """The numbers that say what to crop."""
-        return place(window, self.size, self.pinned)
-
-    def finish(self, prepared: Placement) -> Tensor:
-        """Cropped without waiting for the device."""
-        return crop(self.pixels, prepared, self.size, self._dtype)
-
-
-class StagedCrops(Crops):
-    """The buffer is in main memory, the batch on a GPU: boxes are copied there, then cropped."""
-
-    def prepare(self, window: Window) -> tuple[Tensor, Placement]:
-        """The boxes without the rest of their images, and the numbers that say where they are."""
-        packed, moved = pack(self.pixels, window, self.pinned)
-        return packed, place(moved, self.size, self.pinned)
-
-    def finish(self, prepared: tuple[Tensor, Placement]) -> Tensor:
-        """Copied and cropped without waiting for the device."""
-        packed, placement = prepared
-        there = packed.to(self.device, non_blocking=True)
-        return crop(there, placement, self.size, self._dtype)
+    prepare: Callable[[Window], Any]
+    finish: Callable[[Any], Tensor]
 
 
 def choose_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """The fastest way for a buffer and a device."""
+    """The fastest way from a buffer, uint8 (n,), to crops of side ``size`` on ``device``."""
     if device.type != "cuda":
-        return HostCrops(pixels, size, device)
-    if pixels.device == device:
-        return ResidentCrops(pixels, size, device)
-    return StagedCrops(pixels, size, device)
+        return host_crops(pixels, size, device)
+    return (resident_crops if pixels.device == device else staged_crops)(pixels, size, device)
+
+
+def host_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
+    """For a buffer in main memory: the host does all of the work, image by image."""
+    return Crops(lambda window: cut_on_host(pixels, window, size), lambda batch: batch.to(device))
+
+
+def resident_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
+    """For a buffer on the device of the batch, which is cropped there at once."""
+    pinned, dtype = _transfer(device)
+    return Crops(
+        lambda window: place(window, size, pinned),
+        lambda placement: crop(pixels, placement, size, dtype),
+    )
+
+
+def staged_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
+    """For a buffer in main memory and a batch on a GPU: boxes are copied there, then cropped."""
+    pinned, dtype = _transfer(device)
+
+    def prepare(window: Window) -> tuple[Tensor, Placement]:
+        packed, moved = pack(pixels, window, pinned)
+        return packed, place(moved, size, pinned)
+
+    def finish(prepared: tuple[Tensor, Placement]) -> Tensor:
+        packed, placement = prepared
+        return crop(packed.to(device, non_blocking=True), placement, size, dtype)
+
+    return Crops(prepare, finish)
+
+
+def _transfer(device: torch.device) -> tuple[bool, torch.dtype]:
+    """Whether transfers use page-locked memory, and the precision of the products."""
+    on_gpu = device.type == "cuda"
+    return on_gpu, torch.float16 if on_gpu else torch.float32

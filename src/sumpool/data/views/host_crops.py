@@ -13,15 +13,8 @@ from sumpool.data.views.resample import Window
 def cut_on_host(pixels: Tensor, window: Window, size: int) -> Tensor:
     """Boxes of any size, brought to ``size`` × ``size`` pixels and mirrored where asked.
 
-    Pillow does the work, so the pixels are those of a view that loads the image itself.
-
-    Args:
-        pixels: The buffer, uint8 (n,), in host memory.
-        window: What to cut.
-        size: Side of the output.
-
-    Returns:
-        uint8 of shape (b, 3, size, size).
+    Pillow does the work, so the pixels are those of a view that loads the image itself. The buffer
+    ``pixels``, uint8 (n,), is in host memory, the result is uint8 of shape (b, 3, size, size).
     """
     out = np.empty((len(window), size, size, 3), dtype=np.uint8)
     for place, box, flip in zip(out, _boxes(pixels, window), window.flips, strict=True):
@@ -33,15 +26,9 @@ def cut_on_host(pixels: Tensor, window: Window, size: int) -> Tensor:
 
 
 def pack(pixels: Tensor, window: Window, pinned: bool) -> tuple[Tensor, Window]:
-    """The boxes of a batch one after the other in a buffer of their own, ready to be sent.
+    """The boxes of a batch in a buffer of their own, and the same boxes as they lie in it.
 
-    Args:
-        pixels: The buffer, uint8 (n,), in host memory.
-        window: Which boxes.
-        pinned: Whether the new buffer is in page-locked memory.
-
-    Returns:
-        The new buffer, and the same boxes as they lie in it.
+    If ``pinned``, the new buffer is in page-locked memory.
     """
     boxes = window.boxes.copy()
     boxes[:, :2] = 0

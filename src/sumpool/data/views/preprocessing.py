@@ -74,15 +74,12 @@ class Preprocessing:
         if self.crop < 1:
             raise ValueError(f"crop must be at least 1, got {self.crop}")
         if self.resize is not None and self.resize < self.crop:
-            raise ValueError(
-                f"resize must be None or at least crop, {self.crop}; got {self.resize}"
-            )
+            raise ValueError(f"resize must be None or at least crop {self.crop}, got {self.resize}")
         if min(self.std) <= 0:
             raise ValueError(f"std must be positive, got {self.std}")
         if self.augment not in get_args(Augmentation):
-            raise ValueError(
-                f"augment must be one of {', '.join(get_args(Augmentation))}, got {self.augment!r}"
-            )
+            known = ", ".join(get_args(Augmentation))
+            raise ValueError(f"augment must be one of {known}, got {self.augment!r}")
         for name in ("area", "aspect"):
             low, high = getattr(self, name)
             if not 0 < low <= high:
@@ -112,15 +109,7 @@ class Preprocessing:
         return _tensor(F.crop(image, *box))
 
     def train_pixels(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
-        """The random view of ``image`` that the uniform numbers ``draws`` give.
-
-        Args:
-            image: RGB image of any size.
-            draws: Numbers of shape (``DRAWS``,), see :func:`sumpool.data.views.boxes.view_draws`.
-
-        Returns:
-            Pixels, uint8 (3, crop, crop).
-        """
+        """The random view of ``image`` by uniform numbers (``DRAWS``,), uint8 (3, crop, crop)."""
         return self.view_of_resized(self.resized(image), draws)
 
     def view_of_resized(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
@@ -137,10 +126,10 @@ class Preprocessing:
     def train_boxes(
         self, sizes: NDArray[np.int64], draws: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """What the random views of resized images show.
+        """The random views of resized images.
 
         Args:
-            sizes: Height and width of the resized images, (b, 2).
+            sizes: Height and width of the images, (b, 2).
             draws: Uniform numbers, (b, ``DRAWS``).
 
         Returns:
@@ -157,14 +146,7 @@ class Preprocessing:
         return central_boxes(sizes, self.crop)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Pixels on 0..255 as a network takes them, (x / 255 − mean) / std, on their device.
-
-        Args:
-            pixels: Shape (..., 3, H, W), uint8 or floating point.
-
-        Returns:
-            float32 of the same shape.
-        """
+        """Pixels (..., 3, H, W) on 0..255 as network input: (x / 255 − mean) / std, float32."""
         scale, shift = _affine(self.mean, self.std, pixels.device)
         return torch.addcmul(shift, pixels.float(), scale)
 

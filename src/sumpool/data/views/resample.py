@@ -63,13 +63,9 @@ class Placement(NamedTuple):
 
 
 def place(window: Window, size: int, pinned: bool = False) -> Placement:
-    """What the device needs to know to bring the boxes of a window to ``size`` × ``size``.
+    """The numbers the device needs to bring the boxes of a window to ``size`` × ``size``.
 
-    Args:
-        window: What to cut.
-        size: Side of the output.
-        pinned: Whether the numbers are put into page-locked memory, from where they are sent
-            without waiting.
+    If ``pinned``, they are in page-locked memory, from where they are sent without waiting.
     """
     top, left, height, width = window.boxes.T
     sent = torch.empty(11, len(window), dtype=torch.int64, pin_memory=pinned)
@@ -164,11 +160,8 @@ def _resize(
 def _weights(fractions: Tensor, sides: Tensor, padded: int, size: int) -> Tensor:
     """Weights of ``padded`` pixels in ``size`` numbers of the output, (b, size, padded).
 
-    Args:
-        fractions: First center, step and inverse half-width, (3, b).
-        sides: How many of the pixels belong to the box, (b, 1).
-        padded: Pixels, the same for all images.
-        size: Numbers of the output.
+    ``fractions`` (3, b) are first center, step and inverse half-width; ``sides`` (b, 1) is the
+    number of pixels that belong to the box.
     """
     start, step, inverse = fractions[:, :, None]  # (b, 1)
     output = torch.arange(size, device=sides.device, dtype=torch.float32)

@@ -63,22 +63,9 @@ class ConcatenatedPairs:
         self.query = query
         self.gallery = query if gallery is None else gallery
         self.own = gallery is None
-        self.combinations = combinations.to(query.device)
-
-    @property
-    def device(self) -> torch.device:
-        """Where all is computed."""
-        return self.query.device
-
-    @property
-    def queries(self) -> int:
-        """Number Q of queries."""
-        return self.query.shape[1]
-
-    @property
-    def items(self) -> int:
-        """Number G of gallery items."""
-        return self.gallery.shape[1]
+        self.device = query.device
+        self.combinations = combinations.to(self.device)
+        self.queries, self.items = self.query.shape[1], self.gallery.shape[1]  # Q, G
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Queries and gallery of each model; the same object where they are the same set."""
@@ -86,14 +73,10 @@ class ConcatenatedPairs:
             yield query, (query if self.own else gallery)
 
     def scores(self, virtual: Tensor, items: Tensor) -> Tensor:
-        """−½ squared distances of the concatenations, float64 of shape (n,).
+        """−½ squared distances of concatenations ``virtual``, combination · Q + query, to items.
 
-        They are those of :meth:`sumpool.evaluation.comparison.Comparison.pair_scores`, up to a
-        common power of two: equal vectors get equal scores, to the last bit.
-
-        Args:
-            virtual: Combination · Q + query, (n,).
-            items: Gallery items, (n,).
+        They are those of :meth:`sumpool.evaluation.comparison.Comparison.pair_scores`, float64, up
+        to a common power of two: equal vectors get equal scores, to the last bit.
         """
         if len(virtual) < _MANY or not self._has_copies:
             return self._scores(virtual, items)

@@ -19,12 +19,7 @@ from sumpool.evaluation.search import batches
 
 
 class Sums:
-    """Sums over queries, one per combination.
-
-    Args:
-        combinations: How many combinations.
-        ks: The K of R@K.
-    """
+    """Sums over queries, one per combination."""
 
     def __init__(self, combinations: int, ks: Sequence[int]) -> None:
         self.hits = {k: torch.zeros(combinations, dtype=torch.int64) for k in ks}
@@ -53,31 +48,19 @@ class Sums:
 
 
 class _Candidates(NamedTuple):
-    """Items of some queries that can be among the first k of a combination.
+    """Items of some queries that can be among the first k of a combination."""
 
-    Attributes:
-        rows: The queries, (b,).
-        items: Gallery items in rising order, filled up to the longest row, (b, w).
-        valid: Which of them do not fill up, (b, w).
-        scores: Scores of each model, −∞ where they fill up, (M, b, w).
-    """
-
-    rows: Tensor
-    items: Tensor
-    valid: Tensor
-    scores: Tensor
+    rows: Tensor  # the queries, (b,)
+    items: Tensor  # gallery items in rising order, padded to the longest row, (b, w)
+    valid: Tensor  # which of them are no padding, (b, w)
+    scores: Tensor  # of each model, −∞ for padding, (M, b, w)
 
 
 class Search:
     """Products of all models with blocks of queries, and what is ranked from them.
 
-    Args:
-        pairs: The embeddings, and the combinations.
-        groups: The models of each group.
-        dtype: Precision of the products.
-        labels: Classes of the queries, (Q,).
-        others: Classes of the gallery, (G,).
-        max_memory: Bytes of working memory.
+    ``dtype`` is the precision of the products; ``labels`` (Q,) and ``others`` (G,) are the classes
+    of queries and gallery.
     """
 
     def __init__(
