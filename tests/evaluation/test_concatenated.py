@@ -114,7 +114,8 @@ def test_many_matches_are_ranked_in_double_precision(
 
 @pytest.mark.parametrize("memory", [1, 20_000])
 def test_memory_changes_nothing(memory: int) -> None:
-    compare(WORLDS["related"](24), torch.arange(24) % 6, max_memory=memory)
+    groups = [[0, 1], [2, 3], [4, 5]]
+    compare(WORLDS["related"](24), torch.arange(24) % 6, groups=groups, max_memory=memory)
 
 
 def test_copies_are_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
