@@ -275,7 +275,8 @@ def test_kill_9_of_a_worker_and_of_the_runner_loses_nothing(tmp_path: Path, exec
     assert BenchStore(tmp_path).damaged() == []
 
 
-@pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.process)])
+@pytest.mark.process
+@pytest.mark.parametrize("executor", ["forked", "local"])
 def test_two_runners_on_one_store_do_not_run_the_same_cell(tmp_path: Path, executor: str) -> None:
     cells = fake_cells(12)
     runners = [start_runner(tmp_path, "train_for_a_moment", 12, executor) for _ in range(2)]
@@ -323,6 +324,7 @@ def test_ends_travel_between_processes() -> None:
     assert pickle.loads(pickle.dumps(CellEnd("a", "done", 1.0))) == CellEnd("a", "done", 1.0)
 
 
+@pytest.mark.process
 def test_killed_again_and_again_a_grid_comes_to_its_end(tmp_path: Path) -> None:
     cells, random = fake_cells(20), Random(0)
     for _ in range(8):
@@ -348,6 +350,6 @@ def test_the_bar_counts_and_says_how_long_it_takes(
     run_bench(BenchStore(tmp_path), fake_cells(4), one_by_one, retries=1, work=work)
     said = capfd.readouterr().err
     assert "cells:  25%" in said
-    assert "1 running, 1 to try again, about 0 s left" in said
+    assert "1 running, 1 to retry, about 0 s left" in said
     assert "2/4" in said.splitlines()[-1]
     assert "2 failed" in said.splitlines()[-1]

@@ -33,10 +33,15 @@ ON_A_GPU = Parallelism(15, True, {"workers": 1}, "for a test", gpus=1)
 COMPILED = replace(ON_A_GPU, compiled=True)
 
 
-def test_without_a_gpu_it_is_one_process_a_core() -> None:
-    filling = auto_jobs(Machine(6))
-    assert (filling.jobs, filling.threads, filling.mps, filling.gpus) == (6, 1, False, 0)
-    assert filling.hardware == {"workers": 0}
+def test_without_a_gpu_it_is_one_process_per_core() -> None:
+    parallelism = auto_jobs(Machine(6))
+    assert (parallelism.jobs, parallelism.threads, parallelism.mps, parallelism.gpus) == (
+        6,
+        1,
+        False,
+        0,
+    )
+    assert parallelism.hardware == {"workers": 0}
 
 
 @pytest.mark.parametrize(
@@ -54,11 +59,11 @@ def test_without_a_gpu_it_is_one_process_a_core() -> None:
 def test_processes_have_cores_and_memory_and_are_of_use(
     cores: int, free: list[int], mps: bool, jobs: int
 ) -> None:
-    filling = auto_jobs(Machine(cores, "NVIDIA H200", tuple(free), mps))
-    assert filling.jobs == jobs
-    assert filling.mps == mps
-    assert filling.gpus == min(jobs, len(free))
-    assert f"{jobs} processes with" in filling.why
+    parallelism = auto_jobs(Machine(cores, "NVIDIA H200", tuple(free), mps))
+    assert parallelism.jobs == jobs
+    assert parallelism.mps == mps
+    assert parallelism.gpus == min(jobs, len(free))
+    assert f"{jobs} processes with" in parallelism.why
 
 
 def test_smaller_runs_are_more() -> None:
@@ -138,6 +143,7 @@ def test_this_machine_is_looked_at() -> None:
     assert look_at_machine() == Machine(len(os.sched_getaffinity(0)))
 
 
+@pytest.mark.process
 def test_processes_are_spread_over_gpus(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"

@@ -1,4 +1,4 @@
-"""The page that compares runs: groups, means, the same images side by side."""
+"""The page that compares runs: groups, means, the same images under each."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def test_groups_are_averaged_and_compared(groups: Groups, tmp_path: Path) -> Non
     assert len(page.links) == 5 + 2 * 3
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_runs_are_linked_to_their_pages(groups: Groups, tmp_path: Path) -> None:
     write_run_page(groups["GSP"][1])
     out = tmp_path / "pages" / "comparison.html"
@@ -58,6 +59,7 @@ def test_runs_are_linked_to_their_pages(groups: Groups, tmp_path: Path) -> None:
     assert {link.removeprefix("#") for link in page.anchors if link[0] == "#"} == set(page.ids)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_unfinished_runs_are_counted_not_averaged(groups: Groups, tmp_path: Path) -> None:
     shutil.rmtree(groups["GSP"][2] / "evaluation")
     for name in ("log.csv", "validation.csv", "run.json"):
@@ -71,7 +73,8 @@ def test_unfinished_runs_are_counted_not_averaged(groups: Groups, tmp_path: Path
     assert "not finished" in text
 
 
-def test_nothing_measured_yet_is_told(groups: Groups, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_nothing_measured_yet_is_said(groups: Groups, tmp_path: Path) -> None:
     for runs in groups.values():
         for run in runs:
             shutil.rmtree(run / "evaluation")

@@ -48,6 +48,7 @@ def test_problems_are_read_by_their_number(folder: Path) -> None:
     np.testing.assert_allclose(problems["value"], [0.21, 0.5, 0.23])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_page_tells_of_every_problem(folder: Path) -> None:
     page = write_run_page(add_problems(folder, problem_lines(4))).read_text()
     read = PageReader(page)
@@ -63,6 +64,7 @@ def test_the_page_tells_of_every_problem(folder: Path) -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_without_problems_is_shown_without_them(folder: Path) -> None:
     page = write_run_page(folder).read_text()
     assert read_run(folder).problems == {}

@@ -20,9 +20,17 @@ from sumpool.system.files import StoreError
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> str:
+def birds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that has everything, and its page."""
+    folder = make_run(tmp_path_factory.mktemp("runs") / "birds")
+    assert write_run_page(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(birds: Path) -> str:
     """The page of a run that has everything."""
-    return write_run_page(make_run(tmp_path_factory.mktemp("runs") / "birds")).read_text()
+    return (birds / "report.html").read_text()
 
 
 @pytest.fixture
@@ -77,8 +85,8 @@ def test_names_are_escaped(whole: str) -> None:
     assert "bird <0>" not in whole
 
 
-def test_right_and_wrong_are_told_by_more_than_colour(whole: str) -> None:
-    # Three neighbours for each of 8 worst and 2 random queries, of which the second is wrong.
+def test_right_and_wrong_are_told_by_more_than_color(whole: str) -> None:
+    # Three neighbors for each of 8 worst and 2 random queries, of which the second is wrong.
     assert whole.count("<b>✓</b>") == 20
     assert whole.count("<b>✗</b>") == 10
     assert whole.count('class="tile wrong"') == 10
@@ -112,6 +120,7 @@ def test_configuration_and_provenance_are_there(whole: str) -> None:
     assert "cores 2, gpus none" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_equal_weight_is_said_not_drawn(tmp_path: Path) -> None:
     text = words(make_run(tmp_path / "gap", "gap"))
     assert "Every position of an image has the same weight" in text
@@ -119,6 +128,7 @@ def test_an_equal_weight_is_said_not_drawn(tmp_path: Path) -> None:
     assert "GAP pooling, loss C2, trained on" in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_has_just_begun_has_a_page(folder: Path) -> None:
     for name in ("evaluation", "exhibits"):
         shutil.rmtree(folder / name)
@@ -137,6 +147,7 @@ def test_a_run_that_has_just_begun_has_a_page(folder: Path) -> None:
         assert said in text
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_interrupted_run_shows_its_best_validation(folder: Path) -> None:
     for name in ("evaluation", "exhibits"):
         shutil.rmtree(folder / name)
@@ -157,30 +168,30 @@ def test_one_line_of_each_log_is_enough(folder: Path) -> None:
     assert PageReader(write_run_page(folder).read_text()).text
 
 
-def test_a_loss_that_is_not_finite_is_told(folder: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_loss_that_is_not_finite_is_said(folder: Path) -> None:
     (folder / "log.csv").write_text("step,loss\n10,1\n20,nan\n30,inf\n")
     assert "not a finite number at step 20" in words(folder)
 
 
-def test_a_torn_log_is_told(folder: Path) -> None:
+@pytest.mark.usefixtures("undrawn")
+def test_a_torn_log_is_said(folder: Path) -> None:
     path = folder / "validation.csv"
     path.write_bytes(path.read_bytes()[:-9])
     assert "validation.csv: the last line is torn and left out." in words(folder)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_few_pictures_are_enough(folder: Path) -> None:
     write_gallery(make_gallery(count=0), folder / "exhibits")
     assert "None." in words(folder)
 
 
-def test_page_goes_where_it_is_asked_for_and_is_the_same_again(
-    folder: Path, tmp_path: Path
-) -> None:
-    outs = [tmp_path / "deep" / name for name in ("a.html", "b.html")]
-    assert [write_run_page(folder, out) for out in outs] == outs
-    assert outs[0].read_bytes() == outs[1].read_bytes()
-    assert not (folder / "report.html").exists()
-    assert sorted(outs[0].parent.iterdir()) == outs
+def test_page_goes_where_it_is_asked_for_and_is_the_same_again(birds: Path, tmp_path: Path) -> None:
+    out = tmp_path / "deep" / "a.html"
+    assert write_run_page(birds, out) == out
+    assert out.read_bytes() == (birds / "report.html").read_bytes()
+    assert list(out.parent.iterdir()) == [out]
 
 
 def test_what_is_no_run_gets_no_page(tmp_path: Path) -> None:

@@ -86,8 +86,12 @@ class BenchCell:
     @property
     def name(self) -> str:
         """What it is called in messages."""
-        key = (self.protocol, self.data_set, self.backbone, self.loss, self.method)
-        return cell_name(key, self.member)
+        return cell_name(self.key, self.member)
+
+    @property
+    def key(self) -> tuple[str, str, str, str, str]:
+        """Protocol, data set, network, loss and method."""
+        return self.protocol, self.data_set, self.backbone, self.loss, self.method
 
 
 def cell_name(key: Sequence[str], member: Member) -> str:

@@ -105,8 +105,8 @@ def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> lis
 
 def _usual(protocol: Protocol, config: TrainConfig) -> TrainConfig:
     """The configuration of the same method with nothing set."""
-    named = {name: getattr(config, name) for name in _NAMING}
-    usual = with_options(TrainConfig(), named)
+    own = flat(config)
+    usual = with_options(TrainConfig(), {name: own[name] for name in _NAMING})
     if not config.zero_shot.weight and pooling_class(config.pool).has_attributes:
         usual = replace(usual, zero_shot=replace(usual.zero_shot, weight=0.0))
     return protocol.configure(usual, Member(config.fold, config.seed), config.format)

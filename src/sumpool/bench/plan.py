@@ -26,7 +26,7 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
         each = expected_seconds(rows, one)
         lines.append(
             [
-                *(one.protocol, one.data_set, one.backbone, one.loss, one.method),
+                *one.key,
                 _listed([cell.member.fold for cell in there]),
                 _listed([cell.member.seed for cell in there]),
                 str(len(there)),

@@ -37,8 +37,8 @@ class PlannedCell(MethodKey):
 
 def planned(cell: BenchCell) -> PlannedCell:
     """What is known of ``cell``."""
-    key = (cell.protocol, cell.data_set, cell.backbone, cell.loss, cell.method)
-    return PlannedCell(*key, cell.id, cell.name, cell.group, cell.member.fold, cell.member.seed)
+    member = cell.member
+    return PlannedCell(*cell.key, cell.id, cell.name, cell.group, member.fold, member.seed)
 
 
 def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:

@@ -59,8 +59,7 @@ def write_gallery(gallery: Gallery, folder: Path) -> Path:
         "worst": [asdict(query) for query in gallery.worst],
         "sample": [asdict(query) for query in gallery.sample],
         "prototypes": [asdict(prototype) for prototype in gallery.prototypes],
-        "map": chart
-        and {name: getattr(chart, name) for name in ("class_names", "colored", "method")},
+        "map": chart and {name: getattr(chart, name) for name in _MAP},
         "notes": gallery.notes,
     }
     text = json.dumps(index, ensure_ascii=False, allow_nan=False, indent=1)

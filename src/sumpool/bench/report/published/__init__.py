@@ -4,8 +4,14 @@ One CSV file per table lies beside this module: tables 3.1, 3.2 and 5.1 to 5.4 o
 in the files are percent, as printed; here they are shares of 1, as all scores of the package are.
 """
 
-from sumpool.bench.report.published.figures import PublishedScore, beside, find, published_scores
-from sumpool.bench.report.published.gains import PublishedGain, published_gain
+from sumpool.bench.report.published.figures import (
+    PublishedGain,
+    PublishedScore,
+    beside,
+    find,
+    published_gain,
+    published_scores,
+)
 
 __all__ = [
     "PublishedGain",

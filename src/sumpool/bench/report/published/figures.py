@@ -1,4 +1,4 @@
-"""Published scores, read from the files beside this module, and looked up."""
+"""Published scores, read from the files beside this module, and the gains between them."""
 
 from __future__ import annotations
 
@@ -156,3 +156,64 @@ def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
             where = (it.protocol, it.data_set, it.loss, it.method)
             found.setdefault((*where, it.dimension, it.metric, it.settings), []).append(it)
     return found
+
+
+@dataclass(frozen=True)
+class PublishedGain:
+    """Two scores of one table, with the same setting.
+
+    Attributes:
+        ours: Score of the method.
+        theirs: Score of the method that it is compared with.
+    """
+
+    ours: PublishedScore
+    theirs: PublishedScore
+
+    @property
+    def difference(self) -> float:
+        """Score of the method less that of the other one, as a share of 1."""
+        return self.ours.mean - self.theirs.mean
+
+    @property
+    def relative(self) -> float:
+        """The difference over the score of the other method."""
+        return self.difference / self.theirs.mean
+
+
+def published_gain(
+    protocol: str,
+    data_set: str,
+    loss: str,
+    method: str,
+    against: str,
+    dimension: int,
+    metric: str,
+    *,
+    backbone: str = MAIN_BACKBONE,
+    settings: str = "",
+) -> PublishedGain | None:
+    """The published gain of ``method`` over ``against``; None if no table has both.
+
+    The method may have been published with other settings, its baseline has the usual ones.
+
+    Tables 3.1 and 5.1 of [thesis] have the same baselines from different runs, so a gain is formed
+    inside a table only.
+
+    Example:
+        >>> metric = "mean_average_precision_at_r"
+        >>> gain = published_gain("fair", "cub", "c2", "gsp+zs", "gap", 128, metric)
+        >>> round(gain.difference, 4), round(gain.relative, 3)
+        (0.0095, 0.046)
+        >>> published_gain("fair", "cub", "c2", "ccp+gap", "gap", 128, metric).ours.table
+        '3.1'
+    """
+    where, what = (protocol, data_set, loss), (dimension, metric)
+    for table in dict.fromkeys(score.table for score in _read()):
+        one, other = (
+            beside(*where, label, *what, backbone=backbone, settings=own, tables=[table])
+            for label, own in ((method, settings), (against, ""))
+        )
+        if one and other and one.backbone == other.backbone:
+            return PublishedGain(one, other)
+    return None
