@@ -2,8 +2,8 @@
 
 Models come in groups (the folds); a combination takes one of each. With every part of length 1, the
 squared distance of a concatenation is the sum of those of its parts: products of each model are
-computed once for a block of queries, and summed for every combination. At the sizes of CUB and SOP
-that is several times faster than a loop over ``retrieval_metrics``.
+computed once for a block of queries, and summed for every combination. For 81 combinations on one
+core, a loop over ``retrieval_metrics`` took 8 times as long with 6,000 images, 4 times with 32,000.
 
 Of one query, few items matter. Σ_f min_s of the models' scores bounds what an item has in any
 combination from below, Σ_f max_s from above. An item whose upper bound is below the k-th largest
