@@ -23,6 +23,7 @@ from sumpool.training import (
     GspConfig,
     HardwareConfig,
     OptimizerConfig,
+    RunResult,
     StopConfig,
     TrainConfig,
     run_training,
@@ -98,50 +99,69 @@ def monitored(folder: Path) -> dict[int, float]:
         return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize("data", ["photos", "shop"])
-def test_the_test_set_decides(data: str, request: pytest.FixtureRequest) -> None:
-    config = with_changes(data=str(request.getfixturevalue(data)), selection="test", out="run")
-    found = run_training(config, progress=False)
-    facts = json.loads(Path("run/run.json").read_text())
+def select(selection: Any, data: Path, out: Path) -> RunResult:
+    config = with_changes(data=str(data), selection=selection, out=str(out))
+    return run_training(config, progress=False)
+
+
+@pytest.fixture(scope="module")
+def fair(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run that validation classes decided."""
+    return select("validation", photos, tmp_path_factory.mktemp("fair") / "run")
+
+
+@pytest.fixture(scope="module")
+def old(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """A run that the test set decided."""
+    return select("test", photos, tmp_path_factory.mktemp("old") / "run")
+
+
+@pytest.fixture(scope="module")
+def searched(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
+    """The same with queries and a gallery."""
+    return select("test", shop, tmp_path_factory.mktemp("searched") / "run")
+
+
+@pytest.mark.parametrize(("run", "trained", "queries"), [("old", 8, 30), ("searched", 6, 5)])
+def test_the_test_set_decides(
+    run: str, trained: int, queries: int, request: pytest.FixtureRequest
+) -> None:
+    found: RunResult = request.getfixturevalue(run)
+    facts = json.loads((found.folder / "run.json").read_text())
     assert facts["selection"] == "test"
-    trained = {"photos": 8, "shop": 6}[data]
     assert facts["classes"] == {"train": trained, "test": 5}
     assert list(found.metrics) == ["test"]
-    assert [it.name for it in Path("run/evaluation").iterdir()] == ["test"]
+    assert [it.name for it in (found.folder / "evaluation").iterdir()] == ["test"]
     # What was stored for the test set is what decided, at the best step and with the gallery.
-    values = monitored(Path("run"))
+    values = monitored(found.folder)
     assert list(values) == [2, 4, 6]
     assert found.metrics["test"]["precision_at_1"] == values[found.outcome.best_step]
     assert max(values.values()) == values[found.outcome.best_step]
-    text = PageReader(Path("run/report.html").read_text()).text
-    queries = {"photos": 30, "shop": 5}[data]
+    text = PageReader((found.folder / "report.html").read_text()).text
     assert f"%, {SAID}, over {queries} test queries" in text
     assert f"Retrieval with the best model, {SAID}" in text
     assert "were selected on the test set: the scores are better than" in text
     assert "validation (step" not in text
 
 
-def test_validation_is_the_default_and_says_nothing(photos: Path) -> None:
-    run_training(with_changes(data=str(photos), out="run"), progress=False)
-    facts = json.loads(Path("run/run.json").read_text())
+def test_validation_is_the_default_and_needs_no_mark(fair: RunResult) -> None:
+    assert TrainConfig().selection == "validation"
+    facts = json.loads((fair.folder / "run.json").read_text())
     assert facts["selection"] == "validation"
     assert facts["classes"] == {"train": 6, "validation": 2, "test": 5}
-    assert SAID not in PageReader(Path("run/report.html").read_text()).text
+    assert SAID not in PageReader((fair.folder / "report.html").read_text()).text
 
 
-def test_a_run_goes_on_with_its_selection(photos: Path) -> None:
-    config = with_changes(data=str(photos), selection="test", pool="gap")
-    whole = run_training(replace(config, out="whole"), progress=False)
-    short = replace(config, out="parts", stop=replace(config.stop, max_steps=4))
-    run_training(short, progress=False)
+def test_a_run_resumes_with_its_selection(photos: Path, old: RunResult, fair: RunResult) -> None:
+    config = with_changes(data=str(photos), selection="test", out="parts")
+    run_training(replace(config, stop=replace(config.stop, max_steps=4)), progress=False)
     longer = TrainConfig(stop=StopConfig(max_steps=6, monitor="precision_at_1"), selection="test")
     resumed = run_training(longer, resume=Path("parts"), progress=False)
-    assert resumed.metrics == whole.metrics
-    assert monitored(Path("parts")) == monitored(Path("whole"))
+    assert resumed.metrics == old.metrics
+    assert monitored(Path("parts")) == monitored(old.folder)
     assert SAID in Path("parts/report.html").read_text()
-    run_training(with_changes(data=str(photos), out="other"), progress=False)
     with pytest.raises(ConfigError, match="selection is 'test', but the run was begun with"):
-        run_training(TrainConfig(selection="test"), resume=Path("other"), progress=False)
+        run_training(TrainConfig(selection="test"), resume=fair.folder, progress=False)
 
 
 def test_the_command_says_it(photos: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -157,10 +177,10 @@ def test_the_command_says_it(photos: Path, capsys: pytest.CaptureFixture[str]) -
     assert "fold is 1, but with selection test" in capsys.readouterr().err
 
 
-def test_groups_that_were_selected_on_the_test_set_are_marked(photos: Path) -> None:
-    for name, selection in (("fair", "validation"), ("old", "test")):
-        run_training(with_changes(data=str(photos), selection=selection, out=name), progress=False)
-    groups = {"fair": [Path("fair")], "old": [Path("old")]}
+def test_groups_that_were_selected_on_the_test_set_are_marked(
+    fair: RunResult, old: RunResult
+) -> None:
+    groups = {"fair": [fair.folder], "old": [old.folder]}
     table = comparison_table(groups)
     assert [row[0] for row in table.rows] == ["fair", "old †"]
     assert table.caption.endswith(f"groups marked † were {SAID}")

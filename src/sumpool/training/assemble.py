@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -55,37 +56,40 @@ def build_fabric(config: TrainConfig) -> Fabric:
 
 
 def check_devices(config: TrainConfig, fabric: Fabric) -> None:
-    """Refuse options that the devices at hand cannot follow.
+    """Refuse options that the available devices do not support.
 
     Raises:
         ConfigError: Naming the option.
     """
-    on_cuda = fabric.device.type == "cuda"
-    for name in ("cuda_graph", "cuda_step"):
-        if getattr(config.hardware, name) and (not on_cuda or fabric.world_size > 1):
-            raise ConfigError(
-                f"hardware.{name} needs one CUDA device, got {fabric.world_size} of type "
-                f"{fabric.device.type}"
-            )
-    if config.hardware.cuda_graph and config.hardware.cuda_step:
-        raise ConfigError("hardware.cuda_graph and hardware.cuda_step exclude each other")
-    if config.hardware.cuda_step and config.loss not in RECORDABLE:
-        raise ConfigError(
-            f"hardware.cuda_step needs a loss that does not wait for the device, one of "
-            f"{', '.join(RECORDABLE)}; got {config.loss}"
-        )
-    if config.hardware.cuda_graph and config.gsp.average_steps:
-        raise ConfigError(
-            "hardware.cuda_graph records one pass, but with gsp.average_steps "
-            f"{config.gsp.average_steps} the pooling changes on the way: take hardware.cuda_step"
-        )
-    if config.cache == "gpu" and not on_cuda:
-        raise ConfigError(f"cache gpu needs a CUDA device, got {fabric.device.type}")
-    if config.batch_size % fabric.world_size:
-        raise ConfigError(
-            f"batch_size {config.batch_size} must be a multiple of the {fabric.world_size} "
-            "processes"
-        )
+    hardware, steps = config.hardware, config.gsp.average_steps
+    kind, processes = fabric.device.type, fabric.world_size
+    one_gpu = f"needs one CUDA device, got {processes} of type {kind}"
+    not_one_gpu = kind != "cuda" or processes > 1
+    for wrong, why in (
+        (hardware.cuda_graph and not_one_gpu, f"hardware.cuda_graph {one_gpu}"),
+        (hardware.cuda_step and not_one_gpu, f"hardware.cuda_step {one_gpu}"),
+        (
+            hardware.cuda_graph and hardware.cuda_step,
+            "hardware.cuda_graph and hardware.cuda_step exclude each other",
+        ),
+        (
+            hardware.cuda_step and config.loss not in RECORDABLE,
+            "hardware.cuda_step needs a loss that does not wait for the device, one of "
+            f"{', '.join(RECORDABLE)}; got {config.loss}",
+        ),
+        (
+            hardware.cuda_graph and steps,
+            f"hardware.cuda_graph records one pass, but with gsp.average_steps {steps} the pooling "
+            "changes on the way: take hardware.cuda_step",
+        ),
+        (config.cache == "gpu" and kind != "cuda", f"cache gpu needs a CUDA device, got {kind}"),
+        (
+            config.batch_size % processes,
+            f"batch_size {config.batch_size} must be a multiple of the {processes} processes",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(why)
 
 
 def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
@@ -216,13 +220,7 @@ def build_task(
 ) -> Task:
     """Loss, batches and labels for training ``model`` on the images of ``feed``.
 
-    Args:
-        config: The resolved configuration.
-        model: The embedder.
-        feed: The training images.
-        validate: Evaluates a model.
-        fabric: Says which process this is.
-        data_set: The column of the loss catalog.
+    ``data_set`` names the column of the loss catalog.
 
     Raises:
         DataError: If a class has a single image and the loss compares images of a class.
@@ -262,15 +260,10 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
     if config.center_reg is None:
         return None
     center = config.center
-    # The first is tried out: whether it fits the number of classes is known before training.
     try:
-        tried, regularizer = (
-            build_regularizer(
-                config.center_reg, lam=center.lam, subset=center.subset, seed=config.seed
-            )
-            for _ in range(2)
-        )
-        tried(criterion.centers().detach())
+        regularizer = build_regularizer(config.center_reg, center.lam, center.subset, config.seed)
+        # Whether it fits the number of classes is known before training. Trying it counts a draw.
+        copy.deepcopy(regularizer)(criterion.centers().detach())
         return regularizer
     except ValueError as error:
         raise ConfigError(f"center_reg {config.center_reg} cannot be built: {error}") from error
@@ -279,13 +272,10 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
 def build_validation(feed: ImageFeed, gallery: ImageFeed | None, fabric: Fabric) -> Validate:
     """A function that gives the retrieval metrics of a model.
 
-    Args:
-        feed: The images to search for.
-        gallery: The images to search among; None is those of ``feed``.
-        fabric: Says where neighbors are searched.
+    Searches for the images of ``feed`` among those of ``gallery``, or among themselves.
 
     Raises:
-        DataError: If no image could find another one of its class.
+        DataError: If no image can find another one of its class.
     """
     measurable_ks(feed.dataset, None if gallery is None else gallery.dataset)
 

@@ -34,14 +34,7 @@ VALIDATION_COLUMNS = (
 
 
 class Journal:
-    """Logs on the first process only.
-
-    Args:
-        fabric: Says which process this is.
-        config: The resolved configuration.
-        folder: Where the files go; None writes none.
-        bar: Whether to show a progress bar.
-    """
+    """Logs on the first process only: to ``folder``, unless None, and to a ``bar``, if asked."""
 
     def __init__(
         self, fabric: Fabric, config: TrainConfig, folder: RunFolder | None, *, bar: bool
@@ -58,12 +51,7 @@ class Journal:
         self._lap = time.monotonic()
 
     def open(self, progress: Progress, *, resume: bool) -> None:
-        """Start, or continue, the files and the bar.
-
-        Args:
-            progress: How far the run is.
-            resume: Whether to keep what the files hold up to that step.
-        """
+        """Start the files and the bar; with ``resume``, keep what files hold up to this step."""
         keep_until = progress.step if resume else None
         if self._folder is not None:
             # Imported here: TensorBoard takes a second to import.

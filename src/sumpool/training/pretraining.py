@@ -16,15 +16,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
-from sumpool.data import (
-    Batch,
-    DataError,
-    ImageDataset,
-    Preprocessing,
-    detect_format,
-    open_dataset,
-)
-from sumpool.models import Backbone, build_backbone
+from sumpool.data import Batch, DataError, ImageDataset, Preprocessing, detect_format, open_dataset
+from sumpool.models import build_backbone
 from sumpool.report.run.folder import CHECKPOINTS
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
@@ -40,13 +33,7 @@ FORMATS = ("cifar10", "cifar100", "mnist", "fashion-mnist")
 
 
 class Classifier(nn.Module):
-    """A backbone with average pooling and a linear classifier on top.
-
-    Args:
-        backbone: From images to maps (B, C, h, w).
-        channels: C.
-        classes: How many classes.
-    """
+    """A backbone from images to maps (B, C, h, w), average pooling and a linear classifier."""
 
     def __init__(self, backbone: nn.Module, channels: int, classes: int) -> None:
         super().__init__()
@@ -94,7 +81,10 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     device = torch.device(_device(config.accelerator))
     train, test = _open_parts(config)
     torch.manual_seed(config.seed)
-    backbone = _build(config)
+    try:
+        backbone = build_backbone(config.backbone)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     model = Classifier(backbone.network, backbone.layout.channels, len(train.class_names))
     # Convolutions are faster in this memory format.
     model = model.to(memory_format=torch.channels_last).to(device)
@@ -282,13 +272,6 @@ def _open_parts(config: PretrainConfig) -> tuple[ImageDataset, ImageDataset]:
         for split in ("train", "test")
     )
     return train, test
-
-
-def _build(config: PretrainConfig) -> Backbone:
-    try:
-        return build_backbone(config.backbone)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def _pixels(dataset: ImageDataset, device: torch.device) -> Tensor:
