@@ -123,4 +123,4 @@ def test_of_many_classes_some_spread_over_all_are_drawn() -> None:
 
 def test_one_pooling_alone_can_be_drawn(studied: Path) -> None:
     rows = [row for row in read_rows(studied) if row.cell["pool"] == "gsp"]
-    assert len(averaging_section.section(studied, rows).pictures) == 3
+    assert len(averaging_figure.draw_hulls(studied, averaging_figure.shown_rows(rows)).axes) == 3

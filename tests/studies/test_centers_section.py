@@ -70,7 +70,7 @@ def test_validation_chooses(rows: list[Row]) -> None:
 def test_the_section_has_a_figure(rows: list[Row], tmp_path: Path) -> None:
     section = center_section.section(tmp_path, rows)
     (picture,) = section.pictures
-    assert Image.open(io.BytesIO(picture.png)).size[0] > 1000
+    assert Image.open(io.BytesIO(picture.png)).size[0] > 200
     assert "sumpool study centers --seeds 3" in section.provenance
 
 

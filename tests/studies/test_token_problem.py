@@ -69,7 +69,7 @@ def test_the_share_of_class_tokens_is_normal_around_one_half() -> None:
     assert share.std() == pytest.approx(0.1, abs=0.005)
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_map_at_r_is_that_of_a_naive_loop(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(4).repeat_interleave(6)[torch.randperm(24, generator=generator)]

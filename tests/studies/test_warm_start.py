@@ -15,6 +15,7 @@ from sumpool.studies.shared.warm_start import RATE, WEIGHTS, warm_start
 from sumpool.training import ConfigError, StopConfig
 
 
+@pytest.mark.process
 def test_a_start_is_trained_once_and_taken_by_every_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -70,11 +70,11 @@ def run(
     ``seeds`` and ``jobs``, the points that are asked for at once, are 1 if None.
     """
     import_optuna()
+    used = seed_range(seeds, quick, 1)
     testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
     testbed = prepare(testbed, out_dir, quick)
     settings = {**testbed.settings(), "loss": LOSS, "pool": POOL}
     store = ResultStore(out_dir, "ccp-search", settings, force=force)
-    used = seed_range(seeds, quick, 1)
     trials, start = (QUICK_TRIALS, QUICK_START) if quick else (TRIALS, START)
     work = partial(train_level, change, testbed)
 

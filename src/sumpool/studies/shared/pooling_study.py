@@ -60,6 +60,7 @@ def pooling_study(
         jobs: int | None = None,
         weights: Path | None = None,
     ) -> list[Row]:
+        used = seed_range(seeds, quick, SEEDS)
         testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
         if testbed.name == "CUB" and not on_cub:
             raise ConfigError(f"data must be CIFAR-100, but {data} holds CUB")
@@ -68,7 +69,7 @@ def pooling_study(
         store = ResultStore(out_dir, study, testbed.settings(), force=force)
         cells = [
             {**level, "loss": loss, "seed": seed}
-            for seed in seed_range(seeds, quick, SEEDS)
+            for seed in used
             for loss in (losses[:1] if quick else losses)
             for level in levels(testbed, quick)
         ]
