@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from sumpool.cli import embed, evaluate, main, pretrain, study
+from sumpool.studies import cells, page
 from sumpool.studies.catalog import STUDIES
 from sumpool.studies.tokens import experiment as tokens
 from sumpool.studies.toy import experiment as toy
@@ -24,25 +25,34 @@ TINY = {"epoch_batches": 2, "max_epochs": 2, "validation_per_class": 4, "test_pe
 @pytest.fixture(autouse=True)
 def _tiny(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(tokens, "QUICK", TINY)
+    monkeypatch.setattr(cells, "usable_cores", lambda: 1)  # in this process
     monkeypatch.chdir(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["toy", "tokens"])
-def test_study_runs_from_end_to_end(
-    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_study_runs_resumes_and_is_drawn_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["study", name, "--quick"]) == 0
-    out = tmp_path / "runs" / f"{name}-quick"
+    out = tmp_path / "runs" / "toy-quick"
+    assert main(["study", "toy", "--quick"]) == 0
     printed = capsys.readouterr().out
     assert "GAP" in printed
-    assert f"page: runs/{name}-quick/report.html" in printed
-    assert (out / "report.html").is_file()
+    assert "page: runs/toy-quick/report.html" in printed
+    assert "| pooling |" in (out / "tables.md").read_text(encoding="utf-8")
+    assert (out / "figure-1.png").read_bytes().startswith(b"\x89PNG")
     rows = (out / "rows.jsonl").read_bytes()
-    assert main(["study", name, "--quick"]) == 0
+    assert main(["study", "toy", "--quick"]) == 0
     assert (out / "rows.jsonl").read_bytes() == rows
     assert capsys.readouterr().out == printed
+    before = (out / "report.html").read_text(encoding="utf-8")
+    (out / "report.html").unlink()
+    assert main(["report", str(out)]) == 0
+    after = (out / "report.html").read_text(encoding="utf-8")
+    assert before.count("data:image/png") == after.count("data:image/png") > 0
+    assert main(["report", str(out), str(tmp_path)]) == 1
+    assert "a page has runs or studies" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_demo_compares_and_writes_one_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,6 +76,14 @@ def test_demo_compares_and_writes_one_page(
     assert "A letter among digits" in (tmp_path / "there" / "report.html").read_text()
 
 
+@pytest.fixture
+def _undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Studies without their figures and pages, which cost most of the time."""
+    monkeypatch.setattr(page, "write_files", lambda *_: None)
+    monkeypatch.setattr(page, "write_page", lambda folders, path, title: path)
+
+
+@pytest.mark.usefixtures("_undrawn")
 def test_interrupt_says_what_is_kept(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -128,6 +146,7 @@ def test_interrupt_claims_nothing_that_is_untrue(
     assert capsys.readouterr().err == f"\nsumpool: interrupted; {said}\n"
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_results_of_another_configuration_are_refused_until_forced(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,7 +198,7 @@ def test_a_study_that_fails_does_not_stop_the_others(
     assert "Which pixels are pooled" not in page
 
 
-@pytest.mark.usefixtures("_cheap")
+@pytest.mark.usefixtures("_cheap", "_undrawn")
 def test_an_interrupt_ends_all_of_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +211,7 @@ def test_an_interrupt_ends_all_of_them(
     assert not (tmp_path / "a" / "report.html").exists()
 
 
+@pytest.mark.usefixtures("_undrawn")
 def test_data_and_jobs_go_to_the_studies_that_take_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,19 +310,3 @@ def test_all_studies_run_quickly_on_one_page(tmp_path: Path) -> None:
     for name in STUDIES:
         assert (out / name / "rows.jsonl").is_file(), name
     assert page.count("data:image/png") >= len(STUDIES)
-
-
-def test_a_study_leaves_tables_and_figures_and_is_drawn_again(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out = tmp_path / "toy"
-    assert main(["study", "toy", "--quick", "--out", str(out)]) == 0
-    assert "| pooling |" in (out / "tables.md").read_text(encoding="utf-8")
-    assert (out / "figure-1.png").read_bytes().startswith(b"\x89PNG")
-    before = (out / "report.html").read_text(encoding="utf-8")
-    (out / "report.html").unlink()
-    assert main(["report", str(out)]) == 0
-    after = (out / "report.html").read_text(encoding="utf-8")
-    assert before.count("data:image/png") == after.count("data:image/png") > 0
-    assert main(["report", str(out), str(tmp_path)]) == 1
-    assert "a page has runs or studies" in capsys.readouterr().err

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_common_options, finished_cells
+from sumpool.cli.options import add_common_options, finished_cells, verb_parser
 from sumpool.studies.catalog import get_study
 
 SUMMARY = "a first look: average and generalized sum pooling, trained and compared"
@@ -38,7 +38,7 @@ NOTES = (
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(description=DESCRIPTION, formatter_class=HelpFormatter)
+    parser = verb_parser(DESCRIPTION)
     add_common_options(
         parser, out="runs/demo, with --quick runs/demo-quick", seeds="3, with --quick 1"
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_image_options
+from sumpool.cli.options import add_image_options, verb_parser
 
 SUMMARY = "embed images with a model, to a Parquet or NumPy file"
 
@@ -24,10 +24,8 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(
-        usage="sumpool embed MODEL --data FOLDER --out FILE [options]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
+    parser = verb_parser(
+        DESCRIPTION, usage="sumpool embed MODEL --data FOLDER --out FILE [options]"
     )
     add_image_options(parser)
     parser.add_argument(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_image_options, count
+from sumpool.cli.options import add_image_options, count, verb_parser
 
 SUMMARY = "retrieval metrics of a model on labeled images"
 
@@ -26,11 +26,7 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(
-        usage="sumpool evaluate MODEL --data FOLDER [options]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
-    )
+    parser = verb_parser(DESCRIPTION, usage="sumpool evaluate MODEL --data FOLDER [options]")
     add_image_options(parser)
     parser.add_argument(
         "--gallery", metavar="SPLIT", help="split that is searched (default: the queries' own)"

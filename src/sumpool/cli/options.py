@@ -43,6 +43,11 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         return f"{names} {value if ' ' in value else value.rpartition('.')[2]}"
 
 
+def verb_parser(description: str, usage: str | None = None) -> ArgumentParser:
+    """A parser whose help shows ``description`` as it is written."""
+    return ArgumentParser(usage=usage, description=description, formatter_class=HelpFormatter)
+
+
 def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
     """Command-line arguments in the spelling of the parser.
 
@@ -61,7 +66,8 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
     ... )
     ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
     """
-    known = {f"--{name}" for name in switches}
+    # `evaluate --gallery SPLIT` has a value, unlike `train --gallery`.
+    known = {f"--{name}" for name in switches if arguments[:1] != ["evaluate"]}
     out: list[str] = []
     for place, argument in enumerate(arguments):
         if not argument.startswith("--"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter
+from sumpool.cli.options import verb_parser
 from sumpool.training.pretrain_config import PretrainConfig
 
 SUMMARY = "train a backbone for small images by classification, to start from"
@@ -27,11 +27,7 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(
-        usage="sumpool pretrain --data FOLDER [options]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
-    )
+    parser = verb_parser(DESCRIPTION, usage="sumpool pretrain --data FOLDER [options]")
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument(
         "--out",

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter
+from sumpool.cli.options import verb_parser
 
 SUMMARY = "write the page of a run, one that compares several, or that of studies"
 
@@ -26,11 +26,7 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(
-        usage="sumpool report RUN [RUN ...] [--out FILE]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
-    )
+    parser = verb_parser(DESCRIPTION, usage="sumpool report RUN [RUN ...] [--out FILE]")
     parser.add_argument(
         "runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of studies"
     )

@@ -11,7 +11,7 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.errors import expected_errors
-from sumpool.cli.options import HelpFormatter, add_common_options, count, finished_cells
+from sumpool.cli.options import add_common_options, count, finished_cells, verb_parser
 from sumpool.studies.catalog import STUDIES, get_study
 from sumpool.studies.shared.study import OPTIONS
 
@@ -51,9 +51,7 @@ def build_parser() -> ArgumentParser:
         for name, study in STUDIES.items()
     )
     listed += f"\n  {ALL:<{width}} every study, one after the other, on one page"
-    parser = ArgumentParser(
-        description=DESCRIPTION.format(studies=listed), formatter_class=HelpFormatter
-    )
+    parser = verb_parser(DESCRIPTION.format(studies=listed))
     names = [*STUDIES, ALL]
     parser.add_argument(
         "name", metavar="NAME", choices=names, help=f"which study: {', '.join(names)}"

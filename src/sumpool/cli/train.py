@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter
+from sumpool.cli.options import verb_parser
 from sumpool.training.config import TrainConfig
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
@@ -42,11 +42,7 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = ArgumentParser(
-        usage="sumpool train --data FOLDER [options]",
-        description=DESCRIPTION,
-        formatter_class=HelpFormatter,
-    )
+    parser = verb_parser(DESCRIPTION, usage="sumpool train --data FOLDER [options]")
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_class_arguments(TrainConfig, as_group=False)
