@@ -196,9 +196,9 @@ def chosen(
 def draw(out: Path) -> None:
     """The figure, where there is something to draw; the numbers are safe without it."""
     try:
-        from sumpool.studies.cost import figures as cost_figure
+        import _cost_figure
 
-        cost_figure.draw(out / "results.json", out / "cost.png")
+        _cost_figure.draw(out / "results.json", out / "cost.png")
     except (ImportError, ValueError) as error:
         print(f"no figure: {error}")
 

@@ -16,12 +16,12 @@ import pytest
 import torch
 from tqdm import tqdm
 
-from sumpool.studies.cost import figures as cost_figure
-
 
 @pytest.fixture(scope="module")
 def modules(load: Callable[[str], ModuleType]) -> dict[str, ModuleType]:
-    return {name: load(name) for name in ("_groups", "_measuring", "_timing", "pooling")}
+    return {
+        name: load(name) for name in ("_cost_figure", "_groups", "_measuring", "_timing", "pooling")
+    }
 
 
 @pytest.fixture(scope="module")
@@ -89,27 +89,33 @@ def test_tables_are_markdown(quick: Path) -> None:
 
 
 @pytest.mark.process
-def test_the_figure_redraws_from_the_stored_numbers_alone(quick: Path, tmp_path: Path) -> None:
+def test_the_figure_redraws_from_the_stored_numbers_alone(
+    quick: Path, tmp_path: Path, modules: dict[str, ModuleType]
+) -> None:
     assert (quick / "cost.png").read_bytes().startswith(b"\x89PNG")
-    cost_figure.draw(quick / "results.json", tmp_path / "again.png")
+    modules["_cost_figure"].draw(quick / "results.json", tmp_path / "again.png")
     assert (tmp_path / "again.png").read_bytes() == (quick / "cost.png").read_bytes()
 
 
 @pytest.mark.process
-def test_device_measurements_are_drawn_too(results: dict[str, Any], tmp_path: Path) -> None:
+def test_device_measurements_are_drawn_too(
+    results: dict[str, Any], tmp_path: Path, modules: dict[str, ModuleType]
+) -> None:
     rows = [
         {**row, "graph": row["eager"], "peak_bytes": row["saved_bytes"]} for row in results["rows"]
     ]
     stored = {**results, "rows": rows}
     (tmp_path / "results.json").write_text(json.dumps(stored), encoding="utf-8")
-    cost_figure.draw(tmp_path / "results.json", tmp_path / "cost.png")
+    modules["_cost_figure"].draw(tmp_path / "results.json", tmp_path / "cost.png")
     assert (tmp_path / "cost.png").stat().st_size > 10_000
 
 
-def test_no_measurement_against_k_is_no_figure(tmp_path: Path) -> None:
+def test_no_measurement_against_k_is_no_figure(
+    tmp_path: Path, modules: dict[str, ModuleType]
+) -> None:
     (tmp_path / "results.json").write_text('{"rows": []}', encoding="utf-8")
     with pytest.raises(ValueError, match="no measurement against k"):
-        cost_figure.draw(tmp_path / "results.json", tmp_path / "cost.png")
+        modules["_cost_figure"].draw(tmp_path / "results.json", tmp_path / "cost.png")
 
 
 def test_a_variant_that_fails_leaves_the_others(modules: dict[str, ModuleType]) -> None:

@@ -51,9 +51,7 @@ def test_only_missing_seeds_are_trained(
 
 
 def test_a_torn_row_is_trained_again(
-    tmp_path: Path,
-    trained: list[tuple[str, tuple[int, ...]]],
-    caplog: pytest.LogCaptureFixture,
+    tmp_path: Path, trained: list[tuple[str, tuple[int, ...]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     tokens.run(tmp_path, seeds=2, quick=True, progress=False)
     stored = tmp_path / "rows.jsonl"

@@ -1,8 +1,7 @@
 """What average pooling does: local features, their prototypes, and the hulls of classes.
 
-    sumpool study averaging               (glyph collages; about 5 minutes on one core)
-    sumpool study averaging --data DIR    (DIR has cifar-10-batches-py or cifar-100-python)
-    sumpool study averaging --quick       (seconds)
+    sumpool study averaging              (glyph collages; about 5 minutes on one core)
+    sumpool study averaging --data DIR   (DIR has cifar-10-batches-py or cifar-100-python)
 
 A network with a two-dimensional embedding is trained by C2 with average pooling (GAP) and with
 generalized sum pooling (GSP), and looked at as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: local

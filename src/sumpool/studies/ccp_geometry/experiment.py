@@ -1,9 +1,7 @@
 """What alternating problems do to the geometry of classes that were not trained on.
 
-    sumpool study ccp-geometry                           (glyphs: 6 runs)
-    sumpool study ccp-geometry --data cifar-100-python   (for a GPU)
-    sumpool study ccp-geometry --data CUB_200_2011       (hours)
-    sumpool study ccp-geometry --quick
+    sumpool study ccp-geometry              (glyphs: 6 runs)
+    sumpool study ccp-geometry --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 Embeddings of the validation images after one proxy problem and after alternating problems
 [thesis, fig. 3.3]: MAP@R, the covering radius of a class, averaged over 1 to n greedy centers, and

@@ -1,9 +1,7 @@
 """Chance-constrained proxies in the plane: do proxies stay apart, and does their cover shrink?
 
-    sumpool study ccp-plane                (scikit-learn's digits: 4 minutes on two cores)
-    sumpool study ccp-plane --data DIR     (DIR has the four files of MNIST or Fashion-MNIST: 6
-                                            runs of a ResNet, for a GPU)
-    sumpool study ccp-plane --quick        (seconds)
+    sumpool study ccp-plane              (scikit-learn's digits: 4 minutes on two cores)
+    sumpool study ccp-plane --data DIR   (the four files of MNIST or Fashion-MNIST: for a GPU)
 
 Debian's package ``dataset-fashion-mnist`` puts Fashion-MNIST into
 ``/usr/share/datasets/fashion-mnist``.

@@ -76,8 +76,10 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
         own, color = embeddings[labels == label], _color(int(label))
         axes.scatter(own[:, 0], own[:, 1], s=9, color=color, alpha=0.5, lw=0, zorder=1)
         for name, marker, size, edge in (("next", "o", 52, 1.0), ("converged", "s", 34, 1.3)):
+            x, y = arrays[name][place][number].T  # each (P,)
             axes.scatter(
-                *arrays[name][place][number].T,  # (P, 2)
+                x,
+                y,
                 s=size,
                 marker=marker,
                 facecolor=color,

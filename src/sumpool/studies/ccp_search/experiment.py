@@ -1,9 +1,7 @@
 """Pull λ and number of proxies, by Bayesian search [thesis, fig. 3.5].
 
-    sumpool study ccp-search                           (glyphs: 24 runs)
-    sumpool study ccp-search --data cifar-100-python   (for a GPU)
-    sumpool study ccp-search --data CUB_200_2011       (hours)
-    sumpool study ccp-search --quick
+    sumpool study ccp-search              (glyphs: 24 runs)
+    sumpool study ccp-search --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 Optuna's sampler with a Gaussian process (``pip install sumpool[search]``) chooses where to train
 next, by validation MAP@R, after a few points spread over the plane. Every trial is stored, and what

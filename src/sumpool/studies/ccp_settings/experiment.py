@@ -1,9 +1,7 @@
 """Which settings chance-constrained proxies need: changed one by one [thesis, ch. 3].
 
-    sumpool study ccp-settings                           (glyphs: 90 runs)
-    sumpool study ccp-settings --data cifar-100-python   (for a GPU)
-    sumpool study ccp-settings --data CUB_200_2011       (96 runs: hours)
-    sumpool study ccp-settings --quick
+    sumpool study ccp-settings              (glyphs: 90 runs)
+    sumpool study ccp-settings --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 The loss inside batches, proxies with the settings of the thesis, and these with one setting
 changed, for C2 and multi-similarity. With those settings proxies lose 0.9 points of MAP@R on CUB,

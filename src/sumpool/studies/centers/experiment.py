@@ -1,9 +1,7 @@
 """Regularizers of class centers beside proxy losses: how evenly centers lie, and retrieval [skew].
 
-    sumpool study centers                           (glyphs: half an hour on two cores)
-    sumpool study centers --data cifar-100-python   (114 runs: for a GPU)
-    sumpool study centers --data CUB_200_2011       (hours)
-    sumpool study centers --quick
+    sumpool study centers              (glyphs: half an hour on two cores)
+    sumpool study centers --data DIR   (CIFAR-100, 114 runs, or CUB: for a GPU)
 
 Average pooling; ProxyNCA++ and ProxyAnchor with no regularizer, with R1, R2 on near and on far
 pairs, UniformFace and hyperspherical energy, at two constants where there is one, and two weights;

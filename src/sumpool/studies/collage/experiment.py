@@ -1,8 +1,7 @@
 """All poolings on collages: which of them finds the foreground [gsp, tab. 4, fig. 3b].
 
-    sumpool study collage                           (glyphs: about an hour on two cores)
-    sumpool study collage --data cifar-100-python   (288 runs: for a GPU)
-    sumpool study collage --quick                   (a minute, on a stand-in)
+    sumpool study collage              (glyphs: about an hour on two cores)
+    sumpool study collage --data DIR   (CIFAR-100, 288 runs: for a GPU)
 
 A network is trained to embed collages of one foreground tile and three background tiles, with
 every pooling and the losses C2 and PNCA: a small one from random weights on letters among digits

@@ -1,7 +1,6 @@
 """Cost of the pooling layer: time and memory of a step against iterations [gsp, fig. 7].
 
     sumpool study cost            (about half a minute; run it on a machine that does nothing else)
-    sumpool study cost --quick    (seconds; the numbers mean nothing)
 
 One layer, one batch of feature maps, three ways to its weights: the papers' k iterations,
 differentiated through all of them ("autodiff"); the same with the closed-form gradient

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,38 +26,6 @@ LOOKS = {
     "fused": _Look("exact, fused", "#009E73", "^"),
     "gap": _Look("average pooling", "#000000", "x"),
 }
-
-
-def draw(results: str | Path, out: str | Path) -> None:
-    """Draw step time and memory against k from the stored results of the pooling benchmark.
-
-    Solvers that do not iterate are level lines. Memory is the peak of device memory where it was
-    measured, else what is saved for the backward pass; the axis says which.
-
-    Args:
-        results: A ``results.json`` that ``benchmarks/pooling.py`` wrote.
-        out: The image to write; its suffix names the format.
-
-    Raises:
-        ValueError: If the results hold no measurement against k.
-    """
-    stored: dict[str, Any] = json.loads(Path(results).read_text(encoding="utf-8"))
-    rows = [
-        row
-        for row in stored["rows"]
-        if row["section"] == "growth" and row["axis"] == "k" and row["eager"]
-    ]
-    if not any(row["k"] for row in rows):
-        raise ValueError(f"{results} holds no measurement against k: run the section growth")
-    peak = any(row["peak_bytes"] for row in rows)
-    size = rows[0]["size"]
-    figure = draw_against_k(
-        [_measured(row, "peak_bytes" if peak else "saved_bytes") for row in rows],
-        peak=peak,
-        title=f"{stored['machine']['device_name']}: {size['B']} images, {size['h']}×{size['w']} "
-        f"features of {size['d']}, {size['m']} prototypes, {rows[0]['dtype']}",
-    )
-    figure.savefig(out, dpi=150)
 
 
 class Measured(NamedTuple):
@@ -122,17 +88,6 @@ def draw_against_k(rows: Sequence[Measured], *, peak: bool, title: str) -> Figur
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     figure.suptitle(title, fontsize="medium")
     return figure
-
-
-def _measured(row: dict[str, Any], memory: str) -> Measured:
-    variant: str = row["variant"]
-    return Measured(
-        variant.partition("-")[0] if row["k"] else variant,
-        row["k"] or None,
-        row["eager"]["median_ms"],
-        None if row[memory] is None else row[memory] / 2**20,
-        row["graph"]["median_ms"] if row["graph"] else None,
-    )
 
 
 def _line(

@@ -1,7 +1,6 @@
 """Average and generalized sum pooling on glyph collages: training from nothing on a CPU.
 
     sumpool study glyphs          (about 4 minutes on two cores)
-    sumpool study glyphs --quick  (seconds)
 
 Letters of three alphabets stand on one tile of four, digits on the others. A small network is
 trained with each pooling, the same in all else, and evaluated on letters it has not seen. Every
@@ -21,22 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
 from tqdm import tqdm
 
-from sumpool.data import GlyphCollages, open_feed
-from sumpool.models import Embedder, load_embedder
+from sumpool.data import GlyphCollages
+from sumpool.models import load_embedder
 from sumpool.report.run.folder import LOG, MODEL, RUN
 from sumpool.studies.cells import CellResult, run_cells
+from sumpool.studies.shared.measuring import foreground_weight
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import GLYPHS
-from sumpool.studies.shared.tiles import tile_shares
 from sumpool.system.rows import ResultStore, Row
-from sumpool.training import (
-    StopConfig,
-    TrainConfig,
-    run_training,
-)
+from sumpool.training import StopConfig, TrainConfig, run_training
 
 #: The poolings that are compared, by the name of their method.
 METHODS = {"GAP": "gap", "GSP": "gsp"}
@@ -84,20 +78,6 @@ def run(
 def cell_folder(out_dir: Path, method: str, seed: int) -> Path:
     """The run folder of a cell."""
     return out_dir / "runs" / f"{METHODS[method]}-{seed}"
-
-
-def weight_on_letters(model: Embedder, dataset: GlyphCollages) -> float:
-    """Mean share of the pooling weight that falls on the tile of the letter.
-
-    Average pooling has 25 %.
-    """
-    feed = open_feed(dataset, model.preprocessing, cache="ram", progress=False)
-    shares = []
-    with torch.inference_mode():
-        for batch in feed.test_batches():
-            weights = model.eval()(batch.images, details=True).weights  # (b, h, w)
-            shares.append(tile_shares(weights).gather(1, dataset.letter_tile[batch.indices, None]))
-    return float(torch.cat(shares).mean())
 
 
 def _shared(config: TrainConfig) -> dict[str, Any]:
@@ -162,6 +142,9 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
     if result.outcome.stopped == "interrupted":
         raise KeyboardInterrupt
     model = load_embedder(folder / MODEL)
+    collages = GlyphCollages(split="test")
+    share = foreground_weight(model, collages, collages.letter_tile)
+    assert share is not None
     return CellResult(
         {
             "map_at_r": result.metrics["test"]["mean_average_precision_at_r"],
@@ -169,7 +152,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
             "validation_map_at_r": result.metrics["validation"]["mean_average_precision_at_r"],
             "queries": result.metrics["test"]["queries"],
             "best_step": result.outcome.best_step,
-            "letter_weight": weight_on_letters(model, GlyphCollages(split="test")),
+            "letter_weight": share,
         }
     )
 

@@ -37,9 +37,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         tables=tables(rows),
         pictures=[
             score_picture(
-                label,
-                "test",
-                {method: values(own, name) for method, own in _methods(rows).items()},
+                label, "test", {method: values(own, name) for method, own in _methods(rows).items()}
             )
             for name, label in (("map_at_r", "MAP@R"), ("precision_at_1", "P@1"))
         ],

@@ -1,9 +1,7 @@
 """Batch size, with and without chance-constrained proxies [thesis, fig. 3.8].
 
-    sumpool study ccp-batch                           (glyphs: 24 runs)
-    sumpool study ccp-batch --data cifar-100-python   (for a GPU)
-    sumpool study ccp-batch --data CUB_200_2011       (hours)
-    sumpool study ccp-batch --quick
+    sumpool study ccp-batch              (glyphs: 24 runs)
+    sumpool study ccp-batch --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 Batches of 16 to 128 images, four per class; more where there are too few classes for that. Expected
 on CUB: the loss inside batches gains from larger ones; with proxies small batches do as well.

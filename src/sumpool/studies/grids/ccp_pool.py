@@ -1,9 +1,7 @@
 """How many proxies a class has, and among how many images new ones are picked [thesis, fig. 3.6].
 
-    sumpool study ccp-pool                           (glyphs: 36 runs)
-    sumpool study ccp-pool --data cifar-100-python   (for a GPU)
-    sumpool study ccp-pool --data CUB_200_2011       (hours)
-    sumpool study ccp-pool --quick
+    sumpool study ccp-pool              (glyphs: 36 runs)
+    sumpool study ccp-pool --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 A pool as large as the number of proxies is random drawing. Expected on CUB: more proxies and larger
 pools are better, but for a single proxy, where the choice cannot look back farther than one step.

@@ -1,9 +1,7 @@
 """Proxies that are drawn again against proxies that are drawn once [thesis, fig. 3.7].
 
-    sumpool study ccp-problems                           (glyphs: 36 runs)
-    sumpool study ccp-problems --data cifar-100-python   (for a GPU)
-    sumpool study ccp-problems --data CUB_200_2011       (hours)
-    sumpool study ccp-problems --quick
+    sumpool study ccp-problems              (glyphs: 36 runs)
+    sumpool study ccp-problems --data DIR   (CIFAR-100 or CUB: for a GPU)
 
 The loss inside batches, the loss between a batch and proxies in a single problem, and alternating
 problems, for four losses; and how many steps a problem takes. Expected on CUB: proxies alone

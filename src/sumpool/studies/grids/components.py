@@ -1,9 +1,7 @@
 """Sum pooling and the zero-shot loss, each on and off [gsp, tab. 1], [thesis, tab. 5.3].
 
-    sumpool study components                           (glyphs: 12 minutes on two cores)
-    sumpool study components --data cifar-100-python   (24 runs: for a GPU)
-    sumpool study components --data CUB_200_2011       (hours)
-    sumpool study components --quick
+    sumpool study components              (glyphs: 12 minutes on two cores)
+    sumpool study components --data DIR   (CIFAR-100, 24 runs, or CUB: for a GPU)
 
 The zero-shot loss needs attributes: without GSP it is given those of μ = 1, where the pooling is
 average pooling.

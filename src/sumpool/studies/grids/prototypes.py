@@ -1,9 +1,7 @@
 """Number m of prototypes × inverse smoothing ε [gsp, fig. 8].
 
-sumpool study prototypes                           (glyphs: 62 minutes on two cores)
-sumpool study prototypes --data cifar-100-python   (120 runs: for a GPU)
-sumpool study prototypes --data CUB_200_2011       (hours)
-sumpool study prototypes --quick
+sumpool study prototypes              (glyphs: 62 minutes on two cores)
+sumpool study prototypes --data DIR   (CIFAR-100, 120 runs, or CUB: for a GPU)
 """
 
 from __future__ import annotations

@@ -1,9 +1,7 @@
 """Screening of m, μ, ε and λ by half of a two-level factorial [gsp, tab. 5], [thesis, tab. 5.4].
 
-    sumpool study screening                           (glyphs: 25 minutes on two cores)
-    sumpool study screening --data cifar-100-python   (48 runs: for a GPU)
-    sumpool study screening --data CUB_200_2011       (hours)
-    sumpool study screening --quick
+    sumpool study screening              (glyphs: 25 minutes on two cores)
+    sumpool study screening --data DIR   (CIFAR-100, 48 runs, or CUB: for a GPU)
 
 Eight of the sixteen combinations, those in which an even number of options is at its high level
 (I = m μ ε λ): main effects are free of each other and of effects of two options together.

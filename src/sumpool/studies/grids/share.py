@@ -1,9 +1,7 @@
 """The share μ of an image that is pooled [gsp, fig. 6].
 
-    sumpool study share                           (glyphs: 22 minutes on two cores)
-    sumpool study share --data cifar-100-python   (42 runs: for a GPU)
-    sumpool study share --data CUB_200_2011       (hours)
-    sumpool study share --quick
+    sumpool study share              (glyphs: 22 minutes on two cores)
+    sumpool study share --data DIR   (CIFAR-100, 42 runs, or CUB: for a GPU)
 
 A collage's foreground takes a quarter of it; μ = 1 is average pooling.
 """

@@ -104,7 +104,7 @@ def halves(classes: int) -> tuple[int, int]:
 def transfer_accuracy(
     histograms: Tensor, means: Tensor, orders: Tensor, ridge: float = 0.05
 ) -> TransferAccuracy:
-    r"""Fit on the first half of each order, predict the second, and count what is told right.
+    r"""Fit on the first half of each order, predict the second, and count what is right.
 
     With histograms Z and mean embeddings Y of the fitted classes,
 
@@ -120,7 +120,7 @@ def transfer_accuracy(
         ridge: Ridge r > 0; the zero-shot loss has 0.05.
 
     Returns:
-        The shares that were told right, by ℓ2 and by cosine distance.
+        The shares that are right, by ℓ2 and by cosine distance.
 
     Example:
         >>> means = torch.eye(4)

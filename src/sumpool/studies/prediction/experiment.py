@@ -1,7 +1,6 @@
 """Zero-shot prediction: can attributes describe classes that no map was fitted on?
 
     sumpool study prediction --data DIR     (DIR has cifar-10-batches-py or cifar-100-python)
-    sumpool study prediction --quick        (seconds, drawn images in place of CIFAR-100)
 
 GSP with 8 prototypes is trained by ProxyNCA++ with and without the zero-shot loss [gsp, fig. 4], on
 the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. On the test images each class has a

@@ -8,14 +8,7 @@ from statistics import fmean
 
 from sumpool.report.labels import conditions
 from sumpool.report.plots import picture
-from sumpool.report.section import (
-    Section,
-    grouped,
-    over_seeds,
-    provenance,
-    seeds_in_words,
-    values,
-)
+from sumpool.report.section import Section, grouped, over_seeds, provenance, seeds_in_words, values
 from sumpool.report.tables import Table
 from sumpool.studies.prediction.figures import (
     draw_histograms,

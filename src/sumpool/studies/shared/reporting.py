@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sumpool.report.section import NOTHING, grouped, measured, over_seeds
 from sumpool.report.tables import Table, mean_and_spread
@@ -40,7 +40,7 @@ def cross_table(
     first: Sequence[str],
     lines: Mapping[tuple[str, ...], Hashable],
     columns: Mapping[str, tuple[Hashable, str]],
-    cells: Mapping[tuple[Hashable, Hashable], Sequence[Row]],
+    cells: Mapping[Any, Sequence[Row]],
     caption: str,
 ) -> Table:
     """Metrics in percent by two properties of the cells, averaged over seeds.

@@ -7,7 +7,6 @@ background into every embedding, in proportions that vary from sample to sample;
 can leave it out.
 
     sumpool study tokens            (5 seeds)
-    sumpool study tokens --quick    (1 seed, 500 steps: a smoke test)
 
 Cost: about 2 minutes on one core, all seeds trained at once. Expected over 5 seeds:
 MAP@R 0.66 ± 0.05 with GAP and 0.99 ± 0.00 with GSP; the token hulls of all pairs of classes meet

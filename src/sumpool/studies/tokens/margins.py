@@ -4,8 +4,8 @@ The sources do not give the margins. The token study takes the largest m⁻ that
 keep in the square, 0.2. This one repeats it with smaller ones, where average pooling fares better,
 and with 0.3841, which the sources use for images of birds and which the square cannot hold.
 
-    sumpool study margins            (3 seeds)
-    sumpool study margins --quick    (1 seed, 500 steps each)
+    sumpool study margins           (3 seeds)
+    sumpool study margins --quick   (1 seed, 500 steps each)
 
 Cost: about 5 minutes on one core. Expected over 3 seeds: MAP@R of GAP falls with the margin, from
 0.92 at 0.05 to 0.30 at 0.3841, where its classes overlap; that of GSP is 0.99 up to 0.2 and 0.90

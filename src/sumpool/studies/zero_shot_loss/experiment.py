@@ -1,8 +1,7 @@
 """The zero-shot loss on collages: when it helps, when it hurts, and by what.
 
-    sumpool study zero-shot-loss                           (glyphs: 40 minutes on two cores)
-    sumpool study zero-shot-loss --data cifar-100-python   (78 runs: for a GPU)
-    sumpool study zero-shot-loss --quick
+    sumpool study zero-shot-loss              (glyphs: 40 minutes on two cores)
+    sumpool study zero-shot-loss --data DIR   (CIFAR-100, 78 runs: for a GPU)
 
 GSP is trained with variants of L_ZS: its weight λ, scale and ridge, how the classes of a batch are
 split, how fast its class embeddings learn, when it counts. Besides retrieval each cell measures how
