@@ -10,8 +10,9 @@ from dataclasses import replace
 import pytest
 
 from bench.bench_tasks import fake_cells
-from sumpool.bench.cells import BenchCell, method_label
+from sumpool.bench.cells import ADDED, BenchCell, group_of, method_label
 from sumpool.protocols import Member
+from sumpool.protocols.configuring import with_options
 from sumpool.training.config import (
     HardwareConfig,
     OptimizerConfig,
@@ -101,6 +102,15 @@ def test_every_other_option_decides_the_identity() -> None:
         "skip_broken",
     }
     assert "hardware.precision" not in named
+
+
+def test_options_that_came_later_leave_stored_identities_alone() -> None:
+    assert ADDED.items() <= flat(TrainConfig()).items()
+    before = {name: value for name, value in flat(CELL.config).items() if name not in ADDED}
+    assert group_of(CELL.protocol, CELL.data_set, before) == CELL.group
+    for name in ADDED:
+        changed = with_options(CELL.config, {name: "another"})
+        assert replace(CELL, config=changed).id != CELL.id
 
 
 def test_protocol_and_data_set_decide_the_identity() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from sumpool.training.optimization import follow_cosine
 from sumpool.training.pulls import measure_pulls
 from training.tiny import CONFIG, Scripted, constant, trainer
 
@@ -80,6 +83,101 @@ def test_rates_fall_on_a_plateau() -> None:
     # The first of 6 validations is the best; after two more without gain the rates fall, and again.
     rates = [group["lr"] for group in runner.optimizer.param_groups]
     assert rates == pytest.approx([0.01 / 4] * len(rates))
+
+
+def test_rates_follow_a_cosine_to_zero_at_the_last_step() -> None:
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=10.0, schedule="cosine")
+    runner = trainer(optimizer=optimizer, loss="pnca")
+    rates: dict[int, list[float]] = {}
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        rates[runner.progress.step] = [group["lr"] for group in runner.optimizer.param_groups]
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    full = rates[0]
+    assert sorted({*full}) == pytest.approx([0.01, 0.1])
+    for now, found in rates.items():
+        factor = (1 + math.cos(math.pi * now / 12)) / 2
+        assert found == pytest.approx([factor * rate for rate in full])
+
+
+def test_a_rate_on_the_device_follows_the_cosine_in_place() -> None:
+    rate = torch.tensor(0.02)
+    optimizer = torch.optim.Adam([{"params": [nn.Parameter(torch.ones(1))], "lr": rate}])
+    optimizer.param_groups[0]["initial_lr"] = 0.02
+    follow_cosine(optimizer, 5, 10)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert float(rate) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_average_of_the_weights_is_judged_and_kept(keep: Any) -> None:
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=1.0, ema=0.5)
+    stopping = stop(keep=keep, patience=None if keep == "last" else 100)
+    raw: list[dict[str, Tensor]] = []
+    judged: dict[int, dict[str, Tensor]] = {}
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            judged[runner.progress.step] = weights(model)
+            return super().__call__(model)
+
+    runner = trainer(validate=Watch([0.1, 0.9, 0.3]), optimizer=optimizer, stop=stopping)
+    add = runner._add
+
+    def watched(terms: dict[str, Tensor]) -> None:
+        raw.append(weights(runner.model))
+        add(terms)
+
+    runner._add = watched  # type: ignore[method-assign]
+    outcome = runner.fit()
+    kept = 12 if keep == "last" else 8
+    assert (outcome.steps, outcome.best_step) == (12, kept)
+    assert_equal(weights(runner.model), judged[8] if keep == "best" else judged[12])
+    for step, found in judged.items():
+        for name, value in found.items():
+            if not value.is_floating_point():
+                continue
+            wanted = raw[0][name]
+            for past, weight in enumerate((it[name] for it in raw[1:step]), 1):
+                decay = min(0.5, past / (past + 9))
+                wanted = decay * wanted + (1 - decay) * weight
+            torch.testing.assert_close(value, wanted, msg=name)
+
+
+def test_averaging_does_not_change_what_is_trained() -> None:
+    rates = {"lr": 0.01, "proxy_lr_multiplier": 1.0}
+    last = stop(keep="last", patience=None)
+    plain = trainer(optimizer=OptimizerConfig(**rates), stop=last)
+    averaged = trainer(optimizer=OptimizerConfig(**rates, ema=0.9), stop=last)
+    average: Any = averaged._average
+    average.apply = lambda: None  # the weights that training itself ends with
+    with_average, average.applied = average.applied, nullcontext
+    plain.fit()
+    averaged.fit()
+    assert_equal(weights(plain.model), weights(averaged.model))
+    del average.apply
+    with with_average():
+        assert not torch.equal(plain.model.map.weight, averaged.model.map.weight)
+    assert_equal(weights(plain.model), weights(averaged.model))
+
+
+def test_the_last_model_is_kept_whatever_validations_say() -> None:
+    seen: list[dict[str, Tensor]] = []
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            seen.append(weights(model))
+            return super().__call__(model)
+
+    last = stop(keep="last", patience=None, validate_every=1)
+    runner = trainer(validate=Watch([0.9, 0.1]), stop=last)
+    outcome = runner.fit()
+    assert (outcome.stopped, outcome.steps, outcome.best_step) == ("max_steps", 12, 12)
+    assert_equal(weights(runner.model), seen[-1])
 
 
 def test_warm_up_spares_the_backbone_and_nothing_else() -> None:
@@ -277,6 +375,9 @@ CASES = {
     "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
     "a balanced zero-shot loss": {"zero_shot": ZeroShotConfig(balance=0.7, weight=0.5)},
     "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
+    "cosine and average": {
+        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9)
+    },
     "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
 }
 

@@ -16,6 +16,7 @@ from PIL import Image
 
 from report.fake_runs import PageReader, make_run
 from sumpool.cli import main
+from sumpool.data import open_dataset
 from sumpool.report.comparison_page import comparison_table, write_comparison_page
 from sumpool.report.run_page import write_run_page
 from sumpool.training import (
@@ -96,6 +97,26 @@ def deciding(folder: Path) -> dict[int, float]:
     """The metric that decided, by step."""
     with (folder / "validation.csv").open() as file:
         return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
+
+
+@pytest.mark.parametrize("data", ["photos", "shop"])
+def test_without_test_no_test_image_is_opened(
+    data: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def watched(root: Any, name: str, split: str) -> Any:
+        opened.append(split)
+        return open_dataset(root, name, split)
+
+    monkeypatch.setattr("sumpool.training.splits.open_dataset", watched)
+    found = run_training(
+        with_changes(data=str(request.getfixturevalue(data)), test=False, out="run", exhibits=True),
+        progress=False,
+    )
+    assert opened == ["train"]
+    assert list(found.metrics) == ["validation"]
+    assert [it.name for it in Path("run/evaluation").iterdir()] == ["validation"]
 
 
 @pytest.mark.parametrize("data", ["photos", "shop"])

@@ -68,6 +68,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "flip"}
     assert open_still == meaningful | {
         "optimizer.plateau_patience",
+        "optimizer.ema",
         "stop.max_steps",
         "hardware.workers",
         "zero_shot.balance",
@@ -111,6 +112,29 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ({"optimizer": OptimizerConfig(lr=-1.0)}, "lr must be positive"),
         ({"zero_shot": ZeroShotConfig(weight=2.0)}, r"zero_shot.weight must lie in \[0, 1\]"),
         ({"stop": StopConfig(max_steps=0)}, "stop.max_steps must be positive"),
+        (
+            {"optimizer": OptimizerConfig(schedule="cosine")},
+            r"optimizer\.schedule cosine needs stop\.max_steps",
+        ),
+        ({"stop": StopConfig(keep="last")}, r"stop\.keep last needs stop\.max_steps"),
+        (
+            {"stop": StopConfig(keep="last", max_steps=9, patience=3)},
+            r"stop\.patience is 3, but stop\.keep last trains to stop\.max_steps",
+        ),
+        (
+            {
+                "optimizer": OptimizerConfig(schedule="cosine", plateau_patience=3),
+                "stop": StopConfig(max_steps=9),
+            },
+            r"so does optimizer\.plateau_patience",
+        ),
+        ({"optimizer": OptimizerConfig(ema=1.0)}, r"optimizer\.ema must lie in \(0, 1\), got 1"),
+        (
+            {"optimizer": OptimizerConfig(schedule="line")},  # type: ignore[arg-type]
+            r"optimizer\.schedule must be one of constant, cosine, got 'line'",
+        ),
+        ({"optimizer": OptimizerConfig(ema=0.9), "ccp": True}, r"optimizer\.ema and ccp exclude"),
+        ({"selection": "test", "test": False}, "which test false keeps closed"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"folds": 1, "fold": 1}, "folds must be at least 2, got 1"),
         ({"hardware": HardwareConfig(devices=0)}, r"hardware\.devices must be at least 1, got 0"),
@@ -180,6 +204,20 @@ def test_a_resumed_run_keeps_its_options() -> None:
     longer = merge(TrainConfig(stop=StopConfig(max_steps=9), cache="ram"), stored)
     assert (longer.stop.max_steps, longer.cache, longer.seed) == (9, "ram", 3)
     assert "stop.max_steps" in FREE_TO_CHANGE
+
+
+def test_a_cosine_cannot_be_made_longer_later() -> None:
+    told = TrainConfig(
+        data="x", optimizer=OptimizerConfig(schedule="cosine"), stop=StopConfig(max_steps=8)
+    )
+    stored = resolve(told, "cub")
+    with pytest.raises(ConfigError, match=r"stop.max_steps is 9, but the run was begun with 8"):
+        merge(TrainConfig(stop=StopConfig(max_steps=9)), stored)
+
+
+def test_the_last_model_needs_no_patience() -> None:
+    told = TrainConfig(data="x", stop=StopConfig(keep="last", max_steps=8))
+    assert resolve(told, "cub").stop.patience is None
 
 
 @pytest.mark.parametrize(

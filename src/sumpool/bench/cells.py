@@ -18,6 +18,15 @@ NOT_IDENTITY = frozenset(
     {"data", "out", "cache", "cache_dir", "exhibits", "checkpoint_seconds", "skip_broken"}
 )
 
+#: Options that came after results had been stored, with the values at which they change nothing:
+#: cells with these keep the identity that they had.
+ADDED: Mapping[str, Any] = {
+    "test": True,
+    "optimizer.schedule": "constant",
+    "optimizer.ema": None,
+    "stop.keep": "best",
+}
+
 #: What tells the members of a group apart: the trainings that a protocol makes one number of.
 OF_THE_MEMBER = frozenset({"fold", "seed"})
 
@@ -130,7 +139,12 @@ def method_label(config: TrainConfig) -> str:
 
 
 def _digest(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
-    decides = {"protocol": protocol, "data_set": data_set, "config": options}
+    told = {
+        name: value
+        for name, value in options.items()
+        if name not in ADDED or value != ADDED[name]
+    }
+    decides = {"protocol": protocol, "data_set": data_set, "config": told}
     text = json.dumps(decides, sort_keys=True, ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

@@ -74,6 +74,25 @@ training classes, judged on the last third, with 3 seeds. The test set plays no 
 """
         + _GRID.format(name="tuning-ccp"),
     ),
+    "steady": (
+        "4 class folds by 3 seeds, all for as many steps: the protocol that sees small gains",
+        """\
+Train under the steady protocol: the folds and seeds of the fair one, but no step is chosen. Every
+model is trained for 3000 steps with rates that fall to zero, and the average of its last weights is
+judged. Scores are those of the fair protocol.
+
+"""
+        + _GRID.format(name="steady").replace("stop.patience=5", "stop.max_steps=9000"),
+    ),
+    "steady-tuning": (
+        "the same with 1 seed, judged on the classes that a model does not learn from",
+        """\
+Train as under the steady protocol with one seed, and judge each of the 4 models on the training
+classes that it does not learn from. It is for choosing options: the test set is not opened.
+
+"""
+        + _GRID.format(name="steady-tuning").replace("stop.patience=5", "gsp.eps=20"),
+    ),
 }
 
 _SWITCH = {"true": True, "false": False}
@@ -189,7 +208,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         "--seeds",
         type=count,
         metavar="N",
-        help="run the seeds 0 to N-1 (default: those of the protocol, 3)",
+        help="run the seeds 0 to N-1 (default: those of the protocol)",
     )
     parser.add_argument(
         "--set",

@@ -11,6 +11,8 @@ from sumpool.training.config import ConfigError, TrainConfig
 
 #: Data sets with so many images that they are judged ten times as seldom.
 LARGE = ("sop", "inshop")
+#: Steps of every training of the steady protocols.
+STEADY_STEPS = 3000
 #: Poolings of the conventional protocol: maxima join what the method pools.
 HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
 
@@ -54,6 +56,17 @@ def _tuning_ccp(config: TrainConfig, data_set: str) -> dict[str, Any]:
         **_fair(config, data_set),
         "stop.validate_every": 250 if data_set in LARGE else 25,
         "stop.patience": 40,
+    }
+
+
+def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    return {
+        **_fair(config, data_set),
+        "optimizer.schedule": "cosine",
+        "optimizer.ema": 0.999,
+        "stop.max_steps": STEADY_STEPS,
+        "stop.validate_every": 1000,
+        "stop.keep": "last",
     }
 
 
@@ -107,6 +120,31 @@ _ALL = (
         judged_on="validation",
         summary="mean",
         prescribe=_tuning_ccp,
+    ),
+    Protocol(
+        "steady",
+        "The fair protocol without a choice of the best step: all models are trained for as many "
+        "steps, with rates that fall to zero, and the last average of the weights is judged.",
+        folds=4,
+        models_folds=(1, 2, 3, 4),
+        seeds=3,
+        selection="validation",
+        judged_on="test",
+        summary="combinations",
+        prescribe=_steady,
+    ),
+    Protocol(
+        "steady-tuning",
+        "The trainings of the steady protocol with one seed, each judged on the classes it does "
+        "not learn from: for choosing constants. The test set is not opened.",
+        folds=4,
+        models_folds=(1, 2, 3, 4),
+        seeds=1,
+        selection="validation",
+        judged_on="validation",
+        summary="mean",
+        prescribe=_steady,
+        reads_test=False,
     ),
 )
 

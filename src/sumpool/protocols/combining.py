@@ -61,8 +61,8 @@ class Combined:
     Attributes:
         protocol: The protocol.
         judged: Its trainings, by fold, then by seed.
-        images: The images they were judged on, as the first of them has them; None in the place
-            of the gallery where the queries are searched themselves.
+        images: The images that the first of them was judged on; None in the place of the gallery
+            where the queries are searched themselves.
         dimension: Dimensions of one model's embedding.
         single: Metrics of each model, (folds, seeds) each.
         joined: Metrics of the embeddings of one model a fold side by side, one value a combination
@@ -156,9 +156,12 @@ def combine(
     images = read_images(judged[0], protocol.judged_on)
     dimension = images[0].vectors.shape[1]
     parts = [images]
-    for it in judged[1:]:
+    for place, it in enumerate(judged[1:], 1):
         parts.append(read_images(it, protocol.judged_on))
-        check_same_images(judged[0], images, it, parts[-1])
+        # Folds are validated on classes of their own.
+        own_fold = protocol.judged_on == "validation"
+        first = place - place % (len(judged) // folds) if own_fold else 0
+        check_same_images(judged[first], parts[first], it, parts[-1])
         found = parts[-1][0].vectors.shape[1]
         if found != dimension:
             raise ProtocolError(

@@ -86,6 +86,7 @@ def _fixed(protocol: Protocol, member: Member) -> dict[str, Any]:
         "validation": defaults.validation,
         "seed": member.seed,
         "stop.monitor": protocol.monitor,
+        "test": protocol.reads_test,
     }
 
 

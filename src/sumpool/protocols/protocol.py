@@ -48,10 +48,11 @@ class Protocol:
         selection: What decides which model of a training is kept: "validation" or "test".
         judged_on: The evaluation that scores come from: "test" or "validation".
         summary: How trainings become a score: "combinations" of one seed a fold, the "mean" over
-            seeds, or the "best" seed by ``monitor``.
+            seeds (and folds), or the "best" seed by ``monitor``.
         monitor: The metric that decides.
         heads: Poolings that stand for those of the method, by name.
         prescribe: The settings that it prescribes.
+        reads_test: Whether trainings are judged on the test set too; it must be for "test".
     """
 
     name: str
@@ -65,6 +66,7 @@ class Protocol:
     prescribe: Prescribe = field(repr=False)
     monitor: str = "mean_average_precision_at_r"
     heads: Mapping[str, str] = field(default_factory=dict)
+    reads_test: bool = True
 
     @property
     def note(self) -> str:

@@ -33,6 +33,8 @@ PROTOCOLS = {
     "conventional": "conventional protocol, selected on the test set",
     "tuning": "tuning protocol, on validation classes",
     "tuning-ccp": "tuning protocol of CCP, on validation classes",
+    "steady": "steady protocol",
+    "steady-tuning": "steady protocol, on validation classes",
 }
 _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
              "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear"}  # fmt: skip

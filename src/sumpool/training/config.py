@@ -133,6 +133,9 @@ class OptimizerConfig:
             (what the loss asks for: 1 for proxy losses)
         plateau_patience: validations without gain after which the rates fall; null keeps them
         plateau_factor: factor of that fall
+        schedule: constant, or cosine, which takes all rates to zero at stop.max_steps
+        ema: decay of an exponential moving average of the weights, such as 0.999; the average is
+            what is judged and kept, training goes on with the weights themselves; null is none
     """
 
     lr: float | None = None
@@ -144,6 +147,8 @@ class OptimizerConfig:
     warmup_epochs: float | None = None
     plateau_patience: int | None = None
     plateau_factor: float = 0.5
+    schedule: Literal["constant", "cosine"] = "constant"
+    ema: float | None = None
 
 
 @dataclass(frozen=True)
@@ -154,9 +159,11 @@ class StopConfig:
         validate_every: steps between validations (100; SOP and In-shop 1000; a quarter of that
             with --ccp)
         patience: validations without gain after which training ends (15; SOP and In-shop 10; 60
-            with --ccp)
+            with --ccp; none with keep last)
         max_steps: steps after which training ends in any case; null leaves it to patience
         monitor: the validation metric that decides
+        keep: model that the run ends with: best, of the best validation, or last, of the last step,
+            which is stop.max_steps whatever validations say
     """
 
     validate_every: int | None = None
@@ -165,6 +172,7 @@ class StopConfig:
     monitor: Literal["mean_average_precision_at_r", "precision_at_1", "r_precision"] = (
         "mean_average_precision_at_r"
     )
+    keep: Literal["best", "last"] = "best"
 
 
 @dataclass(frozen=True)
@@ -214,6 +222,8 @@ class TrainConfig:
         selection: images that decide which model is kept: validation, classes that are not trained
             on, or test, the test set itself, as older papers do. With test all training classes are
             trained on; scores are then too good, and are marked "selected on the test set"
+        test: at the end, judge the model on the test set, where the data has one; without, no test
+            image is opened
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
@@ -260,6 +270,7 @@ class TrainConfig:
     folds: int = 4
     validation: float = 0.25
     selection: Literal["validation", "test"] = "validation"
+    test: bool = True
     skip_broken: bool = False
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None

@@ -6,6 +6,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Any, Literal
 
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from sumpool.chance import state_copy
 from sumpool.data import Batch
 from sumpool.training.alternating import Alternating
+from sumpool.training.averaging import WeightAverage
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
@@ -23,6 +25,7 @@ from sumpool.training.journal import Journal
 from sumpool.training.optimization import (
     build_optimizer,
     build_plateau,
+    follow_cosine,
     keep_rates_on,
     parameter_groups,
 )
@@ -43,7 +46,8 @@ ASK_EVERY = 10
 class Trainer:
     """Runs a task until patience ends, with everything needed to go on where it stopped.
 
-    After :meth:`fit` the model holds the weights of its best validation.
+    After :meth:`fit` the model holds the weights of its best validation, or with ``stop.keep``
+    "last" those of the last step; with ``optimizer.ema`` the averages of them.
 
     Args:
         fabric: Devices, processes and precision; launched.
@@ -63,7 +67,10 @@ class Trainer:
         *,
         progress: bool = True,
     ) -> None:
-        if config.stop.validate_every is None or config.stop.patience is None:
+        self._keep_last = config.stop.keep == "last"
+        if config.stop.validate_every is None or (
+            config.stop.patience is None and not self._keep_last
+        ):
             raise ValueError("config must be resolved: stop.validate_every and patience are null")
         self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
         self.progress = Progress()
@@ -95,6 +102,8 @@ class Trainer:
             recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
         self._plateau = build_plateau(optimizer, config.optimizer)
+        decay = config.optimizer.ema
+        self._average = None if decay is None else WeightAverage(self.model, decay)
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
@@ -137,7 +146,10 @@ class Trainer:
         finally:
             batches.close()  # type: ignore[attr-defined]
             self._journal.close()
-        if outcome.best_step and self._best is not None:
+        if self._keep_last:
+            if self._average is not None:
+                self._average.apply()
+        elif outcome.best_step and self._best is not None:
             self.model.load_state_dict(self._best["model"])
             self.criterion.load_state_dict(self._best["criterion"])
         return outcome
@@ -149,9 +161,15 @@ class Trainer:
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
+            if self.config.optimizer.schedule == "cosine":
+                assert self._limit is not None
+                follow_cosine(self.optimizer, progress.step, self._limit)
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
+            if self._average is not None:
+                # Until prototypes are picked there is nothing to average.
+                self._average.update(progress.step - self.config.gsp.average_steps)
             progress.seconds = time.monotonic() - begun
             self._journal.advance()
             validate = progress.step % self._every == 0 or progress.step == self._limit
@@ -199,10 +217,13 @@ class Trainer:
         stopped: Literal["patience", "max_steps", "interrupted"],
         signal: str | None = None,
     ) -> Outcome:
-        return Outcome(stopped, self.progress.step, self.progress.best_step, signal)
+        step = self.progress.step
+        return Outcome(
+            stopped, step, step if self._keep_last else self.progress.best_step, signal
+        )
 
     def _end(self) -> Literal["patience", "max_steps"] | None:
-        if self.progress.stale >= self._patience:
+        if self._patience is not None and self.progress.stale >= self._patience:
             return "patience"
         if self._limit is not None and self.progress.step >= self._limit:
             return "max_steps"
@@ -267,6 +288,15 @@ class Trainer:
 
     def _validate(self) -> bool:
         # Whether a problem of chance-constrained proxies has ended with it.
+        with nullcontext() if self._average is None else self._average.applied():
+            value = self._judge()
+        if self._plateau is not None:
+            self._plateau.step(value)
+        return self.alternating is not None and self.alternating.validated(
+            value, self.progress.step
+        )
+
+    def _judge(self) -> float:
         with self.fabric.autocast():
             metrics = self.fabric.broadcast(self.task.validate(self.model))
         self.model.train()
@@ -282,15 +312,15 @@ class Trainer:
         if is_best:
             self.progress.best_value, self.progress.best_step = value, self.progress.step
             self.progress.stale = 0
-            self._best = {"model": state_copy(self.model), "criterion": state_copy(self.criterion)}
+            if not self._keep_last:
+                self._best = {
+                    "model": state_copy(self.model),
+                    "criterion": state_copy(self.criterion),
+                }
         elif begun:
             self.progress.stale += 1
-        if self._plateau is not None:
-            self._plateau.step(value)
         self._journal.validated(self.progress, metrics, is_best)
-        return self.alternating is not None and self.alternating.validated(
-            value, self.progress.step
-        )
+        return value
 
     def _asked(self, interrupts: Interrupts) -> bool:
         if self.fabric.world_size == 1:
@@ -317,6 +347,7 @@ class Trainer:
             "progress": asdict(self.progress),
             "model": self.model.state_dict(),
             "best": self._best,
+            "average": None if self._average is None else self._average.state_dict(),
             "criterion": self.criterion.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "plateau": None if self._plateau is None else self._plateau.state_dict(),
@@ -342,6 +373,8 @@ class Trainer:
         self.progress = Progress(**state["progress"])
         self.model.load_state_dict(state["model"])
         self._best = state["best"]
+        if self._average is not None:
+            self._average.load_state_dict(state["average"])
         self.criterion.load_state_dict(state["criterion"])
         self.optimizer.load_state_dict(state["optimizer"])
         if self.config.hardware.cuda_step:

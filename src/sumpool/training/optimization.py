@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -69,7 +70,12 @@ def build_optimizer(
     )
     return torch.optim.Adam(
         [
-            {"params": parameters, "lr": _rate(config.lr * factor, recorded_on), "name": name}
+            {
+                "params": parameters,
+                "lr": _rate(config.lr * factor, recorded_on),
+                "initial_lr": config.lr * factor,
+                "name": name,
+            }
             for name, parameters, factor in listed
             if parameters
         ],
@@ -88,6 +94,17 @@ def keep_rates_on(optimizer: torch.optim.Optimizer, device: torch.device) -> Non
 
 def _rate(value: float, device: torch.device | None) -> float | Tensor:
     return value if device is None else torch.tensor(value, device=device)
+
+
+def follow_cosine(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
+    """Set the rates of step number ``step`` (0, 1, …): from the full ones to zero after ``steps``."""
+    factor = (1 + math.cos(math.pi * step / steps)) / 2
+    for group in optimizer.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):  # which a recorded step reads
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
 
 
 def build_plateau(

@@ -105,6 +105,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     found = SETTINGS.get(data_set, DEFAULT)
     gsp, zero_shot, optimizer, stop = config.gsp, config.zero_shot, config.optimizer, config.stop
     has_attributes = pooling_class(config.pool).has_attributes
+    patience = CCP_PATIENCE if config.ccp else found.patience
     resolved = replace(
         config,
         gsp=replace(
@@ -129,7 +130,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         stop=replace(
             stop,
             validate_every=_or(stop.validate_every, _validate_every(config, found)),
-            patience=_or(stop.patience, CCP_PATIENCE if config.ccp else found.patience),
+            patience=None if stop.keep == "last" else _or(stop.patience, patience),
         ),
     )
     _check_numbers(resolved, recipe)
@@ -226,6 +227,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
     if not 0 < config.validation < 1:
         raise ConfigError(f"validation must lie in (0, 1), got {config.validation}")
     _check_selection(config)
+    _check_end(config)
     return LOSSES[config.loss]
 
 
@@ -235,6 +237,8 @@ def _check_selection(config: TrainConfig) -> None:
         raise ConfigError(
             f"selection must be one of {', '.join(choices)}, got {config.selection!r}"
         )
+    if config.selection == "test" and not config.test:
+        raise ConfigError("selection test reads the test set, which test false keeps closed")
     defaults = TrainConfig()
     for name in ("fold", "folds", "validation"):
         value = getattr(config, name)
@@ -243,6 +247,37 @@ def _check_selection(config: TrainConfig) -> None:
                 f"{name} is {value}, but with selection test all training classes are trained on: "
                 f"leave {name} out, or choose selection validation"
             )
+
+
+def _check_end(config: TrainConfig) -> None:
+    optimizer, stop = config.optimizer, config.stop
+    for name, given, choices in (
+        ("optimizer.schedule", optimizer.schedule, ("constant", "cosine")),
+        ("stop.keep", stop.keep, ("best", "last")),
+    ):
+        if given not in choices:
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {given!r}")
+    cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
+    if stop.max_steps is None and (cosine or last):
+        name = "optimizer.schedule cosine" if cosine else "stop.keep last"
+        raise ConfigError(f"{name} needs stop.max_steps, the step at which training ends")
+    if cosine and optimizer.plateau_patience is not None:
+        raise ConfigError(
+            "optimizer.schedule cosine sets the rates, and so does optimizer.plateau_patience: "
+            "leave one of them out"
+        )
+    if last and stop.patience is not None:
+        raise ConfigError(
+            f"stop.patience is {stop.patience}, but stop.keep last trains to stop.max_steps: leave "
+            "one of them out"
+        )
+    if optimizer.ema is not None and not 0 < optimizer.ema < 1:
+        raise ConfigError(f"optimizer.ema must lie in (0, 1), got {optimizer.ema}")
+    if config.ccp and (last or optimizer.ema is not None):
+        name = "stop.keep last" if last else "optimizer.ema"
+        raise ConfigError(
+            f"{name} and ccp exclude each other: problems of ccp end with weights of their own"
+        )
 
 
 def _check_centers(config: TrainConfig) -> None:
