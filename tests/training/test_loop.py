@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from sumpool.transport import lipschitz_normalize, spread_of
 from sumpool.training.optimization import follow_cosine
 from sumpool.training.pulls import measure_pulls
 from training.tiny import CONFIG, Scripted, constant, trainer
@@ -360,6 +361,65 @@ def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() ->
     assert bool(pooling.prototypes_ready)
 
 
+@pytest.mark.parametrize("average_steps", [0, 5])
+@pytest.mark.parametrize("init", ["local", "image"])
+@pytest.mark.parametrize("learn_eps", [False, True])
+def test_sharpness_is_set_once_by_the_wanted_spread(
+    init: Any, average_steps: int, learn_eps: bool
+) -> None:
+    gsp = GspConfig(
+        4, 0.5, spread=0.8, init=init, average_steps=average_steps, learn_eps=learn_eps
+    )
+    runner = trainer(gsp=gsp, optimizer=OptimizerConfig(1e-5, proxy_lr_multiplier=1.0))
+    pooling: Any = runner.model.get_submodule("pooling")
+    found: dict[int, tuple[float, float]] = {}
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        images = runner.task.feed.images  # type: ignore[attr-defined]
+        with torch.no_grad():
+            shares = runner.model(images, details=True).weights
+        spread = float(spread_of(shares.flatten(1)).mean())
+        found[runner.progress.step] = float(pooling.eps), spread
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    for now, (eps, spread) in found.items():
+        if now < average_steps:
+            assert (eps, spread) == (5.0, pytest.approx(1.0))
+        else:
+            assert spread == pytest.approx(0.8, abs=0.01)
+            assert eps == pytest.approx(found[average_steps][0], rel=1e-3 if learn_eps else 0)
+    assert found[11][0] != 5.0
+    assert learn_eps == (found[11][0] != found[average_steps][0])
+
+
+def test_prototypes_start_among_embeddings_of_images() -> None:
+    runner = trainer(gsp=GspConfig(4, 0.5, 5.0, init="image"), stop=stop(max_steps=1))
+    pooling: Any = runner.model.get_submodule("pooling")
+    batches = runner.task.feed.train_batches(runner.task.sampler)
+    with torch.no_grad():
+        maps = [runner.model.feature_map(next(batches).images) for _ in range(2)]  # type: ignore[operator]
+        means = torch.cat(maps).mean((2, 3))
+    runner._prepare()
+    assert bool(pooling.prototypes_ready)
+    distances = torch.cdist(pooling.prototypes.detach(), lipschitz_normalize(means))
+    assert float(distances.amin(1).max()) < 1e-5
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 7.0])
+def test_prototypes_and_sharpness_learn_at_their_own_rate(multiplier: float) -> None:
+    gsp = GspConfig(4, 0.5, 5.0, learn_eps=True, lr_multiplier=multiplier)
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=1.0, embedding_lr_multiplier=2.0)
+    runner = trainer(gsp=gsp, optimizer=optimizer)
+    rates = {id(p): it["lr"] for it in runner.optimizer.param_groups for p in it["params"]}
+    pooling: Any = runner.model.get_submodule("pooling")
+    for parameter in (pooling.prototypes, pooling.log_eps):
+        assert rates[id(parameter)] == pytest.approx(0.02 * multiplier)
+    assert rates[id(runner.model.map.weight)] == pytest.approx(0.02)  # type: ignore[union-attr]
+
+
 def test_every_trainable_parameter_is_in_one_group() -> None:
     runner = trainer(loss="softtriple", images_per_class=1, batch_size=4)
     listed = [id(p) for group in runner.optimizer.param_groups for p in group["params"]]
@@ -375,6 +435,10 @@ CASES = {
     "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
     "a balanced zero-shot loss": {"zero_shot": ZeroShotConfig(balance=0.7, weight=0.5)},
     "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
+    "a wanted spread": {"gsp": GspConfig(4, 0.5, spread=0.8)},
+    "a wanted spread among images, learned on": {
+        "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0)
+    },
     "cosine and average": {
         "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9)
     },

@@ -19,7 +19,7 @@ from sumpool.training import (
     ZeroShotConfig,
     resolve,
 )
-from sumpool.training.assemble import check_devices
+from sumpool.training.assemble import build_criterion, build_model, check_devices
 from sumpool.training.config import FREE_TO_CHANGE, flat
 from sumpool.training.run import merge
 from sumpool.training.settings import check_effects
@@ -65,12 +65,13 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     open_still = {
         name for name, value in flat(resolve(TrainConfig("x"), "cub")).items() if value is None
     }
-    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "flip"}
+    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "crop_area", "flip"}
     assert open_still == meaningful | {
         "optimizer.plateau_patience",
         "optimizer.ema",
         "stop.max_steps",
         "hardware.workers",
+        "gsp.spread",
         "zero_shot.balance",
         "zero_shot.end",
         "center_reg",
@@ -102,6 +103,16 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ),
         ({"gsp": GspConfig(average_steps=-1)}, "average_steps must be at least 0, got -1"),
         ({"pool": "gap", "gsp": GspConfig(average_steps=1)}, "average_steps needs pool gsp"),
+        ({"pool": "gmp+gsp", "gsp": GspConfig(init="image")}, r"gsp\.init needs pool gsp, got gmp"),
+        ({"pool": "gmp+gsp", "gsp": GspConfig(spread=0.3)}, r"gsp\.spread needs pool gsp, got gmp"),
+        ({"gsp": GspConfig(spread=1.5)}, r"gsp\.spread must lie in \(0, 1\), got 1.5"),
+        ({"gsp": GspConfig(spread=0.3, eps=5.0)}, r"sets gsp\.eps, but gsp\.eps is given as well"),
+        ({"gsp": GspConfig(spread=0.3, mu=1.0)}, r"sets gsp\.eps, but gsp\.mu 1 makes"),
+        (
+            {"gsp": GspConfig(init="global")},  # type: ignore[arg-type]
+            r"gsp\.init must be one of local, image, got 'global'",
+        ),
+        ({"gsp": GspConfig(lr_multiplier=0.0)}, r"gsp\.lr_multiplier must be positive, got 0"),
         ({"fold": 5}, r"fold must lie in 1\.\.4"),
         ({"fold": 0}, r"fold must lie in 1\.\.4"),
         ({"validation": 1.0}, "validation must lie in"),
@@ -135,6 +146,8 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ),
         ({"optimizer": OptimizerConfig(ema=0.9), "ccp": True}, r"optimizer\.ema and ccp exclude"),
         ({"selection": "test", "test": False}, "which test false keeps closed"),
+        ({"crop_area": [0.5, 0.2]}, r"crop_area must be two numbers in \(0, 1\], in order, got"),
+        ({"crop_area": [0.5]}, "crop_area must be two numbers"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"folds": 1, "fold": 1}, "folds must be at least 2, got 1"),
         ({"hardware": HardwareConfig(devices=0)}, r"hardware\.devices must be at least 1, got 0"),
@@ -191,6 +204,46 @@ def test_options_without_effect_are_refused(changes: dict[str, Any], what: str) 
 )
 def test_options_with_an_effect_are_accepted(changes: dict[str, Any]) -> None:
     check_effects(TrainConfig(data="x", **changes))
+
+
+def test_a_wanted_spread_leaves_sharpness_open() -> None:
+    resolved = resolve(TrainConfig("x", gsp=GspConfig(spread=0.3)), "cub")
+    assert (resolved.gsp.eps, resolved.gsp.spread) == (None, 0.3)
+    config = replace(resolved, backbone="small_cnn", weights="none")
+    assert build_model(config).config.pooling_options["spread"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"crop_area": [0.2, 1.0]}, "crop_area is for augment crop, but .* are none"),
+        ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine needs freeze_batch_norm"),
+        ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
+        ({"map_init": "zero"}, r"map_init must be one of \('torch', 'glorot'\), got 'zero'"),
+        ({"backbone_options": {"stride": 1}}, "options of the backbone 'small_cnn' must be among"),
+    ],
+)
+def test_a_model_that_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    told = TrainConfig("x", backbone="small_cnn", weights="none", **changes)
+    with pytest.raises(ConfigError, match=complaint):
+        build_model(resolve(told, "cub"))
+
+
+def test_options_of_the_model_reach_it() -> None:
+    told = TrainConfig(
+        "x",
+        backbone="small_cnn",
+        weights="none",
+        augment="crop",
+        crop_area=[0.2, 1.0],
+        map_init="glorot",
+        zero_shot=ZeroShotConfig(0.1, reduction="mean"),
+    )
+    model = build_model(resolve(told, "cub"))
+    assert model.preprocessing.area_share == (0.2, 1.0)
+    assert model.config.map_init == "glorot"
+    criterion: Any = build_criterion(resolve(told, "cub"), 5, "cub")
+    assert criterion.zero_shot.reduction == "mean"
 
 
 def test_a_resumed_run_keeps_its_options() -> None:

@@ -25,6 +25,15 @@ ADDED: Mapping[str, Any] = {
     "optimizer.schedule": "constant",
     "optimizer.ema": None,
     "stop.keep": "best",
+    "gsp.spread": None,
+    "gsp.learn_eps": False,
+    "gsp.init": "local",
+    "gsp.lr_multiplier": 1.0,
+    "zero_shot.reduction": "sum",
+    "backbone_options": {},
+    "crop_area": None,
+    "map_init": "torch",
+    "freeze_batch_norm_affine": False,
 }
 
 #: What tells the members of a group apart: the trainings that a protocol makes one number of.

@@ -12,7 +12,7 @@ from jsonargparse import ArgumentParser
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 
 #: Options that hold a value a name, such as ``pool_options.p``.
-_TABLES = ("pool_options", "loss_options")
+_TABLES = ("pool_options", "loss_options", "backbone_options")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

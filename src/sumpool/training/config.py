@@ -26,15 +26,26 @@ class GspConfig:
         prototypes: number m of prototypes (64; SOP and In-shop 128)
         mu: share μ of each image that is pooled, in (0, 1]; 1 is average pooling (0.3)
         eps: inverse smoothing ε; large selects sharply (5 with pair losses, 0.5 with proxy losses)
+        spread: in place of eps: the share of the positions that the weights of an image are to
+            cover, 1/(n Σp²), in (0, 1); when prototypes are set, ε is chosen once to give this on
+            256 training images (--pool gsp alone)
+        learn_eps: learn ε, from there on
+        init: where prototypes start: local, among local features of the first batch, or image,
+            among average-pooled embeddings of images (--pool gsp alone)
+        lr_multiplier: learning rate of prototypes, and of ε if it is learned, over that of the map
         average_steps: steps at the start in which it pools as average pooling; then prototypes are
-            picked among embeddings of images, as in the authors' practice. With 0 they are picked
-            among local features of the first batch (--pool gsp alone)
+            picked among embeddings of images whatever init says, as in the authors' practice
+            (--pool gsp alone)
     """
 
     prototypes: int | None = None
     mu: float | None = None
     eps: float | None = None
     average_steps: int = 0
+    spread: float | None = None
+    learn_eps: bool = False
+    init: Literal["local", "image"] = "local"
+    lr_multiplier: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,8 @@ class ZeroShotConfig:
         standardize: centre its attributes and bring them to a mean length of 1 before the fit
         halves: order in which the classes of a batch go to its halves by turns: appearance (in the
             batch) or label
+        reduction: how the losses of the halves become one: sum, or mean, which is half of it and
+            the authors' practice
         begin: step from which on it counts
         end: step from which on it counts no more; null is never
     """
@@ -68,6 +81,7 @@ class ZeroShotConfig:
     halves: Literal["appearance", "label"] = "appearance"
     begin: int = 0
     end: int | None = None
+    reduction: Literal["sum", "mean"] = "sum"
 
 
 @dataclass(frozen=True)
@@ -229,11 +243,16 @@ class TrainConfig:
             and resize in batches on the device
         cache_dir: folder in which decoded images are kept and shared between runs
         backbone: bn_inception, resnet20, resnetv2_20, small_cnn or any model of timm
+        backbone_options: further options of the network, such as output_stride 16 of those of timm,
+            for finer maps
         weights: packaged (inside an installed package), none, timm (downloads), or a file (what
             the backbone has: packaged, timm, none)
         resize: shorter side of an image before it is cropped (the backbone's, most often 256)
         crop: side of the square that the network sees (the backbone's, most often 227)
         augment: view in training: crop, a random part, or none, the central one (the backbone's)
+        crop_area: least and largest share of the whole image that a random part covers, such as
+            [0.16, 1] in the authors' practice; null is 40² to 256² pixels, for a shorter side of
+            256
         flip: mirror half of the views in training (the backbone's)
         embedding_size: length of the embedding
         pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
@@ -241,7 +260,10 @@ class TrainConfig:
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
+        map_init: start of the linear map: torch, its own rule, or glorot, as in the authors'
+            practice
         freeze_batch_norm: keep the statistics of batch normalisation as they were pretrained
+        freeze_batch_norm_affine: keep its scales and shifts as well, as in the authors' practice
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
         loss_options: constants of the loss that replace those of the catalogue
@@ -275,17 +297,21 @@ class TrainConfig:
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None
     backbone: str = "tf_efficientnet_lite0"
+    backbone_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
     resize: int | None = None
     crop: int | None = None
     augment: Literal["crop", "none"] | None = None
+    crop_area: list[float] | None = None
     flip: bool | None = None
     embedding_size: int = 128
     pool: str = "gsp"
     pool_options: dict[str, Any] = field(default_factory=dict)
     gsp: GspConfig = field(default_factory=GspConfig)
     normalize: Literal["l2", "ball"] | None = None
+    map_init: Literal["torch", "glorot"] = "torch"
     freeze_batch_norm: bool = True
+    freeze_batch_norm_affine: bool = False
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)

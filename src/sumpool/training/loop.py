@@ -81,7 +81,9 @@ class Trainer:
         if nhwc:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.criterion = task.criterion.to(fabric.device)
-        self._groups = parameter_groups(self.model, self.criterion)
+        self._groups = parameter_groups(
+            self.model, self.criterion, own_prototypes=config.gsp.lr_multiplier != 1
+        )
         self._class_of = task.class_of.to(fabric.device)
         needs_attributes = hasattr(self.criterion, "zero_shot")
         train_pass = TrainPass(self.model, needs_attributes, nhwc)
@@ -98,6 +100,7 @@ class Trainer:
             self._groups,
             config.optimizer,
             config.zero_shot.lr_multiplier,
+            config.gsp.lr_multiplier,
             fused=fabric.device.type == "cuda",
             recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
@@ -251,7 +254,9 @@ class Trainer:
         if self.progress.step < self.config.gsp.average_steps:
             # Average pooling has no use for them; a weight decay would still move them.
             pooling: Any = self.model.get_submodule("pooling")
-            pooling.prototypes.grad = None
+            for parameter in (pooling.prototypes, pooling.log_eps):
+                if parameter is not None:
+                    parameter.grad = None
         self.optimizer.step()
         return {name: value.detach() for name, value in terms.items()}
 

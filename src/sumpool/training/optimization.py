@@ -19,6 +19,8 @@ class Groups:
     Attributes:
         backbone: The pretrained part: spared in the warm-up.
         embedding: The map to the embedding and the pooling.
+        prototypes: The prototypes, and log ε where it is learned, if they have a rate of their own;
+            else they belong to the embedding.
         proxies: Proxies of the loss.
         class_embeddings: Class embeddings of the zero-shot loss.
         rest: What else the loss learns.
@@ -26,25 +28,34 @@ class Groups:
 
     backbone: list[nn.Parameter]
     embedding: list[nn.Parameter]
+    prototypes: list[nn.Parameter]
     proxies: list[nn.Parameter]
     class_embeddings: list[nn.Parameter]
     rest: list[nn.Parameter]
 
 
-def parameter_groups(model: nn.Module, criterion: nn.Module) -> Groups:
+def parameter_groups(
+    model: nn.Module, criterion: nn.Module, *, own_prototypes: bool = False
+) -> Groups:
     """Sort the trainable parameters of ``model`` and ``criterion``, each into one group."""
     backbone = _trainable(model.get_submodule("backbone"))
     proxies: list[nn.Parameter] = list(getattr(criterion, "proxy_parameters", list)())
     zero_shot = _trainable(criterion.zero_shot) if isinstance(criterion, Mixture) else []
-    embedding = _without(_trainable(model), backbone)
+    prototypes = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if own_prototypes and name.endswith((".prototypes", ".log_eps"))
+    ]
+    embedding = _without(_trainable(model), [*backbone, *prototypes])
     rest = _without(_trainable(criterion), [*proxies, *zero_shot])
-    return Groups(backbone, embedding, proxies, zero_shot, rest)
+    return Groups(backbone, embedding, prototypes, proxies, zero_shot, rest)
 
 
 def build_optimizer(
     groups: Groups,
     config: OptimizerConfig,
     zero_shot_lr_multiplier: float,
+    prototype_lr_multiplier: float = 1.0,
     *,
     fused: bool,
     recorded_on: torch.device | None = None,
@@ -55,15 +66,18 @@ def build_optimizer(
         groups: The parameters.
         config: Rates and decay; none of them null but ``plateau_patience``.
         zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
+        prototype_lr_multiplier: Factor on the rate of the prototypes over that of the map.
         fused: One kernel for all parameters (CUDA).
         recorded_on: The device, if steps are to be recorded: learning rates are then numbers on it,
             which a recorded step reads.
     """
     if config.lr is None or config.proxy_lr_multiplier is None:
         raise ValueError("config must be resolved: lr and proxy_lr_multiplier are null")
+    map_factor = config.embedding_lr_multiplier
     listed = (
         ("backbone", groups.backbone, 1.0),
-        ("embedding", groups.embedding, config.embedding_lr_multiplier),
+        ("embedding", groups.embedding, map_factor),
+        ("prototypes", groups.prototypes, map_factor * prototype_lr_multiplier),
         ("proxies", groups.proxies, config.proxy_lr_multiplier),
         ("class_embeddings", groups.class_embeddings, zero_shot_lr_multiplier),
         ("rest", groups.rest, 1.0),

@@ -9,7 +9,7 @@ from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
-from sumpool.training.config import ChanceConfig, ConfigError, TrainConfig
+from sumpool.training.config import ChanceConfig, ConfigError, GspConfig, TrainConfig
 
 
 @dataclass(frozen=True)
@@ -105,6 +105,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     found = SETTINGS.get(data_set, DEFAULT)
     gsp, zero_shot, optimizer, stop = config.gsp, config.zero_shot, config.optimizer, config.stop
     has_attributes = pooling_class(config.pool).has_attributes
+    eps = found.eps_proxy if recipe.proxy else found.eps_pair
     patience = CCP_PATIENCE if config.ccp else found.patience
     resolved = replace(
         config,
@@ -112,7 +113,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
             gsp,
             prototypes=_or(gsp.prototypes, found.prototypes),
             mu=_or(gsp.mu, found.mu),
-            eps=_or(gsp.eps, found.eps_proxy if recipe.proxy else found.eps_pair),
+            eps=None if gsp.spread is not None else _or(gsp.eps, eps),
         ),
         zero_shot=replace(
             zero_shot, weight=_or(zero_shot.weight, found.zero_shot if has_attributes else 0.0)
@@ -211,8 +212,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
     _check_centers(config)
     if config.gsp.average_steps < 0:
         raise ConfigError(f"gsp.average_steps must be at least 0, got {config.gsp.average_steps}")
-    if config.gsp.average_steps and config.pool != "gsp":
-        raise ConfigError(f"gsp.average_steps needs pool gsp, got {config.pool}")
+    _check_gsp(config)
     for name, count, least in (
         ("seed", config.seed, 0),
         ("folds", config.folds, 2),
@@ -226,6 +226,9 @@ def check_options(config: TrainConfig) -> LossRecipe:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     if not 0 < config.validation < 1:
         raise ConfigError(f"validation must lie in (0, 1), got {config.validation}")
+    area = config.crop_area
+    if area is not None and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
+        raise ConfigError(f"crop_area must be two numbers in (0, 1], in order, got {area}")
     _check_selection(config)
     _check_end(config)
     return LOSSES[config.loss]
@@ -247,6 +250,22 @@ def _check_selection(config: TrainConfig) -> None:
                 f"{name} is {value}, but with selection test all training classes are trained on: "
                 f"leave {name} out, or choose selection validation"
             )
+
+
+def _check_gsp(config: TrainConfig) -> None:
+    gsp = config.gsp
+    if gsp.init not in ("local", "image"):
+        raise ConfigError(f"gsp.init must be one of local, image, got {gsp.init!r}")
+    for name in ("average_steps", "spread", "init"):
+        if getattr(gsp, name) != getattr(GspConfig(), name) and config.pool != "gsp":
+            raise ConfigError(f"gsp.{name} needs pool gsp, got {config.pool}")
+    if gsp.spread is None:
+        return
+    if not 0 < gsp.spread < 1:
+        raise ConfigError(f"gsp.spread must lie in (0, 1), got {gsp.spread}")
+    if gsp.eps is not None or gsp.mu == 1:
+        other = "gsp.mu 1 makes weights equal" if gsp.eps is None else "gsp.eps is given as well"
+        raise ConfigError(f"gsp.spread sets gsp.eps, but {other}: leave one of them out")
 
 
 def _check_end(config: TrainConfig) -> None:
@@ -323,6 +342,7 @@ def _check_numbers(config: TrainConfig, recipe: LossRecipe) -> None:
         "center.subset": config.center.subset,
         "gsp.prototypes": config.gsp.prototypes,
         "gsp.eps": config.gsp.eps,
+        "gsp.lr_multiplier": config.gsp.lr_multiplier,
         "zero_shot.ridge": config.zero_shot.ridge,
         "zero_shot.scale": config.zero_shot.scale,
         "zero_shot.lr_multiplier": config.zero_shot.lr_multiplier,

@@ -8,6 +8,7 @@ from sumpool.transport.iterative import Iterative
 from sumpool.transport.k_center import greedy_k_center
 from sumpool.transport.problem import ConstraintErrors, TransportProblem, TransportResult
 from sumpool.transport.solve import SOLVERS, Solver, partial_transport
+from sumpool.transport.spread import eps_for_spread, spread_of
 from sumpool.transport.sum_pool import SumPooled, sum_pool
 
 __all__ = [
@@ -20,10 +21,12 @@ __all__ = [
     "SumPooled",
     "TransportProblem",
     "TransportResult",
+    "eps_for_spread",
     "fused_support",
     "greedy_k_center",
     "lipschitz_normalize",
     "partial_transport",
     "prototype_costs",
+    "spread_of",
     "sum_pool",
 ]
