@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
-from sumpool.transport import lipschitz_normalize, spread_of
 from sumpool.training.optimization import follow_cosine
 from sumpool.training.pulls import measure_pulls
+from sumpool.transport import lipschitz_normalize, spread_of
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -367,9 +367,7 @@ def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() ->
 def test_sharpness_is_set_once_by_the_wanted_spread(
     init: Any, average_steps: int, learn_eps: bool
 ) -> None:
-    gsp = GspConfig(
-        4, 0.5, spread=0.8, init=init, average_steps=average_steps, learn_eps=learn_eps
-    )
+    gsp = GspConfig(4, 0.5, spread=0.8, init=init, average_steps=average_steps, learn_eps=learn_eps)
     runner = trainer(gsp=gsp, optimizer=OptimizerConfig(1e-5, proxy_lr_multiplier=1.0))
     pooling: Any = runner.model.get_submodule("pooling")
     found: dict[int, tuple[float, float]] = {}

@@ -48,5 +48,5 @@ def test_a_spread_outside_of_0_to_1_is_refused(spread: float) -> None:
 
 @pytest.mark.parametrize(("mu", "spread"), [(0.5, 0.4), (1.0, 0.9)])
 def test_a_spread_that_no_sharpness_gives_is_refused(mu: float, spread: float) -> None:
-    with pytest.raises(ValueError, match="spread must lie above .* which the sharpest weights"):
+    with pytest.raises(ValueError, match=r"spread must lie above .* which the sharpest weights"):
         eps_for_spread(random_cost(8, 40, 3), mu, spread)

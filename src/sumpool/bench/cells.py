@@ -149,9 +149,7 @@ def method_label(config: TrainConfig) -> str:
 
 def _digest(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
     told = {
-        name: value
-        for name, value in options.items()
-        if name not in ADDED or value != ADDED[name]
+        name: value for name, value in options.items() if name not in ADDED or value != ADDED[name]
     }
     decides = {"protocol": protocol, "data_set": data_set, "config": told}
     text = json.dumps(decides, sort_keys=True, ensure_ascii=False, allow_nan=False)

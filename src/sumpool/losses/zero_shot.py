@@ -121,8 +121,9 @@ def zero_shot_loss(
         A_b = \Upsilon_b (Z_b^\top Z_b + r I)^{-1} Z_b^\top, \qquad \hat\upsilon_i = A_b z_i,
 
     and the loss of a half is the mean over its images of the cross-entropy of
-    softmax(scale · Υᵀυ̂) over all C classes. The two are added, or averaged. Gradients flow through the fit and
-    through the targets. Computed in float32, or float64 where an argument is, also under autocast.
+    softmax(scale · Υᵀυ̂) over all C classes. The two are added, or averaged. Gradients flow
+    through the fit and through the targets. Computed in float32, or float64 where an argument is,
+    also under autocast.
 
     Args:
         attributes: Pseudo-attributes z, (b, m).

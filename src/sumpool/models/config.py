@@ -36,7 +36,7 @@ class EmbedderConfig:
         freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalisation;
             its scales and shifts learn. A backbone with weights "none" has no statistics to keep,
             so that it learns them either way.
-        freeze_batch_norm_affine: Keep its scales and shifts as well; needs statistics that are kept.
+        freeze_batch_norm_affine: Keep its scales and shifts too; needs statistics that are kept.
         map_init: How the linear map starts: "torch" as torch does, uniform in ±1/√C, or "glorot",
             uniform in ±√(6/(C + D)).
         resize: Length of an image's shorter side before it is cropped; None leaves it to the

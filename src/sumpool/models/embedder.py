@@ -77,7 +77,7 @@ class Embedder(nn.Module):
             mapped = getattr(self.pooling if inside else self, "map", None)
             if not isinstance(mapped, nn.Linear | nn.Conv2d):
                 raise ValueError(
-                    f"map_init glorot needs a single linear map; pooling {config.pooling} has others"
+                    f"map_init glorot needs a single linear map; {config.pooling} has others"
                 )
             nn.init.xavier_uniform_(mapped.weight)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"

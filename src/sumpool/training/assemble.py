@@ -143,7 +143,7 @@ def build_model(config: TrainConfig) -> Embedder:
             view,
             augment=view.augment if config.augment is None else config.augment,
             flip=view.flip if config.flip is None else config.flip,
-            area_share=None if config.crop_area is None else tuple(config.crop_area),
+            area_share=config.crop_area,  # type: ignore[arg-type]  # made a tuple there
         )
         if config.crop_area is not None and model.preprocessing.augment != "crop":
             raise ConfigError(

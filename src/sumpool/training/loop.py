@@ -166,7 +166,7 @@ class Trainer:
                 self._recorded.forget()
             if self.config.optimizer.schedule == "cosine":
                 assert self._limit is not None
-                follow_cosine(self.optimizer, progress.step, self._limit)
+                follow_cosine(self.optimizer.optimizer, progress.step, self._limit)
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
@@ -221,9 +221,7 @@ class Trainer:
         signal: str | None = None,
     ) -> Outcome:
         step = self.progress.step
-        return Outcome(
-            stopped, step, step if self._keep_last else self.progress.best_step, signal
-        )
+        return Outcome(stopped, step, step if self._keep_last else self.progress.best_step, signal)
 
     def _end(self) -> Literal["patience", "max_steps"] | None:
         if self._patience is not None and self.progress.stale >= self._patience:

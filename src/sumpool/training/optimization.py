@@ -111,7 +111,7 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
 
 
 def follow_cosine(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
-    """Set the rates of step number ``step`` (0, 1, …): from the full ones to zero after ``steps``."""
+    """Set the rates of step number ``step`` (0, 1, …): from full ones to zero after ``steps``."""
     factor = (1 + math.cos(math.pi * step / steps)) / 2
     for group in optimizer.param_groups:
         rate = group["initial_lr"] * factor

@@ -114,9 +114,7 @@ class Phases:
         # Among embeddings of images as average pooling gives them, four to choose each from.
         pooling = self._pooling
         pooling.averaging = True
-        found = [
-            pooling(maps).flatten(1) for maps in self._maps(step, 4 * len(pooling.prototypes))
-        ]
+        found = [pooling(maps).flatten(1) for maps in self._maps(step, 4 * len(pooling.prototypes))]
         pooling.averaging = False
         pooling.initialize_prototypes_among(torch.cat(found))
         self._sharpen(step)
