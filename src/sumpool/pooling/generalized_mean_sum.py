@@ -14,6 +14,10 @@ from sumpool.pooling.mapped_sum import MappedSumPool
 from sumpool.transport import Solver
 
 
+#: What GSP's weights may weigh.
+WEIGHED = ("features", "powers")
+
+
 class _GeneralizedMeanSumPool(MappedSumPool):
     pool_type: ClassVar[str] = "gemean+gsp"
 
@@ -28,6 +32,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         *,
         learn_p: bool = True,
         floor: float = 1e-6,
+        weigh: str = "features",
         learn_mu: bool = False,
         learn_eps: bool = False,
         background: bool = False,
@@ -45,6 +50,8 @@ class _GeneralizedMeanSumPool(MappedSumPool):
             raise ValueError(f"p must be a positive finite number, got {p}")
         if not 0 < floor < math.inf:
             raise ValueError(f"floor must be a positive finite number, got {floor}")
+        if weigh not in WEIGHED:
+            raise ValueError(f"weigh must be one of {WEIGHED}, got {weigh!r}")
         super().__init__(
             channels,
             embedding_size,
@@ -65,6 +72,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
             dtype=dtype,
         )
         self.floor = float(floor)
+        self.weigh = weigh
         self._p = float(p)
         self.p = nn.Parameter(
             torch.full((), self._p, device=device, dtype=dtype), requires_grad=learn_p
@@ -82,16 +90,21 @@ class _GeneralizedMeanSumPool(MappedSumPool):
             features = features.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
         assert out.weights is not None  # GSP has them always
-        count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
-        weighed = (count * out.weights).unsqueeze(-1) * features.to(out.weights.dtype)
-        mean = generalized_mean(weighed, self.p, mask, self.floor)  # (B, C)
+        local = features.to(out.weights.dtype)
+        if self.weigh == "powers":
+            mean = generalized_mean(local, self.p, mask, self.floor, out.weights)  # (B, C)
+        else:
+            count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
+            weighed = (count * out.weights).unsqueeze(-1) * local
+            mean = generalized_mean(weighed, self.p, mask, self.floor)  # (B, C)
         embedding = self.map(mean.to(features.dtype))
         return Pooled(embedding.to(features.dtype), out.weights, out.attributes)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
         learned = " (learned)" if self.p.requires_grad else ""
-        return f"p={self._p}{learned}, floor={self.floor}, {super().extra_repr()}"
+        own = f"p={self._p}{learned}, floor={self.floor}, weigh={self.weigh!r}"
+        return f"{own}, {super().extra_repr()}"
 
 
 class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
@@ -116,6 +129,8 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         p: Exponent q of the generalized mean at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a weighed feature counts as.
+        weigh: What is weighed: "features", as above, or "powers", the power mean under the
+            weights, h_c = (Σ_j p_j max(f_jc, δ)^q)^(1/q).
         learn_mu: Learn μ, through its logit.
         learn_eps: Learn ε, through its logarithm.
         background: Reverse the roles: the prototypes describe what is left out.
@@ -152,6 +167,8 @@ class GeneralizedMeanSumPool1d(_GeneralizedMeanSumPool):
         p: Exponent of the generalized mean at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a weighed feature counts as.
+        weigh: What is weighed: "features", as above, or "powers", the power mean under the
+            weights, h_c = (Σ_j p_j max(f_jc, δ)^q)^(1/q).
         learn_mu: Learn μ, through its logit.
         learn_eps: Learn ε, through its logarithm.
         background: Reverse the roles: the prototypes describe what is left out.
