@@ -13,7 +13,6 @@ from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.mapped_sum import MappedSumPool
 from sumpool.transport import Solver
 
-
 #: What GSP's weights may weigh.
 WEIGHED = ("features", "powers")
 
