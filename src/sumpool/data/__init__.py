@@ -7,6 +7,7 @@ from sumpool.data.catalog import DATASETS, dataset_splits, detect_format, open_d
 from sumpool.data.checks import check_class_sizes, readable
 from sumpool.data.cifar import CIFAR10, CIFAR100
 from sumpool.data.cifar_stand_in import write_cifar_stand_in
+from sumpool.data.clutter import CubClutter
 from sumpool.data.collage import CifarCollages, CifarForegrounds
 from sumpool.data.cub import CUB200
 from sumpool.data.feed import Batch, ImageFeed, open_feed
@@ -34,6 +35,7 @@ __all__ = [
     "CifarCollages",
     "CifarForegrounds",
     "ClassBatchSampler",
+    "CubClutter",
     "DataError",
     "DecodedImages",
     "FashionMNIST",

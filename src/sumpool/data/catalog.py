@@ -9,6 +9,8 @@ from typing import Any
 from sumpool.data.base import DataError, ImageDataset, Transform
 from sumpool.data.cars import Cars196
 from sumpool.data.cifar import CIFAR10, CIFAR100
+from sumpool.data.clutter import SPLITS as CLUTTER_SPLITS
+from sumpool.data.clutter import CubClutter
 from sumpool.data.collage import SPLITS as COLLAGE_SPLITS
 from sumpool.data.collage import CifarCollages, CifarForegrounds
 from sumpool.data.cub import CUB200
@@ -41,6 +43,7 @@ _COLLAGES: dict[str, Any] = {
 DATASETS: dict[str, type[ImageDataset]] = {
     **_ARCHIVES,
     **_COLLAGES,
+    "cub-clutter": CubClutter,
     "folder": ImageFolder,
     "csv": ImageTable,
     "glyphs": GlyphCollages,
@@ -82,6 +85,8 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
         return (*GLYPH_SPLITS, "all")
     if format in _COLLAGES:
         return (*COLLAGE_SPLITS, "all")
+    if format == "cub-clutter":
+        return (*CLUTTER_SPLITS, "all")
     assert root is not None
     if format == "folder":
         return (*split_folders(existing(root)), "all")

@@ -27,6 +27,7 @@ DATASET_COLUMNS: Mapping[str, str] = {
     "glyphs": DEFAULT_COLUMN,
     "cifar-collage": DEFAULT_COLUMN,
     "cifar-foreground": DEFAULT_COLUMN,
+    "cub-clutter": DEFAULT_COLUMN,
 }
 
 

@@ -36,7 +36,7 @@ def _conventional(config: TrainConfig, data_set: str) -> dict[str, Any]:
         "embedding_size": 512,
         "batch_size": 112 if resnet50 else 128,
         "images_per_class": 4,
-        "optimizer.lr": 1e-5 if data_set == "cub" else 1e-4,
+        "optimizer.lr": 1e-5 if data_set in ("cub", "cub-clutter") else 1e-4,
         "optimizer.weight_decay": 4e-4 if resnet50 else 1e-4,
         "optimizer.plateau_patience": 4,
         "stop.validate_every": 250 if data_set in LARGE else 25,

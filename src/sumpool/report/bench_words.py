@@ -7,8 +7,14 @@ from collections.abc import Iterable
 
 from sumpool.report.cell_words import in_given_order
 
-#: Data sets in the order of the papers' tables.
-DATA_SETS = {"sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars196": "Cars196"}
+#: Data sets in the order of the papers' tables, then those without a paper.
+DATA_SETS = {
+    "sop": "SOP",
+    "inshop": "In-shop",
+    "cub": "CUB",
+    "cars196": "Cars196",
+    "cub-clutter": "CUB with clutter",
+}
 #: Losses in the order of the papers' tables.
 LOSSES = {
     "c1": "C1",

@@ -191,8 +191,8 @@ def _judge_all(
 ) -> dict[str, dict[str, float]]:
     feeds: dict[str, _Feeds] = {config.selection: kept}
     if splits.test is not None and config.selection != "test":
-        # Test images are seen once, so they are not worth a cache.
-        once = replace(config, cache="none", cache_dir=None)
+        # Test images are seen once, so they are not worth a cache, unless other runs share it.
+        once = replace(config, cache="none" if config.cache_dir is None else "ram")
         feeds["test"] = _open_feeds(once, splits.test, model, fabric, shown)
     metrics = {}
     for name, (query_feed, gallery_feed) in feeds.items():
