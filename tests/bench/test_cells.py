@@ -130,6 +130,33 @@ def test_options_that_came_later_count_once_they_are_used() -> None:
     assert "chance.solution" not in identity_options(flat(CELL.config))
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("test", False),
+        ("backbone_options", {"output_stride": 16}),
+        ("crop_area", [0.16, 1.0]),
+        ("map_init", "glorot"),
+        ("freeze_batch_norm_affine", True),
+        ("gsp.spread", 0.3),
+        ("gsp.learn_eps", True),
+        ("gsp.init", "image"),
+        ("gsp.lr_multiplier", 2.0),
+        ("zero_shot.reduction", "mean"),
+        ("optimizer.schedule", "cosine"),
+        ("optimizer.ema", 0.9),
+        ("stop.keep", "last"),
+    ],
+)
+def test_a_later_option_is_part_of_the_identity_only_with_another_value(
+    name: str, value: object
+) -> None:
+    plain = with_options(CELL.config, {name: flat(TrainConfig())[name]})
+    assert name not in identity_options(flat(plain))
+    changed = with_options(plain, {name: value})
+    assert replace(CELL, config=changed).id != replace(CELL, config=plain).id
+
+
 def test_protocol_and_data_set_decide_the_identity() -> None:
     ids = {CELL.id, replace(CELL, protocol="tuning").id, replace(CELL, data_set="sop").id}
     assert len(ids) == 3

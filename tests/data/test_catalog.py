@@ -89,6 +89,7 @@ def test_the_catalog_has_every_data_set() -> None:
         "fashion-mnist",
         "cifar-collage",
         "cifar-foreground",
+        "cub-clutter",
         "folder",
         "csv",
         "glyphs",

@@ -75,6 +75,30 @@ def test_area_is_uniform_and_aspect_log_uniform_where_all_boxes_fit() -> None:
     assert scipy.stats.kstest(aspect, "uniform", (-spread / 2, spread)).pvalue > 1e-3
 
 
+def test_shares_of_the_area_are_those_of_the_whole_image() -> None:
+    sizes = np.array([[256, 256], [256, 512], [400, 256]]).repeat(3000, 0)
+    draws = view_draws(seed=2, step=0, first=0, count=len(sizes))
+    views = replace(VIEWS, area_share=(0.1, 0.4))
+    boxes, _ = views.train_boxes(sizes, draws)
+    shares = (boxes[:, 2] * boxes[:, 3] / sizes.prod(1)).reshape(3, -1)
+    for own in shares:
+        assert scipy.stats.kstest(own, "uniform", (0.1, 0.3)).pvalue > 1e-3
+    theirs = v2.RandomResizedCrop(227, (0.16, 1.0), ASPECT)
+    image = [torch.empty(3, 300, 256)]
+    drawn = [list(theirs.make_params(image).values()) for _ in range(3000)]
+    whole = replace(VIEWS, area_share=(0.16, 1.0))
+    ours, _ = whole.train_boxes(np.tile((300, 256), (3000, 1)), draws[:3000])
+    for mine, other in zip(ours.T, np.array(drawn).T, strict=True):
+        assert scipy.stats.ks_2samp(mine, other).pvalue > 1e-3
+    assert Preprocessing.from_dict(whole.to_dict()) == whole
+
+
+@pytest.mark.parametrize("share", [(0.0, 1.0), (0.5, 0.2), (0.5, 1.5)])
+def test_shares_that_no_box_has_are_refused(share: tuple[float, float]) -> None:
+    with pytest.raises(ValueError, match=r"area_share must lie in \(0, 1\] and be in order"):
+        Preprocessing(area_share=share)
+
+
 def test_a_view_depends_on_its_position_alone() -> None:
     whole = view_draws(seed=5, step=9, first=0, count=32)
     assert (view_draws(seed=5, step=9, first=8, count=4) == whole[8:12]).all()

@@ -136,6 +136,15 @@ def test_unit_class_embeddings_do_not_depend_on_their_length() -> None:
     torch.testing.assert_close(loss(z, labels), before)
 
 
+def test_the_mean_of_the_halves_is_half_of_their_sum() -> None:
+    attributes = torch.rand(6, 4).softmax(-1)
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    whole, half = (ZeroShotLoss(3, 8, reduction=it)(attributes, labels) for it in ("sum", "mean"))
+    torch.testing.assert_close(half, whole / 2)
+    with pytest.raises(ValueError, match=r"reduction must be one of .*, got 'max'"):
+        ZeroShotLoss(3, 8, reduction="max")
+
+
 def test_an_unknown_order_of_halves_is_refused() -> None:
     match = r"must be one of \('appearance', 'label'\), got 'random'"
     with pytest.raises(ValueError, match=match):

@@ -140,6 +140,28 @@ def test_frozen_statistics_stay_and_their_scales_learn(tmp_path: Any) -> None:
     assert all((it.weight != old).any() for it, old in zip(norms, scales, strict=True))
 
 
+def test_frozen_scales_and_shifts_stay(tmp_path: Any) -> None:
+    model = pretrained(tmp_path, freeze_batch_norm_affine=True).train()
+    norms = [it for it in model.modules() if isinstance(it, nn.BatchNorm2d)]
+    assert len(norms) == 19
+    model(images(model))[:, 0].sum().backward()
+    for norm in norms:
+        assert norm.weight.grad is None
+        assert norm.bias.grad is None
+    assert model.backbone.conv1.weight.grad is not None
+
+
+@pytest.mark.parametrize("pooling", ["gap", "gmp", "gsp", "gmp+gsp"])
+def test_glorots_map_is_uniform_in_its_bounds(pooling: str) -> None:
+    model = embedder(pooling=pooling, map_init="glorot")
+    weight = (model.pooling if "+" in pooling else model).map.weight.flatten(1)
+    bound = (6 / sum(weight.shape)) ** 0.5
+    assert 0.95 * bound < float(weight.detach().abs().max()) <= bound
+    again = embedder(pooling=pooling, map_init="glorot")
+    assert torch.equal(weight, (again.pooling if "+" in pooling else again).map.weight.flatten(1))
+    assert not torch.equal(weight[0, :4], embedder(pooling="gap").map.weight.flatten(1)[0, :4])
+
+
 def test_statistics_learn_where_they_are_not_frozen(tmp_path: Any) -> None:
     model = pretrained(tmp_path, freeze_batch_norm=False).train()
     assert model.frozen_batch_norms == 0

@@ -136,3 +136,14 @@ def test_compiled_code_serves_all_networks_of_a_kind() -> None:
         fold_batch_norm(network, images)
         torch.testing.assert_close(compiled(network, images), expected)
     assert counter.frame_count == 1
+
+
+def test_finer_maps_of_the_packaged_network_fold_as_well() -> None:
+    config = EmbedderConfig(pooling="gap", backbone_options={"output_stride": 16})
+    model = build_embedder(config).eval()
+    x = torch.randn(1, 3, 227, 227, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = model.feature_map(x)
+        assert before.shape == (1, 128, 15, 15)
+        assert fold_batch_norm(model.backbone, x) == 49
+        torch.testing.assert_close(model.feature_map(x), before, rtol=1e-4, atol=1e-4)

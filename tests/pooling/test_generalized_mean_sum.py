@@ -100,3 +100,29 @@ def test_resetting_brings_the_exponent_back() -> None:
         layer.p += 1
     layer.reset_parameters()
     assert layer.p.item() == 2.0
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_powers_are_weighed_as_in_a_loop(masked: bool) -> None:
+    layer = pool1d(weigh="powers", eps=20.0)
+    x = positive()
+    mask = random_mask(*x.shape[:2]) if masked else None
+    out = layer.pool(x, mask)
+    p, floored = out.weights, x.clamp_min(layer.floor)
+    power = float(layer.p.detach())
+    mean = (p.unsqueeze(-1) * floored**power).sum(1) ** (1 / power)
+    torch.testing.assert_close(out.embedding, layer.map(mean), rtol=1e-4, atol=1e-5)
+    out.embedding.sum().backward()
+    assert all(bool(it.grad.isfinite().all()) for it in layer.parameters() if it.grad is not None)
+
+
+def test_powers_at_mu_one_are_the_mapped_generalized_mean() -> None:
+    layer = pool1d(weigh="powers", mu=1.0)
+    x = positive()
+    expected = layer.map(generalized_mean(x, layer.p))
+    torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_other_values_of_weigh_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"weigh must be one of .*, got 'norms'"):
+        pool1d(weigh="norms")

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pooling.layers import CHANNELS, PROTOTYPES, gsp1d, gsp2d, maps, tokens
 from sumpool import GeneralizedSumPool1d, GeneralizedSumPool2d
-from sumpool.transport import greedy_k_center, lipschitz_normalize
+from sumpool.transport import greedy_k_center, lipschitz_normalize, spread_of
 from transport.generators import random_mask
 
 
@@ -242,3 +242,30 @@ def test_a_batch_that_is_not_finite_is_refused_and_sets_nothing() -> None:
         layer(x)
     assert torch.equal(layer.prototypes, before)
     assert not layer.prototypes_ready
+
+
+@pytest.mark.parametrize("learn_eps", [False, True])
+@torch.no_grad()
+def test_eps_is_chosen_for_the_spread_when_prototypes_are_set(learn_eps: bool) -> None:
+    layer = fresh(mu=0.3, spread=0.7, learn_eps=learn_eps)
+    x = maps()
+    layer(x)
+    found = float(layer.eps)
+    assert float(spread_of(layer.pool(x).weights.flatten(1)).mean()) == pytest.approx(0.7, rel=0.01)
+    layer(maps(seed=1))
+    assert float(layer.eps) == found  # once
+    copied = fresh(mu=0.3, spread=0.7, learn_eps=learn_eps)
+    copied.load_state_dict(layer.state_dict())
+    assert float(copied.eps) == found
+    assert torch.equal(copied(x), layer(x))
+    again = fresh(mu=0.3, spread=0.7, learn_eps=learn_eps)
+    again.initialize_prototypes(x)
+    assert float(again.eps) == found
+
+
+@pytest.mark.parametrize(
+    "options", [{"spread": 1.0}, {"spread": 0.5, "mu": 1.0}, {"spread": 0.5, "init": "random"}]
+)
+def test_a_spread_that_cannot_be_set_is_refused(options: dict) -> None:
+    with pytest.raises(ValueError, match=r"spread must lie in \(0, 1\), with mu below 1"):
+        GeneralizedSumPool2d(8, **options)

@@ -204,3 +204,17 @@ def test_the_tuning_score_is_the_mean_over_seeds_on_validation_classes(tmp_path:
         assert it.std == pytest.approx(statistics.stdev(values))
         assert (it.count, it.note) == (3, "on validation classes")
     assert not (results[0].folder / "evaluation/test").exists()
+
+
+def test_folds_are_validated_on_images_of_their_own(tmp_path: Path) -> None:
+    protocol = PROTOCOLS["steady-tuning"]
+    results = []
+    for member in protocol.members():
+        labels = [ALONE[0] + 10 * (member.fold or 0)]
+        vectors = [clustered(labels)(member, 0)]
+        folder = write_member(tmp_path / str(member), "validation", vectors, labels)
+        results.append(read_member(protocol, member, folder))
+    for it in aggregate(protocol, results):
+        values = [own.metrics[it.metric] for own in results]
+        assert it.mean == pytest.approx(statistics.fmean(values))
+        assert (it.count, it.note) == (1, "on validation classes")

@@ -36,6 +36,8 @@ def test_the_cells_of_each_protocol() -> None:
     for name, folds in (("tuning", 5), ("tuning-ccp", 3)):
         assert PROTOCOLS[name].members() == [Member(1, seed) for seed in range(3)]
         assert PROTOCOLS[name].folds == folds
+    assert PROTOCOLS["steady"].members() == FAIR.members()
+    assert PROTOCOLS["steady-tuning"].members() == [Member(fold, 0) for fold in (1, 2, 3, 4)]
     assert len(FAIR.members(seeds=2)) == 8
     with pytest.raises(ConfigError, match="seeds must be at least 1, got 0"):
         FAIR.members(seeds=0)
@@ -161,6 +163,28 @@ def test_the_tuning_settings(
     assert (found["fold"], found["folds"], found["embedding_size"]) == (1, folds, 128)
     assert (found["stop.validate_every"], found["stop.patience"]) == (every, patience)
     assert PROTOCOLS[name].evaluated_on == "validation"
+
+
+@pytest.mark.parametrize("name", ["steady", "steady-tuning"])
+def test_the_steady_settings(name: str) -> None:
+    found = settings(name, "cub", pool="gap")
+    assert {
+        "optimizer.lr": 3e-5,
+        "optimizer.schedule": "cosine",
+        "optimizer.ema": 0.999,
+        "stop.keep": "last",
+        "stop.max_steps": 3000,
+        "stop.validate_every": 1000,
+        "stop.patience": None,
+        "selection": "validation",
+        "test": name == "steady",
+    }.items() <= found.items()
+    protocol, longer = PROTOCOLS[name], StopConfig(max_steps=9000)
+    config = protocol.configure(TrainConfig(data="x", stop=longer), Member(1, 0), "cub")
+    assert protocol.departures(config, "cub") == {"stop.max_steps": (9000, 3000)}
+    assert settings(name, "cub", pool="gap", loss="pnca")["optimizer.lr"] == 1e-5
+    given = settings(name, "cub", pool="gap", optimizer=OptimizerConfig(lr=1e-4))
+    assert given["optimizer.lr"] == 1e-4
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from torch import Tensor, nn
 
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
 from sumpool.training.gradient_balance import measure_gradient_norms
+from sumpool.training.optimization import follow_cosine
+from sumpool.transport import lipschitz_normalize, spread_of
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -80,6 +84,101 @@ def test_rates_fall_on_a_plateau() -> None:
     # The first of 6 validations is the best; after two more without gain the rates fall, and again.
     rates = [group["lr"] for group in runner.optimizer.param_groups]
     assert rates == pytest.approx([0.01 / 4] * len(rates))
+
+
+def test_rates_follow_a_cosine_to_zero_at_the_last_step() -> None:
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=10.0, schedule="cosine")
+    runner = trainer(optimizer=optimizer, loss="pnca")
+    rates: dict[int, list[float]] = {}
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        rates[runner.progress.step] = [group["lr"] for group in runner.optimizer.param_groups]
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    full = rates[0]
+    assert sorted({*full}) == pytest.approx([0.01, 0.1])
+    for now, found in rates.items():
+        factor = (1 + math.cos(math.pi * now / 12)) / 2
+        assert found == pytest.approx([factor * rate for rate in full])
+
+
+def test_a_rate_on_the_device_follows_the_cosine_in_place() -> None:
+    rate = torch.tensor(0.02)
+    optimizer = torch.optim.Adam([{"params": [nn.Parameter(torch.ones(1))], "lr": rate}])
+    optimizer.param_groups[0]["initial_lr"] = 0.02
+    follow_cosine(optimizer, 5, 10)
+    assert optimizer.param_groups[0]["lr"] is rate
+    assert float(rate) == pytest.approx(0.01)
+
+
+@pytest.mark.parametrize("keep", ["best", "last"])
+def test_the_average_of_the_weights_is_evaluated_and_kept(keep: Any) -> None:
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=1.0, ema=0.5)
+    stopping = stop(keep=keep, patience=None if keep == "last" else 100)
+    raw: list[dict[str, Tensor]] = []
+    evaluated: dict[int, dict[str, Tensor]] = {}
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            evaluated[runner.progress.step] = weights(model)
+            return super().__call__(model)
+
+    runner = trainer(validate=Watch([0.1, 0.9, 0.3]), optimizer=optimizer, stop=stopping)
+    add = runner._add
+
+    def watched(terms: dict[str, Tensor]) -> None:
+        raw.append(weights(runner.model))
+        add(terms)
+
+    runner._add = watched  # type: ignore[method-assign]
+    outcome = runner.fit()
+    kept = 12 if keep == "last" else 8
+    assert (outcome.steps, outcome.best_step) == (12, kept)
+    assert_equal(weights(runner.model), evaluated[8] if keep == "best" else evaluated[12])
+    for step, found in evaluated.items():
+        for name, value in found.items():
+            if not value.is_floating_point():
+                continue
+            wanted = raw[0][name]
+            for past, weight in enumerate((it[name] for it in raw[1:step]), 1):
+                decay = min(0.5, past / (past + 9))
+                wanted = decay * wanted + (1 - decay) * weight
+            torch.testing.assert_close(value, wanted, msg=name)
+
+
+def test_averaging_does_not_change_what_is_trained() -> None:
+    rates = {"lr": 0.01, "proxy_lr_multiplier": 1.0}
+    last = stop(keep="last", patience=None)
+    plain = trainer(optimizer=OptimizerConfig(**rates), stop=last)
+    averaged = trainer(optimizer=OptimizerConfig(**rates, ema=0.9), stop=last)
+    average: Any = averaged._average
+    average.apply = lambda: None  # the weights that training itself ends with
+    with_average, average.applied = average.applied, nullcontext
+    plain.fit()
+    averaged.fit()
+    assert_equal(weights(plain.model), weights(averaged.model))
+    del average.apply
+    with with_average():
+        assert not torch.equal(plain.model.map.weight, averaged.model.map.weight)
+    assert_equal(weights(plain.model), weights(averaged.model))
+
+
+def test_the_last_model_is_kept_whatever_validations_give() -> None:
+    seen: list[dict[str, Tensor]] = []
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            seen.append(weights(model))
+            return super().__call__(model)
+
+    last = stop(keep="last", patience=None, validate_every=1)
+    runner = trainer(validate=Watch([0.9, 0.1]), stop=last)
+    outcome = runner.fit()
+    assert (outcome.stopped, outcome.steps, outcome.best_step) == ("max_steps", 12, 12)
+    assert_equal(weights(runner.model), seen[-1])
 
 
 def test_warm_up_spares_the_backbone_and_nothing_else() -> None:
@@ -260,6 +359,64 @@ def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() ->
     assert bool(pooling.prototypes_ready)
 
 
+@pytest.mark.parametrize("average_steps", [0, 5])
+@pytest.mark.parametrize("init", ["local", "image"])
+@pytest.mark.parametrize("learn_eps", [False, True])
+def test_sharpness_is_set_once_for_the_given_spread(
+    init: Any, average_steps: int, learn_eps: bool
+) -> None:
+    gsp = GspConfig(4, 0.5, spread=0.8, init=init, average_steps=average_steps, learn_eps=learn_eps)
+    runner = trainer(gsp=gsp, optimizer=OptimizerConfig(1e-5, proxy_lr_multiplier=1.0))
+    pooling: Any = runner.model.get_submodule("pooling")
+    found: dict[int, tuple[float, float]] = {}
+    step = runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        images = runner.task.feed.images  # type: ignore[attr-defined]
+        with torch.no_grad():
+            shares = runner.model(images, details=True).weights
+        spread = float(spread_of(shares.flatten(1)).mean())
+        eps = torch.as_tensor(pooling.eps).detach()
+        found[runner.progress.step] = float(eps), spread
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    for now, (eps, spread) in found.items():
+        if now < average_steps:
+            assert (eps, spread) == (5.0, pytest.approx(1.0))
+        else:
+            assert spread == pytest.approx(0.8, abs=0.01)
+            assert eps == pytest.approx(found[average_steps][0], rel=1e-3 if learn_eps else 0)
+    assert found[11][0] != 5.0
+    assert learn_eps == (found[11][0] != found[average_steps][0])
+
+
+def test_prototypes_start_among_embeddings_of_images() -> None:
+    runner = trainer(gsp=GspConfig(4, 0.5, 5.0, init="image"), stop=stop(max_steps=1))
+    pooling: Any = runner.model.get_submodule("pooling")
+    batches = runner.task.feed.train_batches(runner.task.sampler)
+    with torch.no_grad():
+        maps = [runner.model.feature_map(next(batches).images) for _ in range(2)]  # type: ignore[operator]
+        means = torch.cat(maps).mean((2, 3))
+    runner._prepare()
+    assert bool(pooling.prototypes_ready)
+    distances = torch.cdist(pooling.prototypes.detach(), lipschitz_normalize(means))
+    assert float(distances.amin(1).max()) < 1e-5
+
+
+@pytest.mark.parametrize("multiplier", [1.0, 7.0])
+def test_prototypes_and_sharpness_learn_at_their_own_rate(multiplier: float) -> None:
+    gsp = GspConfig(4, 0.5, 5.0, learn_eps=True, lr_multiplier=multiplier)
+    optimizer = OptimizerConfig(0.01, proxy_lr_multiplier=1.0, embedding_lr_multiplier=2.0)
+    runner = trainer(gsp=gsp, optimizer=optimizer)
+    rates = {id(p): it["lr"] for it in runner.optimizer.param_groups for p in it["params"]}
+    pooling: Any = runner.model.get_submodule("pooling")
+    for parameter in (pooling.prototypes, pooling.log_eps):
+        assert rates[id(parameter)] == pytest.approx(0.02 * multiplier)
+    assert rates[id(runner.model.map.weight)] == pytest.approx(0.02)  # type: ignore[union-attr]
+
+
 def test_every_trainable_parameter_is_in_one_group() -> None:
     runner = trainer(loss="softtriple", images_per_class=1, batch_size=4)
     listed = [id(p) for group in runner.optimizer.param_groups for p in group["params"]]
@@ -274,6 +431,13 @@ CASES = {
     "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
     "a balanced zero-shot loss": {"zero_shot": ZeroShotConfig(balance=0.7, weight=0.5)},
     "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
+    "a given spread": {"gsp": GspConfig(4, 0.5, spread=0.8)},
+    "a given spread among images, then learned": {
+        "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0)
+    },
+    "cosine and average": {
+        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9)
+    },
     "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
 }
 

@@ -13,7 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from sumpool.evaluation import embed_images, retrieval_metrics
-from sumpool.training import CcpConfig, TrainConfig, ZeroShotConfig
+from sumpool.training import CcpConfig, GspConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.assemble import build_validation
 from training.tiny import CONFIG, Memory, MemoryFeed, trainer
 
@@ -35,6 +35,8 @@ CASES: dict[str, dict[str, Any]] = {
         "loss_options": {"start_step": 1, "memory_batches": 2},
         "zero_shot": ZeroShotConfig(weight=0.0),
     },
+    "spread": {**BATCH, "gsp": GspConfig(4, 0.5, spread=0.8)},
+    "spread among images": {**BATCH, "gsp": GspConfig(4, 0.5, spread=0.8, init="image")},
     "zero-shot": {**BATCH, "zero_shot": ZeroShotConfig(weight=0.5)},
     "ccp": {
         **BATCH,

@@ -16,6 +16,7 @@ from PIL import Image
 
 from report.fake_runs import PageReader, make_run
 from sumpool.cli import main
+from sumpool.data import open_dataset
 from sumpool.report.run.comparison import comparison_table, write_comparison_page
 from sumpool.report.run.page import write_run_page
 from sumpool.training import (
@@ -120,6 +121,25 @@ def old(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 def searched(shop: Path, tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     """The same with queries and a gallery."""
     return select("test", shop, tmp_path_factory.mktemp("searched") / "run")
+
+
+@pytest.mark.parametrize("data", ["photos", "shop"])
+def test_without_test_no_test_image_is_opened(
+    data: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    opened: list[str] = []
+
+    def watched(root: Any, name: str, split: str) -> Any:
+        opened.append(split)
+        return open_dataset(root, name, split)
+
+    monkeypatch.setattr("sumpool.training.splits.open_dataset", watched)
+    images, out = str(request.getfixturevalue(data)), tmp_path / "run"
+    config = with_changes(data=images, test=False, out=str(out), gallery=True)
+    found = run_training(config, progress=False)
+    assert opened == ["train"]
+    assert list(found.metrics) == ["validation"]
+    assert [it.name for it in (out / "evaluation").iterdir()] == ["validation"]
 
 
 @pytest.mark.parametrize(("run", "trained", "queries"), [("old", 8, 30), ("searched", 6, 5)])

@@ -20,7 +20,7 @@ from sumpool.training import (
     ZeroShotConfig,
     resolve,
 )
-from sumpool.training.assemble import check_devices
+from sumpool.training.assemble import build_criterion, build_model, check_devices
 from sumpool.training.config import FREE_TO_CHANGE, flat
 from sumpool.training.run import merge
 from sumpool.training.settings import check_effects
@@ -66,11 +66,13 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     open_still = {
         name for name, value in flat(resolve(TrainConfig("x"), "cub")).items() if value is None
     }
-    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "flip"}
+    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "crop_area", "flip"}
     assert open_still == meaningful | {
         "optimizer.plateau_patience",
+        "optimizer.ema",
         "stop.max_steps",
         "hardware.workers",
+        "gsp.spread",
         "zero_shot.balance",
         "zero_shot.end",
         "center_reg",
@@ -102,6 +104,16 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ),
         ({"gsp": GspConfig(average_steps=-1)}, "average_steps must be at least 0, got -1"),
         ({"pool": "gap", "gsp": GspConfig(average_steps=1)}, "average_steps needs pool gsp"),
+        ({"pool": "gmp+gsp", "gsp": GspConfig(init="image")}, r"gsp\.init needs pool gsp, got gmp"),
+        ({"pool": "gmp+gsp", "gsp": GspConfig(spread=0.3)}, r"gsp\.spread needs pool gsp, got gmp"),
+        ({"gsp": GspConfig(spread=1.5)}, r"gsp\.spread must lie in \(0, 1\), got 1.5"),
+        ({"gsp": GspConfig(spread=0.3, eps=5.0)}, r"sets gsp\.eps, but gsp\.eps is given as well"),
+        ({"gsp": GspConfig(spread=0.3, mu=1.0)}, r"sets gsp\.eps, but gsp\.mu 1 makes"),
+        (
+            {"gsp": GspConfig(init="global")},  # type: ignore[arg-type]
+            r"gsp\.init must be one of local, image, got 'global'",
+        ),
+        ({"gsp": GspConfig(lr_multiplier=0.0)}, r"gsp\.lr_multiplier must be positive, got 0"),
         ({"fold": 5}, r"fold must lie in 1\.\.4"),
         ({"fold": 0}, r"fold must lie in 1\.\.4"),
         ({"validation": 1.0}, "validation must lie in"),
@@ -112,6 +124,34 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ({"optimizer": OptimizerConfig(lr=-1.0)}, "lr must be positive"),
         ({"zero_shot": ZeroShotConfig(weight=2.0)}, r"zero_shot.weight must lie in \[0, 1\]"),
         ({"stop": StopConfig(max_steps=0)}, "stop.max_steps must be positive"),
+        (
+            {"optimizer": OptimizerConfig(schedule="cosine")},
+            r"optimizer\.schedule cosine needs stop\.max_steps",
+        ),
+        ({"stop": StopConfig(keep="last")}, r"stop\.keep last needs stop\.max_steps"),
+        (
+            {"stop": StopConfig(keep="last", max_steps=9, patience=3)},
+            r"stop\.patience is 3, but stop\.keep last trains to stop\.max_steps",
+        ),
+        (
+            {
+                "optimizer": OptimizerConfig(schedule="cosine", plateau_patience=3),
+                "stop": StopConfig(max_steps=9),
+            },
+            r"so does optimizer\.plateau_patience",
+        ),
+        ({"optimizer": OptimizerConfig(ema=1.0)}, r"optimizer\.ema must lie in \(0, 1\), got 1"),
+        (
+            {"optimizer": OptimizerConfig(schedule="line")},  # type: ignore[arg-type]
+            r"optimizer\.schedule must be one of constant, cosine, got 'line'",
+        ),
+        (
+            {"optimizer": OptimizerConfig(ema=0.9), "ccp": CcpConfig(enabled=True)},
+            r"optimizer\.ema and ccp exclude",
+        ),
+        ({"selection": "test", "test": False}, "which test false leaves closed"),
+        ({"crop_area": [0.5, 0.2]}, r"crop_area must be two numbers in \(0, 1\], in order, got"),
+        ({"crop_area": [0.5]}, "crop_area must be two numbers"),
         ({"seed": -1}, "seed must be at least 0, got -1"),
         ({"folds": 1, "fold": 1}, "folds must be at least 2, got 1"),
         ({"hardware": HardwareConfig(devices=0)}, r"hardware\.devices must be at least 1, got 0"),
@@ -170,6 +210,46 @@ def test_options_with_an_effect_are_accepted(changes: dict[str, Any]) -> None:
     check_effects(TrainConfig(data="x", **changes))
 
 
+def test_a_spread_leaves_eps_open() -> None:
+    resolved = resolve(TrainConfig("x", gsp=GspConfig(spread=0.3)), "cub")
+    assert (resolved.gsp.eps, resolved.gsp.spread) == (None, 0.3)
+    config = replace(resolved, backbone="small_cnn", weights="none")
+    assert build_model(config).config.pooling_options["spread"] == 0.3
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"crop_area": [0.2, 1.0]}, "crop_area is for augment crop, but .* are none"),
+        ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine needs freeze_batch_norm"),
+        ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
+        ({"map_init": "zero"}, r"map_init must be one of \('torch', 'glorot'\), got 'zero'"),
+        ({"backbone_options": {"stride": 1}}, "options of the backbone 'small_cnn' must be among"),
+    ],
+)
+def test_a_model_that_cannot_be_built_is_refused(changes: dict[str, Any], complaint: str) -> None:
+    config = TrainConfig("x", backbone="small_cnn", weights="none", **changes)
+    with pytest.raises(ConfigError, match=complaint):
+        build_model(resolve(config, "cub"))
+
+
+def test_options_of_the_model_are_passed_on() -> None:
+    config = TrainConfig(
+        "x",
+        backbone="small_cnn",
+        weights="none",
+        augment="crop",
+        crop_area=[0.2, 1.0],
+        map_init="glorot",
+        zero_shot=ZeroShotConfig(0.1, reduction="mean"),
+    )
+    model = build_model(resolve(config, "cub"))
+    assert model.preprocessing.area_share == (0.2, 1.0)
+    assert model.config.map_init == "glorot"
+    criterion: Any = build_criterion(resolve(config, "cub"), 5, "cub")
+    assert criterion.zero_shot.reduction == "mean"
+
+
 def test_a_resumed_run_keeps_its_options() -> None:
     stored = resolve(TrainConfig(data="x", seed=3, out="runs/a"), "cub")
     assert merge(TrainConfig(), stored) == stored
@@ -181,6 +261,20 @@ def test_a_resumed_run_keeps_its_options() -> None:
     longer = merge(TrainConfig(stop=StopConfig(max_steps=9), cache="ram"), stored)
     assert (longer.stop.max_steps, longer.cache, longer.seed) == (9, "ram", 3)
     assert "stop.max_steps" in FREE_TO_CHANGE
+
+
+def test_a_cosine_schedule_cannot_be_extended() -> None:
+    config = TrainConfig(
+        data="x", optimizer=OptimizerConfig(schedule="cosine"), stop=StopConfig(max_steps=8)
+    )
+    stored = resolve(config, "cub")
+    with pytest.raises(ConfigError, match=r"stop.max_steps is 9, but the run was begun with 8"):
+        merge(TrainConfig(stop=StopConfig(max_steps=9)), stored)
+
+
+def test_the_last_model_needs_no_patience() -> None:
+    config = TrainConfig(data="x", stop=StopConfig(keep="last", max_steps=8))
+    assert resolve(config, "cub").stop.patience is None
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import torch
 from lightning.fabric import Fabric
 from torch import Tensor, nn
 
-from sumpool.training import HardwareConfig, StopConfig
+from sumpool.training import GspConfig, HardwareConfig, StopConfig
 from training.test_ccp import WITH_CCP
 from training.tiny import CONFIG, Scripted, trainer
 
@@ -65,6 +65,24 @@ def test_faster_steps_are_the_same_steps(hardware: dict[str, Any], tolerance: fl
     plain, fast = trained(), trained(**hardware)
     for name in plain:
         torch.testing.assert_close(plain[name], fast[name], rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("how", ["cuda_graph", "cuda_step"])
+def test_recorded_steps_follow_schedule_average_and_sharpness(how: str) -> None:
+    found = []
+    for hardware in (HardwareConfig(), HardwareConfig(**{how: True})):  # type: ignore[arg-type]
+        config = replace(
+            CONFIG,
+            hardware=hardware,
+            gsp=GspConfig(4, 0.5, spread=0.8, init="image"),
+            optimizer=replace(CONFIG.optimizer, schedule="cosine", ema=0.9),
+            stop=StopConfig(validate_every=5, max_steps=12, keep="last"),
+        )
+        runner = trainer(config, Rising(), on=Fabric(accelerator="cuda", devices=1))
+        runner.fit()
+        found.append(runner.model.state_dict())
+    for name, value in found[0].items():
+        torch.testing.assert_close(value, found[1][name], rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("how", ["cuda_graph", "cuda_step"])

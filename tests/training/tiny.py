@@ -93,7 +93,7 @@ class MemoryFeed(ImageFeed):
 class TinyEmbedder(nn.Module):
     """A convolution, a map, GSP and ℓ2: what the loop needs of an embedder, and no more."""
 
-    def __init__(self, seed: int = 0, dropout: float = 0.0) -> None:
+    def __init__(self, seed: int = 0, dropout: float = 0.0, **options: Any) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -101,7 +101,7 @@ class TinyEmbedder(nn.Module):
                 nn.Conv2d(3, 8, 3, padding=1, stride=2), nn.Tanh(), nn.Dropout(dropout)
             )
             self.map = nn.Conv2d(8, 8, 1, bias=False)
-        self.pooling = GeneralizedSumPool2d(8, prototypes=4, mu=0.5, eps=5.0)
+        self.pooling = GeneralizedSumPool2d(8, prototypes=4, mu=0.5, **options)
 
     def compile_backbone(self) -> None:
         self.backbone.compile(dynamic=False)
@@ -151,7 +151,9 @@ def trainer(
     """A trainer of the tiny parts; ``changes`` go into the configuration."""
     config = replace(config, **changes)
     on = on or fabric()
-    model: Any = TinyEmbedder(config.seed, dropout)
+    gsp = config.gsp
+    options = {"spread": gsp.spread, "learn_eps": gsp.learn_eps}
+    model: Any = TinyEmbedder(config.seed, dropout, **options)
     feed = MemoryFeed(Memory(), on.device)
     task = build_task(config, model, feed, validate, on, data_set="default")
     kept = None

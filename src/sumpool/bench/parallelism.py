@@ -29,7 +29,7 @@ MOST_WITHOUT_MPS = 8
 MEMORY_SHARE = 0.95
 #: Data sets whose decoded images fit on a GPU once per process; those of others stay in main
 #: memory, once per machine.
-ON_THE_GPU = frozenset({"cub", "cars196", "glyphs"})
+ON_THE_GPU = frozenset({"cub", "cub-clutter", "cars196", "glyphs"})
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from sumpool.report.run.option_names import RENAMED
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 
 #: Options with one value per name, such as ``pool_options.p``.
-_TABLES = ("pool_options", "loss_options")
+_TABLES = ("pool_options", "loss_options", "backbone_options")
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

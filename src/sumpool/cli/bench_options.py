@@ -75,6 +75,25 @@ training classes, evaluated on the last third, with 3 seeds. The test set plays 
 """
         + _GRID.format(name="tuning-ccp"),
     ),
+    "steady": (
+        "4 class folds by 3 seeds, a fixed number of steps: resolves small gains",
+        """\
+Train under the steady protocol: folds, seeds and scores are those of the fair one, but no step is
+selected. Every model trains for 3000 steps with rates that fall to zero, and the average of its
+last weights is evaluated.
+
+"""
+        + _GRID.format(name="steady").replace("stop.patience=5", "stop.max_steps=9000"),
+    ),
+    "steady-tuning": (
+        "the same with 1 seed, evaluated on validation classes",
+        """\
+Train under the steady protocol with one seed, and evaluate each of the 4 models on its validation
+classes. For choosing options: the test set is not opened.
+
+"""
+        + _GRID.format(name="steady-tuning").replace("stop.patience=5", "gsp.eps=20"),
+    ),
 }
 
 _SWITCH = {"true": True, "false": False}
@@ -175,7 +194,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         "--seeds",
         type=count,
         metavar="N",
-        help="run the seeds 0 to N-1 (default: those of the protocol, 3)",
+        help="run the seeds 0 to N-1 (default: those of the protocol)",
     )
     add(
         "--set",

@@ -26,6 +26,7 @@ from .splits import class_fold as class_fold
 from .splits import contiguous_labels as contiguous_labels
 from .splits import split_classes as split_classes
 from .synthetic.cifar_stand_in import write_cifar_stand_in as write_cifar_stand_in
+from .synthetic.clutter import CubClutter as CubClutter
 from .synthetic.collage import CifarCollages as CifarCollages
 from .synthetic.collage import CifarForegrounds as CifarForegrounds
 from .synthetic.glyphs import GlyphCollages as GlyphCollages

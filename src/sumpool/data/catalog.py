@@ -17,6 +17,8 @@ from sumpool.data.sets.folder import ImageFolder, split_folders
 from sumpool.data.sets.inshop import InShop
 from sumpool.data.sets.mnist import MNIST, FashionMNIST
 from sumpool.data.sets.sop import StanfordOnlineProducts
+from sumpool.data.synthetic.clutter import SPLITS as CLUTTER_SPLITS
+from sumpool.data.synthetic.clutter import CubClutter
 from sumpool.data.synthetic.collage import SPLITS as COLLAGE_SPLITS
 from sumpool.data.synthetic.collage import CifarCollages, CifarForegrounds
 from sumpool.data.synthetic.glyphs import SPLITS as GLYPH_SPLITS
@@ -41,6 +43,7 @@ _COLLAGES: dict[str, Any] = {
 DATASETS: dict[str, type[ImageDataset]] = {
     **_ARCHIVES,
     **_COLLAGES,
+    "cub-clutter": CubClutter,
     "folder": ImageFolder,
     "csv": ImageTable,
     "glyphs": GlyphCollages,
@@ -76,6 +79,8 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
         return (*GLYPH_SPLITS, "all")
     if format in _COLLAGES:
         return (*COLLAGE_SPLITS, "all")
+    if format == "cub-clutter":
+        return (*CLUTTER_SPLITS, "all")
     assert root is not None
     if format == "folder":
         return (*split_folders(existing(root)), "all")

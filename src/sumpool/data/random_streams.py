@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-#: The tables: order of the classes in a pass, images of a class in a step, views of a step, and
-#: what collages are made of.
-CLASSES, IMAGES, VIEWS, COLLAGES = 0, 1, 2, 3
+#: The tables: order of the classes in a pass, images of a class in a step, views of a step, what
+#: collages are made of, and the backgrounds of photographs with clutter.
+CLASSES, IMAGES, VIEWS, COLLAGES, CLUTTER = 0, 1, 2, 3, 4
 
 #: Numbers of one block of the generator: a place in a table is a number of blocks.
 BLOCK = 4

@@ -21,6 +21,8 @@ from sumpool.transport.validation import recording, solve_dtype
 FORMS = ("auto", "attributes", "images")
 #: The orders in which classes take turns between the halves of a batch.
 HALVES = ("appearance", "label")
+#: How the losses of the two halves become one.
+REDUCTIONS = ("sum", "mean")
 
 
 def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
@@ -108,6 +110,7 @@ def zero_shot_loss(
     ridge: float = 0.05,
     scale: float = 9.5,
     halves: str = "appearance",
+    reduction: str = "sum",
 ) -> Tensor:
     r"""The cross-batch zero-shot loss L_ZS [gsp, Eq. 4.4].
 
@@ -118,8 +121,9 @@ def zero_shot_loss(
         A_b = \Upsilon_b (Z_b^\top Z_b + r I)^{-1} Z_b^\top, \qquad \hat\upsilon_i = A_b z_i,
 
     and the loss of a half is the mean over its images of the cross-entropy of
-    softmax(scale · Υᵀυ̂) over all C classes. The two are added. Gradients flow through the fit and
-    through the targets. Computed in float32, or float64 where an argument is, also under autocast.
+    softmax(scale · Υᵀυ̂) over all C classes. The two are added, or averaged. Gradients flow
+    through the fit and through the targets. Computed in float32, or float64 where an argument is,
+    also under autocast.
 
     Args:
         attributes: Pseudo-attributes z, (b, m).
@@ -128,6 +132,8 @@ def zero_shot_loss(
         ridge: r > 0.
         scale: What logits are multiplied by.
         halves: How the classes are split, see :func:`class_halves`.
+        reduction: "sum" of the two halves, as in the papers, or their "mean", as in the authors'
+            practice.
 
     Returns:
         A scalar.
@@ -144,7 +150,7 @@ def zero_shot_loss(
     check_rows("class_embeddings", class_embeddings)
     labels = check_labels(labels, "labels", attributes.shape[0]).to(attributes.device)
     check_label_range(labels, class_embeddings.shape[0])
-    _check_settings(ridge, scale)
+    _check_settings(ridge, scale, reduction)
     second = class_halves(labels, halves)
     if not recording() and not bool(second.any()):
         raise ValueError(
@@ -163,7 +169,8 @@ def zero_shot_loss(
             logits = scale * (Z @ W) @ classes.mT  # (b, C)
             terms = F.cross_entropy(logits, labels, reduction="none")
             losses.append(torch.where(predicted, terms, 0).sum() / predicted.sum())
-        return losses[0] + losses[1]
+        total = losses[0] + losses[1]
+        return total if reduction == "sum" else total / 2
 
 
 class ZeroShotLoss(nn.Module):
@@ -181,6 +188,7 @@ class ZeroShotLoss(nn.Module):
         standardize: Whether attributes are centered and brought to a mean length of 1 before the
             fit (:func:`standardized`); the papers do not.
         halves: How the classes are split, see :func:`class_halves`.
+        reduction: "sum" or "mean" of the two halves.
         seed: Where the class embeddings start; the global random state plays no part.
 
     Example:
@@ -201,11 +209,13 @@ class ZeroShotLoss(nn.Module):
         unit: bool = False,
         standardize: bool = False,
         halves: str = "appearance",
+        reduction: str = "sum",
     ) -> None:
         super().__init__()
         check_count("num_classes", num_classes)
         check_count("embedding_size", embedding_size)
-        _check_settings(ridge, scale)
+        _check_settings(ridge, scale, reduction)
+        self.reduction = reduction
         self.ridge = ridge
         self.scale = scale
         self.unit = unit
@@ -228,7 +238,9 @@ class ZeroShotLoss(nn.Module):
             classes = F.normalize(classes, dim=-1)
         if self.standardize:
             attributes = standardized(attributes)
-        return zero_shot_loss(attributes, labels, classes, self.ridge, self.scale, self.halves)
+        return zero_shot_loss(
+            attributes, labels, classes, self.ridge, self.scale, self.halves, self.reduction
+        )
 
     def proxy_parameters(self) -> list[nn.Parameter]:
         """None: class embeddings train as the network does."""
@@ -239,11 +251,14 @@ class ZeroShotLoss(nn.Module):
         classes, size = self.class_embeddings.shape
         return (
             f"{classes}, {size}, ridge={self.ridge}, scale={self.scale}, unit={self.unit}, "
-            f"standardize={self.standardize}, halves={self.halves!r}"
+            f"standardize={self.standardize}, halves={self.halves!r}, "
+            f"reduction={self.reduction!r}"
         )
 
 
-def _check_settings(ridge: float, scale: float) -> None:
+def _check_settings(ridge: float, scale: float, reduction: str) -> None:
+    if reduction not in REDUCTIONS:
+        raise ValueError(f"reduction must be one of {REDUCTIONS}, got {reduction!r}")
     for name, value in (("ridge", ridge), ("scale", scale)):
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be a positive finite number, got {value}")

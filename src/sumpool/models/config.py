@@ -11,6 +11,9 @@ from typing import Any
 #: Accepted ways to bring embeddings to scale: onto the unit sphere, or into the unit ball.
 NORMALIZATIONS = ("l2", "ball")
 
+#: Accepted initializations of the linear map.
+MAP_INITS = ("torch", "glorot")
+
 #: Options of a pooling that the embedder sets from its backbone.
 RESERVED_OPTIONS = ("channels", "flatten", "input_fmt", "num_prefix_tokens", "device", "dtype")
 
@@ -33,6 +36,9 @@ class EmbedderConfig:
         freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalization;
             its scales and shifts learn. A backbone with weights "none" has no statistics to keep,
             so that it learns them either way.
+        freeze_batch_norm_affine: Keep its scales and shifts too; needs frozen statistics.
+        map_init: Initialization of the linear map: "torch", uniform in ±1/√C, or "glorot", uniform
+            in ±√(6/(C + D)).
         resize: Length of an image's shorter side before it is cropped; None leaves it to the
             backbone, most often 256.
         crop: Side of the square the network sees; None leaves it to the backbone, most often 227.
@@ -54,6 +60,8 @@ class EmbedderConfig:
     resize: int | None = None
     crop: int | None = None
     backbone_options: dict[str, Any] = field(default_factory=dict)
+    freeze_batch_norm_affine: bool = False
+    map_init: str = "torch"
 
     def __post_init__(self) -> None:
         for name in ("backbone", "weights", "pooling", "normalize"):
@@ -67,9 +75,16 @@ class EmbedderConfig:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
         if self.normalize not in NORMALIZATIONS:
             raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {self.normalize!r}")
-        if not isinstance(self.freeze_batch_norm, bool):
+        if self.map_init not in MAP_INITS:
+            raise ValueError(f"map_init must be one of {MAP_INITS}, got {self.map_init!r}")
+        for name in ("freeze_batch_norm", "freeze_batch_norm_affine"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be True or False, got {getattr(self, name)!r}")
+        if self.freeze_batch_norm_affine and not (
+            self.freeze_batch_norm and self.weights != "none"
+        ):
             raise ValueError(
-                f"freeze_batch_norm must be True or False, got {self.freeze_batch_norm!r}"
+                "freeze_batch_norm_affine needs freeze_batch_norm and weights that are not none"
             )
         for name in ("pooling_options", "backbone_options"):
             object.__setattr__(self, name, _plain(name, getattr(self, name)))

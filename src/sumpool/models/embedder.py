@@ -65,7 +65,19 @@ class Embedder(nn.Module):
         self.backbone = backbone.network
         self.pooling: GlobalPool = _build_pooling(config, layout, seed)
         self.map = _build_map(config, layout, self.pooling)
+        if config.map_init == "glorot":
+            # Poolings with a map inside have it under the same name, if it is a single one.
+            inside = self.pooling.linear_map == "inside"
+            mapped = getattr(self.pooling if inside else self, "map", None)
+            if not isinstance(mapped, nn.Linear | nn.Conv2d):
+                raise ValueError(
+                    f"map_init glorot needs a single linear map; {config.pooling} has others"
+                )
+            nn.init.xavier_uniform_(mapped.weight)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
+        if config.freeze_batch_norm_affine:
+            for layer in self._batch_norms():
+                layer.requires_grad_(False)
         self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = _run
         self._evaluation_size: int | None = None
         self.train(self.training)

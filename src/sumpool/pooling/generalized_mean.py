@@ -15,7 +15,11 @@ LEAST_EXPONENT = 0.01
 
 
 def generalized_mean(
-    features: Tensor, p: float | Tensor, mask: Tensor | None = None, floor: float = 1e-6
+    features: Tensor,
+    p: float | Tensor,
+    mask: Tensor | None = None,
+    floor: float = 1e-6,
+    weights: Tensor | None = None,
 ) -> Tensor:
     r"""The generalized mean of local features, channel by channel [gem, eq. 3].
 
@@ -33,6 +37,7 @@ def generalized_mean(
             learned, count as at least 0.01.
         mask: True for valid features, (..., n); the others have no part in it, whatever they are.
         floor: Smallest value δ > 0 a feature counts as; below it the gradient is 0.
+        weights: Weights that sum to 1, (..., n), in the place of 1/n; 0 where the mask is False.
 
     Returns:
         A tensor of shape (..., C).
@@ -45,7 +50,12 @@ def generalized_mean(
     """
     logs = _logarithms(features, mask, floor)
     p = _exponent(p, logs)
-    total = _exponents(logs, p, mask).logsumexp(-2)  # (..., C)
+    exponents = _exponents(logs, p, mask)
+    if weights is not None:
+        least = torch.finfo(logs.dtype).tiny
+        exponents = exponents + weights.to(logs.dtype).clamp_min(least).log().unsqueeze(-1)
+        return (exponents.logsumexp(-2) / p).exp().to(features.dtype)
+    total = exponents.logsumexp(-2)  # (..., C)
     if mask is None:
         count = logs.new_full((), features.shape[-2])
     else:

@@ -12,6 +12,9 @@ from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
 from sumpool.transport.validation import check_positive
 
+#: What the weights of GSP can weigh.
+WEIGHED = ("features", "powers")
+
 
 @forwards_to(MappedSumPool)
 class _GeneralizedMeanSumPool(MappedSumPool):
@@ -28,11 +31,15 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         *,
         learn_p: bool = True,
         floor: float = 1e-6,
+        weigh: str = "features",
         **options: Any,
     ) -> None:
         check_positive(p=p, floor=floor)
+        if weigh not in WEIGHED:
+            raise ValueError(f"weigh must be one of {WEIGHED}, got {weigh!r}")
         super().__init__(channels, embedding_size, prototypes, mu, eps, **options)
         self.floor = float(floor)
+        self.weigh = weigh
         self._p = float(p)
         self.p = nn.Parameter(self.map.weight.new_full((), self._p), requires_grad=learn_p)
 
@@ -47,16 +54,21 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         features = zero_invalid(features, mask)
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
         assert out.weights is not None  # GSP has them always
-        count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
-        weighed = (count * out.weights).unsqueeze(-1) * features.to(out.weights.dtype)
-        mean = generalized_mean(weighed, self.p, mask, self.floor)  # (B, C)
+        local = features.to(out.weights.dtype)
+        if self.weigh == "powers":
+            mean = generalized_mean(local, self.p, mask, self.floor, out.weights)  # (B, C)
+        else:
+            count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
+            weighed = (count * out.weights).unsqueeze(-1) * local
+            mean = generalized_mean(weighed, self.p, mask, self.floor)  # (B, C)
         embedding = self.map(mean.to(features.dtype))
         return Pooled(embedding.to(features.dtype), out.weights, out.attributes)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
         learned = " (learned)" if self.p.requires_grad else ""
-        return f"p={self._p}{learned}, floor={self.floor}, {super().extra_repr()}"
+        own = f"p={self._p}{learned}, floor={self.floor}, weigh={self.weigh!r}"
+        return f"{own}, {super().extra_repr()}"
 
 
 class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
@@ -81,6 +93,8 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         p: Exponent q of the generalized mean at the start, positive.
         learn_p: Whether the exponent is learned.
         floor: Smallest value δ > 0 a weighed feature counts as.
+        weigh: What is weighed: "features", as above, or "powers", the power mean under the
+            weights, h_c = (Σ_j p_j max(f_jc, δ)^q)^(1/q).
         **options: Further arguments of :class:`GeneralizedSumPool2d`; ``init="k-center"`` picks the
             prototypes among mapped features.
 

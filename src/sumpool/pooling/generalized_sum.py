@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, flat_mask
 from sumpool.pooling.prototypes import PrototypePool
-from sumpool.transport import Solver, partial_transport, prototype_costs, sum_pool
+from sumpool.transport import (
+    Solver,
+    eps_for_spread,
+    partial_transport,
+    prototype_costs,
+    sum_pool,
+)
 from sumpool.transport.solve import resolve_solver
 from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_eps, check_mu
 
@@ -21,6 +29,8 @@ class _GeneralizedSumPool(PrototypePool):
     linear_map = "before"
     has_attributes = True
 
+    found_eps: Tensor
+
     def __init__(
         self,
         channels: int,
@@ -28,6 +38,7 @@ class _GeneralizedSumPool(PrototypePool):
         mu: float = 0.3,
         eps: float = 5.0,
         *,
+        spread: float | None = None,
         learn_mu: bool = False,
         learn_eps: bool = False,
         background: bool = False,
@@ -46,6 +57,11 @@ class _GeneralizedSumPool(PrototypePool):
         check_eps(eps)
         if mu == 1 and (learn_mu or background):
             raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
+        if spread is not None and (not 0 < spread < 1 or mu == 1 or init == "random"):
+            raise ValueError(
+                "spread must lie in (0, 1), with mu below 1 and prototypes that are set from "
+                f"features, got {spread}, {mu} and init {init!r}"
+            )
         resolve_solver(solver)
         super().__init__(
             channels,
@@ -63,6 +79,7 @@ class _GeneralizedSumPool(PrototypePool):
         self.solver = solver
         self.fused = fused
         self._mu, self._eps = float(mu), float(eps)
+        self.spread = spread
         #: While True the layer pools as average pooling, and prototypes wait to be set.
         self.averaging = False
 
@@ -72,6 +89,10 @@ class _GeneralizedSumPool(PrototypePool):
 
         self.mu_logit = scalar() if learn_mu else None
         self.log_eps = scalar() if learn_eps else None
+        if spread is not None and not learn_eps:
+            # For checkpoints. The number itself is kept too: reading a tensor in every forward
+            # pass would stall an accelerator.
+            self.register_buffer("found_eps", torch.tensor(self._eps, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -92,6 +113,51 @@ class _GeneralizedSumPool(PrototypePool):
     def eps(self) -> float | Tensor:
         """The inverse smoothing ε: a number, or a tensor where it is learned."""
         return self._eps if self.log_eps is None else self.log_eps.exp()
+
+    def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """As in :class:`PrototypePool`; with :attr:`spread`, then sets ε from ``x`` too."""
+        super().initialize_prototypes(x, mask)
+        if self.spread is not None:
+            self.sharpen(x, mask)
+
+    def sharpen(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """Set ε so that the weights on ``x`` have the mean spread :attr:`spread`.
+
+        The first training pass does this with its batch when it sets the prototypes; more images
+        give a better value. With several processes, all use the value of the first.
+
+        Args:
+            x: Features in the layout of the layer.
+            mask: True for valid positions, as in :meth:`pool`.
+        """
+        features, positions = self.to_tokens(x)
+        self._sharpen(features, flat_mask(mask, x.shape[0], positions))
+
+    @torch.no_grad()
+    def _sharpen(self, features: Tensor, mask: Tensor | None) -> None:
+        if self.spread is None:
+            raise ValueError("spread is None: pass it to the constructor")
+        cost = prototype_costs(features, self.prototypes)
+        eps = self.prototypes.new_tensor(eps_for_spread(cost, self.mu, self.spread, mask))
+        if dist.is_available() and dist.is_initialized():
+            dist.broadcast(eps, src=0)
+        if self.log_eps is not None:
+            self.log_eps.copy_(eps.log())
+        else:
+            self.found_eps.copy_(eps)
+            self._eps = float(eps)
+
+    def prepare(self, features: Tensor, mask: Tensor | None) -> None:
+        """As in :class:`PrototypePool`; with :attr:`spread`, ε is set with the prototypes."""
+        ready = self._ready
+        super().prepare(features, mask)
+        if self.spread is not None and self._ready and not ready:
+            self._sharpen(features, mask)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        if self.spread is not None and self.log_eps is None:
+            self._eps = float(self.found_eps)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) by the transport to the prototypes."""
@@ -126,6 +192,8 @@ class _GeneralizedSumPool(PrototypePool):
         """What the layer is, for ``print``."""
         mu = f"{self._mu}" + (" (learned)" if self.mu_logit is not None else "")
         eps = f"{self._eps}" + (" (learned)" if self.log_eps is not None else "")
+        if self.spread is not None:
+            eps += f", spread={self.spread}"
         return (
             f"{self.channels}, prototypes={self.prototypes.shape[0]}, mu={mu}, eps={eps}, "
             f"background={self.background}, solver={self.solver!r}, flatten={self.flatten}, "
@@ -146,6 +214,8 @@ class GeneralizedSumPool2d(_GeneralizedSumPool):
         prototypes: Number m of prototypes.
         mu: Share μ in (0, 1] of each image that is pooled.
         eps: Inverse smoothing ε > 0; large selects sharply, small tends to average pooling.
+        spread: Instead of ε: the mean share 1/(n Σp²) of the positions that the weights cover, in
+            (0, 1); ε is chosen for it when the prototypes are set.
         learn_mu: Learn μ, through its logit.
         learn_eps: Learn ε, through its logarithm.
         background: Reverse the roles: the prototypes describe what is left out.

@@ -11,6 +11,9 @@ from sumpool.training.config import ConfigError, TrainConfig
 
 #: Data sets so large that they are validated ten times less often.
 LARGE = ("sop", "inshop")
+#: Steps of every run of the steady protocols, and their learning rate with losses without proxies:
+#: measured on validation classes (docs/results/photographs-tuning-h200).
+STEADY_STEPS, STEADY_RATE = 3000, 3e-5
 #: Poolings of the conventional protocol: max pooling is added to that of the method.
 HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
 
@@ -34,7 +37,7 @@ def _conventional(config: TrainConfig, data_set: str) -> dict[str, Any]:
         "embedding_size": 512,
         "batch_size": 112 if resnet50 else 128,
         "images_per_class": 4,
-        "optimizer.lr": 1e-5 if data_set == "cub" else 1e-4,
+        "optimizer.lr": 1e-5 if data_set in ("cub", "cub-clutter") else 1e-4,
         "optimizer.weight_decay": 4e-4 if resnet50 else 1e-4,
         "optimizer.plateau_patience": 4,
         "stop.validate_every": 250 if data_set in LARGE else 25,
@@ -54,6 +57,22 @@ def _tuning_ccp(config: TrainConfig, data_set: str) -> dict[str, Any]:
         **_fair(config, data_set),
         "stop.validate_every": 250 if data_set in LARGE else 25,
         "stop.patience": 40,
+    }
+
+
+def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    # Imported here because it needs torch.
+    from sumpool.losses import LOSSES
+
+    rate = {} if LOSSES[config.loss].proxy else {"optimizer.lr": STEADY_RATE}
+    return {
+        **_fair(config, data_set),
+        **rate,
+        "optimizer.schedule": "cosine",
+        "optimizer.ema": 0.999,
+        "stop.max_steps": STEADY_STEPS,
+        "stop.validate_every": 1000,
+        "stop.keep": "last",
     }
 
 
@@ -107,6 +126,32 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_tuning_ccp,
+    ),
+    Protocol(
+        "steady",
+        "The fair protocol without selection of the best step: all models train for the same "
+        "number of steps with rates that fall to zero, and the last average of the weights is "
+        "evaluated.",
+        folds=4,
+        models_folds=(1, 2, 3, 4),
+        seeds=3,
+        selection="validation",
+        evaluated_on="test",
+        summary="combinations",
+        prescribe=_steady,
+    ),
+    Protocol(
+        "steady-tuning",
+        "The runs of the steady protocol with one seed, each evaluated on its validation classes: "
+        "for choosing constants. The test set is not opened.",
+        folds=4,
+        models_folds=(1, 2, 3, 4),
+        seeds=1,
+        selection="validation",
+        evaluated_on="validation",
+        summary="mean",
+        prescribe=_steady,
+        reads_test=False,
     ),
 )
 

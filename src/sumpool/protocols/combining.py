@@ -62,7 +62,8 @@ class Combined:
     Attributes:
         protocol: The protocol.
         results: Its runs, by fold, then by seed.
-        images: Queries and gallery; the latter is None where queries search among themselves.
+        images: Queries and gallery of the first run; the latter is None where queries search among
+            themselves.
         dimension: Dimensions of one model's embedding.
         single: Metrics of each model, (folds, seeds) each.
         concatenated: Metrics of the concatenated embeddings of one model per fold, one value per
@@ -153,8 +154,11 @@ def combine(
     parts = [read_images(it, protocol.evaluated_on) for it in results]
     images = parts[0]
     dimension = images[0].vectors.shape[1]
-    for it, own in zip(results[1:], parts[1:], strict=True):
-        check_same_images(first, images, it, own)
+    # On validation classes every fold has images of its own.
+    same = len(results) // folds if protocol.evaluated_on == "validation" else len(results)
+    for place, (it, own) in enumerate(zip(results, parts, strict=True)):
+        reference = place - place % same
+        check_same_images(results[reference], parts[reference], it, own)
         if own[0].vectors.shape[1] != dimension:
             raise ProtocolError(
                 f"{it.folder} ({it.member}) has embeddings of {own[0].vectors.shape[1]} "

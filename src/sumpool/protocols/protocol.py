@@ -50,10 +50,11 @@ class Protocol:
         selection: What decides which model of a run is kept: "validation" or "test".
         evaluated_on: The evaluation that scores come from: "test" or "validation".
         summary: How runs become a score: "combinations" of one seed per fold, the "mean" over
-            seeds, or the "best" seed by ``monitor``.
+            seeds and folds, or the "best" seed by ``monitor``.
         monitor: The metric that models are selected by.
         heads: Poolings that replace those of the method, by name.
         prescribe: The settings that the protocol prescribes.
+        reads_test: Whether runs are evaluated on the test set too.
     """
 
     name: str
@@ -67,6 +68,7 @@ class Protocol:
     prescribe: Prescribe = field(repr=False)
     monitor: str = "mean_average_precision_at_r"
     heads: Mapping[str, str] = field(default_factory=dict)
+    reads_test: bool = True
 
     @property
     def note(self) -> str:
@@ -192,6 +194,7 @@ class Protocol:
             "validation": defaults.validation,
             "seed": member.seed,
             "stop.monitor": self.monitor,
+            "test": self.reads_test,
         }
 
     def _check(

@@ -119,10 +119,13 @@ def build_model(config: TrainConfig) -> Embedder:
     gsp = config.gsp
     options: dict[str, Any] = dict(config.pool_options)
     if pooling_class(config.pool).has_attributes:
-        both = sorted({"prototypes", "mu", "eps"} & options.keys())
+        both = sorted({"prototypes", "mu", "eps", "spread", "learn_eps"} & options.keys())
         if both:
             raise ConfigError(f"pool_options must leave {both} to the options gsp.{both[0]} …")
-        options |= {"prototypes": gsp.prototypes, "mu": gsp.mu, "eps": gsp.eps}
+        options |= {"prototypes": gsp.prototypes, "mu": gsp.mu}
+        options |= {"eps": gsp.eps} if gsp.spread is None else {"spread": gsp.spread}
+        if gsp.learn_eps:
+            options["learn_eps"] = True
     try:
         described = EmbedderConfig(
             backbone=config.backbone,
@@ -131,7 +134,10 @@ def build_model(config: TrainConfig) -> Embedder:
             pooling=config.pool,
             pooling_options=options,
             normalize=config.normalize or "l2",
+            map_init=config.map_init,
             freeze_batch_norm=config.freeze_batch_norm,
+            freeze_batch_norm_affine=config.freeze_batch_norm_affine,
+            backbone_options=config.backbone_options,
             resize=config.resize,
             crop=config.crop,
         )
@@ -141,7 +147,13 @@ def build_model(config: TrainConfig) -> Embedder:
             view,
             augment=view.augment if config.augment is None else config.augment,
             flip=view.flip if config.flip is None else config.flip,
+            area_share=config.crop_area,  # type: ignore[arg-type]  # made a tuple there
         )
+        if config.crop_area is not None and model.preprocessing.augment != "crop":
+            raise ConfigError(
+                "crop_area is for augment crop, but views in training are "
+                f"{model.preprocessing.augment}"
+            )
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return model
@@ -205,6 +217,7 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
         unit=config.zero_shot.unit,
         standardize=config.zero_shot.standardize,
         halves=config.zero_shot.halves,
+        reduction=config.zero_shot.reduction,
     )
     return Mixture(base, zero_shot, weight)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from sumpool.system.files import StoreError, atomic_path
 from sumpool.training.errors import RunError
@@ -115,3 +116,18 @@ def _step(path: Path) -> int:
     if match is None:
         raise ValueError(f"{path} is not named like a checkpoint")
     return int(match[1])
+
+
+def random_state(device: torch.device) -> dict[str, Tensor | None]:
+    """The states of torch's generators on the CPU and on ``device``, for a checkpoint."""
+    return {
+        "random": torch.get_rng_state(),
+        "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+    }
+
+
+def restore_random_state(state: Mapping[str, Any], device: torch.device) -> None:
+    """Set the generators as a checkpoint with :func:`random_state` has them."""
+    torch.set_rng_state(state["random"])
+    if state["random_cuda"] is not None and device.type == "cuda":
+        torch.cuda.set_rng_state(state["random_cuda"], device)

@@ -128,7 +128,9 @@ class Journal:
     def _first_end(self, progress: Progress) -> int:
         # The earliest step at which training can end, unless a validation gives more time.
         stop = self._config.stop
-        assert stop.patience is not None
+        if stop.patience is None:
+            assert stop.max_steps is not None
+            return stop.max_steps
         assert stop.validate_every is not None
         best_step = progress.best_step or stop.validate_every
         end = best_step + stop.patience * stop.validate_every

@@ -6,7 +6,8 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from contextlib import closing, nullcontext
+from dataclasses import asdict, replace
 from typing import Any, Literal
 
 import torch
@@ -16,14 +17,17 @@ from torch import Tensor, nn
 from sumpool.ccp import state_copy
 from sumpool.data import Batch
 from sumpool.training.alternating import Alternating
+from sumpool.training.checkpoint import random_state, restore_random_state
 from sumpool.training.config import TrainConfig
 from sumpool.training.cuda_graph_step import CudaGraphStep
 from sumpool.training.errors import RunError
 from sumpool.training.interrupts import Interrupts
 from sumpool.training.journal import Journal
 from sumpool.training.optimization import (
+    WeightAverage,
     build_optimizer,
     build_plateau,
+    follow_cosine,
     keep_rates_on,
     parameter_groups,
 )
@@ -32,6 +36,7 @@ from sumpool.training.run_folder import RunFolder
 from sumpool.training.step import (
     TrainPass,
     average_gradients,
+    compile_pass,
     gather,
     loss_terms,
     record,
@@ -50,7 +55,8 @@ ASK_EVERY = 10
 class Trainer:
     """Runs a task until patience ends; an interrupted run resumes bit for bit.
 
-    After :meth:`fit` the model holds the weights of its best validation.
+    After :meth:`fit` the model holds the weights of its best validation, or with ``stop.keep``
+    "last" those of the last step; with ``optimizer.ema`` their averages.
 
     Args:
         fabric: Devices, processes and precision; launched.
@@ -69,38 +75,37 @@ class Trainer:
         *,
         progress: bool = True,
     ) -> None:
-        if config.stop.validate_every is None or config.stop.patience is None:
+        stop = config.stop
+        self._keep_last = stop.keep == "last"
+        if stop.validate_every is None or (stop.patience is None and not self._keep_last):
             raise ValueError("config must be resolved: stop.validate_every and patience are null")
         self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
         self.progress = Progress()
-        self._every, self._patience = config.stop.validate_every, config.stop.patience
-        self._limit = config.stop.max_steps
+        self._every, self._patience = stop.validate_every, stop.patience
+        self._limit = stop.max_steps
         nhwc = config.hardware.channels_last and fabric.device.type == "cuda"
         self.model = task.model.to(fabric.device)
         if nhwc:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.criterion = task.criterion.to(fabric.device)
-        self._groups = parameter_groups(self.model, self.criterion)
+        self._groups = parameter_groups(
+            self.model, self.criterion, own_prototypes=config.gsp.lr_multiplier != 1
+        )
         self._class_of = task.class_of.to(fabric.device)
         needs_attributes = hasattr(self.criterion, "zero_shot")
-        train_pass = TrainPass(self.model, needs_attributes, nhwc)
-        self._train_pass = train_pass
-        recorded = config.hardware.cuda_step or config.hardware.cuda_graph
-        whole = config.hardware.compile and not recorded
-        if config.hardware.compile and recorded:
-            # Poolings differ from run to run, the backbone does not: compiled once per process.
-            self.model.compile_backbone()  # type: ignore[operator]
-        self._pass: nn.Module = fabric.setup_module(
-            torch.compile(train_pass) if whole else train_pass  # type: ignore[arg-type]
-        )
+        train_pass = self._train_pass = TrainPass(self.model, needs_attributes, nhwc)
+        self._pass: nn.Module = fabric.setup_module(compile_pass(train_pass, config.hardware))
         optimizer = build_optimizer(
             self._groups,
             config.optimizer,
             config.zero_shot.lr_multiplier,
+            config.gsp.lr_multiplier,
             fused=fabric.device.type == "cuda",
             recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
         self._plateau = build_plateau(optimizer, config.optimizer)
+        decay = config.optimizer.ema
+        self._average = None if decay is None else WeightAverage(self.model, decay)
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
@@ -142,7 +147,11 @@ class Trainer:
         finally:
             batches.close()  # type: ignore[attr-defined]
             self._journal.close()
-        if outcome.best_step and self._best is not None:
+        if self._keep_last:
+            outcome = replace(outcome, best_step=outcome.steps)
+            if self._average is not None:
+                self._average.apply()
+        elif outcome.best_step and self._best is not None:
             self.model.load_state_dict(self._best["model"])
             self.criterion.load_state_dict(self._best["criterion"])
         return outcome
@@ -154,16 +163,23 @@ class Trainer:
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
+            if self.config.optimizer.schedule == "cosine":
+                assert self._limit is not None
+                follow_cosine(self.optimizer.optimizer, progress.step, self._limit)
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
+            if self._average is not None:
+                # Until prototypes are picked there is nothing to average.
+                self._average.update(progress.step - self.config.gsp.average_steps)
             progress.seconds = time.monotonic() - start
             self._journal.advance()
             validate = progress.step % self._every == 0 or progress.step == self._limit
             if self._since_log == LOG_EVERY or validate:
                 self._log()
             if validate:
-                ended = self._validate()
+                with nullcontext() if self._average is None else self._average.applied():
+                    ended = self._validate()
                 progress.seconds = time.monotonic() - start
             reason = self._end()
             if validate and reason is None and ended:
@@ -187,11 +203,9 @@ class Trainer:
     def _prepare(self) -> None:
         # Before the first step, with its batch, from an iterator of its own: nothing else may use
         # the device while a graph is recorded, and an iterator may fetch ahead.
-        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
-        try:
+        batches: Any = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
+        with closing(batches):
             batch = next(batches)
-        finally:
-            batches.close()  # type: ignore[attr-defined]
         self._phases.begin(batch, self.progress.step)
         if self.alternating is not None and self.progress.step == 0:
             self.alternating.begin()
@@ -199,7 +213,7 @@ class Trainer:
             self._pass = record(self._train_pass, batch.images, self.fabric)
 
     def _end(self) -> Literal["patience", "max_steps"] | None:
-        if self.progress.stale >= self._patience:
+        if self._patience is not None and self.progress.stale >= self._patience:
             return "patience"
         if self._limit is not None and self.progress.step >= self._limit:
             return "max_steps"
@@ -213,21 +227,15 @@ class Trainer:
         labels = gather(fabric, self._class_of[batch.labels], gradients=False)
         shared = gather(fabric, attributes[0], gradients=True) if attributes else None
         terms = loss_terms(self.criterion, embeddings, labels, shared)
-        weight = self.config.center.weight
-        terms = with_centers(terms, self.criterion, self._regularizer, weight)
+        terms = with_centers(terms, self.criterion, self._regularizer, self.config.center.weight)
         self.optimizer.zero_grad(set_to_none=True)
         fabric.backward(terms["loss"])
         average_gradients(fabric, self.criterion)
         if self.alternating is not None:
             self.alternating.add_pull()
-        if self.progress.step < self._phases.warmup:
-            # Without a gradient Adam leaves a parameter and its moments alone.
-            for parameter in self._groups.backbone:
-                parameter.grad = None
-        if self.progress.step < self.config.gsp.average_steps:
-            # Average pooling does not use them, but weight decay would move them.
-            pooling: Any = self.model.get_submodule("pooling")
-            pooling.prototypes.grad = None
+        # Without a gradient Adam leaves a parameter and its moments alone.
+        for parameter in self._phases.resting(self.progress.step, self._groups.backbone):
+            parameter.grad = None
         self.optimizer.step()
         return {name: value.detach() for name, value in terms.items()}
 
@@ -245,11 +253,9 @@ class Trainer:
                 "optimizer.lr, or look for damaged images"
             )
         images = self._since_log * self.config.batch_size
-        self._journal.log(self.progress, means, self._rate(), images)
+        rate = float(self.optimizer.param_groups[0]["lr"])
+        self._journal.log(self.progress, means, rate, images)
         self._sums, self._since_log = {}, 0
-
-    def _rate(self) -> float:
-        return float(self.optimizer.param_groups[0]["lr"])
 
     def _validate(self) -> bool:
         # Returns whether a problem of chance-constrained proxies has ended with it.
@@ -268,7 +274,9 @@ class Trainer:
         if is_best:
             self.progress.best_value, self.progress.best_step = value, self.progress.step
             self.progress.stale = 0
-            self._best = {"model": state_copy(self.model), "criterion": state_copy(self.criterion)}
+            parts = {"model": self.model, "criterion": self.criterion}
+            if not self._keep_last:
+                self._best = {name: state_copy(part) for name, part in parts.items()}
         elif begun:
             self.progress.stale += 1
         if self._plateau is not None:
@@ -304,6 +312,7 @@ class Trainer:
             "criterion": self.criterion,
             "optimizer": self.optimizer,
             "plateau": self._plateau,
+            "average": self._average,
             "regularizer": self._regularizer,
             "alternating": self.alternating,
         }
@@ -318,8 +327,7 @@ class Trainer:
             "sums": self._sums,
             "since_log": self._since_log,
             "zero_shot_weight": self._phases.zero_shot_weight,
-            "random": torch.get_rng_state(),
-            "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
+            **random_state(device),
         }
 
     def _load(self) -> None:
@@ -338,6 +346,4 @@ class Trainer:
         self._sums = {name: value.to(device) for name, value in state["sums"].items()}
         self._since_log = state["since_log"]
         self._phases.zero_shot_weight = state["zero_shot_weight"]
-        torch.set_rng_state(state["random"])
-        if state["random_cuda"] is not None and device.type == "cuda":
-            torch.cuda.set_rng_state(state["random_cuda"], device)
+        restore_random_state(state, device)

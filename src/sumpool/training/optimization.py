@@ -1,7 +1,10 @@
-"""Adam with one group per kind of parameter, the warm-up that spares the backbone, the plateau."""
+"""Adam with one group per kind of parameter, what changes its rates, the average of the weights."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +21,8 @@ class Groups:
     Attributes:
         backbone: The pretrained part: spared in the warm-up.
         embedding: The map to the embedding and the pooling.
+        prototypes: The prototypes, and log ε where it is learned, if they have a rate of their own;
+            else they belong to the embedding.
         proxies: Proxies of the loss.
         class_embeddings: Class embeddings of the zero-shot loss.
         rest: What else the loss learns.
@@ -25,25 +30,34 @@ class Groups:
 
     backbone: list[nn.Parameter]
     embedding: list[nn.Parameter]
+    prototypes: list[nn.Parameter]
     proxies: list[nn.Parameter]
     class_embeddings: list[nn.Parameter]
     rest: list[nn.Parameter]
 
 
-def parameter_groups(model: nn.Module, criterion: nn.Module) -> Groups:
+def parameter_groups(
+    model: nn.Module, criterion: nn.Module, *, own_prototypes: bool = False
+) -> Groups:
     """Sort the trainable parameters of ``model`` and ``criterion``, each into one group."""
     backbone = _trainable(model.get_submodule("backbone"))
     proxies: list[nn.Parameter] = list(getattr(criterion, "proxy_parameters", list)())
     zero_shot = _trainable(criterion.zero_shot) if isinstance(criterion, Mixture) else []
-    embedding = _without(_trainable(model), backbone)
+    prototypes = [
+        parameter
+        for name, parameter in model.named_parameters()
+        if own_prototypes and name.endswith((".prototypes", ".log_eps"))
+    ]
+    embedding = _without(_trainable(model), [*backbone, *prototypes])
     rest = _without(_trainable(criterion), [*proxies, *zero_shot])
-    return Groups(backbone, embedding, proxies, zero_shot, rest)
+    return Groups(backbone, embedding, prototypes, proxies, zero_shot, rest)
 
 
 def build_optimizer(
     groups: Groups,
     config: OptimizerConfig,
     zero_shot_lr_multiplier: float,
+    prototype_lr_multiplier: float = 1.0,
     *,
     fused: bool,
     recorded_on: torch.device | None = None,
@@ -54,22 +68,30 @@ def build_optimizer(
         groups: The parameters.
         config: Rates and decay; none of them null but ``plateau_patience``.
         zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
+        prototype_lr_multiplier: Factor on the rate of the prototypes over that of the map.
         fused: One kernel for all parameters (CUDA).
         recorded_on: The device, if steps are to be recorded: learning rates are then numbers on it,
             which a recorded step reads.
     """
     if config.lr is None or config.proxy_lr_multiplier is None:
         raise ValueError("config must be resolved: lr and proxy_lr_multiplier are null")
+    map_factor = config.embedding_lr_multiplier
     listed = (
         ("backbone", groups.backbone, 1.0),
-        ("embedding", groups.embedding, config.embedding_lr_multiplier),
+        ("embedding", groups.embedding, map_factor),
+        ("prototypes", groups.prototypes, map_factor * prototype_lr_multiplier),
         ("proxies", groups.proxies, config.proxy_lr_multiplier),
         ("class_embeddings", groups.class_embeddings, zero_shot_lr_multiplier),
         ("rest", groups.rest, 1.0),
     )
     return torch.optim.Adam(
         [
-            {"params": parameters, "lr": _rate(config.lr * factor, recorded_on), "name": name}
+            {
+                "params": parameters,
+                "lr": _rate(config.lr * factor, recorded_on),
+                "initial_lr": config.lr * factor,
+                "name": name,
+            }
             for name, parameters, factor in listed
             if parameters
         ],
@@ -90,6 +112,17 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
     return value if device is None else torch.tensor(value, device=device)
 
 
+def follow_cosine(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
+    """Set the rates of step number ``step`` (0, 1, …): from full ones to zero after ``steps``."""
+    factor = (1 + math.cos(math.pi * step / steps)) / 2
+    for group in optimizer.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], Tensor):  # which a recorded step reads
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate
+
+
 def build_plateau(
     optimizer: torch.optim.Optimizer, config: OptimizerConfig
 ) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
@@ -103,6 +136,65 @@ def build_plateau(
         patience=config.plateau_patience,
         threshold=0.0,
     )
+
+
+class WeightAverage:
+    """An exponential moving average of the parameters and the floating-point buffers of a model.
+
+    After update t (1, 2, …) it is d·average + (1 − d)·weights with d = min(decay, (t − 1)/(t + 8)):
+    the first update copies the weights, and early ones forget fast. Updates are in place, so that
+    they work beside a recorded step.
+
+    Args:
+        model: On its device, where its tensors must stay.
+        decay: In (0, 1).
+
+    Example:
+        >>> layer = nn.Linear(1, 1, bias=False)
+        >>> average = WeightAverage(layer, decay=0.9)
+        >>> for step in (1, 2):
+        ...     _ = layer.weight.data.fill_(step)
+        ...     average.update(step)
+        >>> with average.applied():
+        ...     print(f"{layer.weight.item():.2f}")
+        1.90
+        >>> layer.weight.item()
+        2.0
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        state = {name: it for name, it in model.state_dict().items() if it.is_floating_point()}
+        self._decay, self._names, self._weights = decay, list(state), list(state.values())
+        self._average = [it.clone() for it in self._weights]
+
+    def update(self, count: int) -> None:
+        """Add the current weights as update number ``count``; up to 1 starts over."""
+        past = max(0, count - 1)
+        decay = min(self._decay, past / (past + 9))
+        torch._foreach_lerp_(self._average, self._weights, 1 - decay)
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Context in which the model has the average as its weights."""
+        own = [it.clone() for it in self._weights]
+        self.apply()
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self._weights, own)
+
+    def apply(self) -> None:
+        """Give the model the average as its weights."""
+        torch._foreach_copy_(self._weights, self._average)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The average, by the names of the model's state."""
+        return dict(zip(self._names, self._average, strict=True))
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        for name, average in zip(self._names, self._average, strict=True):
+            average.copy_(state[name])
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:

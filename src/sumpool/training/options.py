@@ -18,14 +18,25 @@ class GspConfig:
         mu: share μ of each image that is pooled, in (0, 1]; 1 is average pooling (0.3)
         eps: inverse smoothing ε; large selects sharply (5 with pair losses, 0.5 with proxy losses)
         average_steps: steps at the start in which it pools as average pooling; then prototypes are
-            picked among embeddings of images, as in the authors' practice. With 0 they are picked
-            among local features of the first batch (--pool gsp alone)
+            picked among embeddings of images whatever init is, as in the authors' practice (--pool
+            gsp alone)
+        spread: instead of eps: share 1/(n Σp²) of the positions that the weights of an image cover,
+            in (0, 1); ε is chosen for it on 256 training images when prototypes are set (--pool gsp
+            alone)
+        learn_eps: learn ε from its initial value
+        init: what prototypes are picked among: local, the local features of the first batch, or
+            image, average-pooled embeddings of images (--pool gsp alone)
+        lr_multiplier: learning rate of prototypes, and of a learned ε, over that of the map
     """
 
     prototypes: int | None = None
     mu: float | None = None
     eps: float | None = None
     average_steps: int = 0
+    spread: float | None = None
+    learn_eps: bool = False
+    init: Literal["local", "image"] = "local"
+    lr_multiplier: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,7 @@ class ZeroShotConfig:
         standardize: center its attributes and bring them to a mean length of 1 before the fit
         halves: order in which the classes of a batch go to its halves in turn: appearance (in the
             batch) or label
+        reduction: sum of the losses of the halves, or their mean, as in the authors' practice
         begin: step from which on it counts
         end: step from which on it no longer counts; null is never
     """
@@ -59,6 +71,7 @@ class ZeroShotConfig:
     halves: Literal["appearance", "label"] = "appearance"
     begin: int = 0
     end: int | None = None
+    reduction: Literal["sum", "mean"] = "sum"
 
 
 @dataclass(frozen=True)
@@ -128,6 +141,9 @@ class OptimizerConfig:
             (what the loss asks for: 1 for proxy losses)
         plateau_patience: validations without gain after which the rates fall; null keeps them
         plateau_factor: factor of that fall
+        schedule: constant, or cosine, which takes all rates to zero at stop.max_steps
+        ema: decay of an exponential moving average of the weights, such as 0.999; the average is
+            evaluated and kept, training continues with the weights themselves; null is none
     """
 
     lr: float | None = None
@@ -139,6 +155,8 @@ class OptimizerConfig:
     warmup_epochs: float | None = None
     plateau_patience: int | None = None
     plateau_factor: float = 0.5
+    schedule: Literal["constant", "cosine"] = "constant"
+    ema: float | None = None
 
 
 @dataclass(frozen=True)
@@ -149,9 +167,11 @@ class StopConfig:
         validate_every: steps between validations (100; SOP and In-shop 1000; a quarter of that
             with --ccp)
         patience: validations without gain after which training ends (15; SOP and In-shop 10; 60
-            with --ccp)
+            with --ccp; none with keep last)
         max_steps: steps after which training ends in any case; null leaves it to patience
         monitor: the validation metric that decides
+        keep: model that the run ends with: best, of the best validation, or last, of the last step,
+            which is stop.max_steps whatever validations give
     """
 
     validate_every: int | None = None
@@ -160,6 +180,7 @@ class StopConfig:
     monitor: Literal["mean_average_precision_at_r", "precision_at_1", "r_precision"] = (
         "mean_average_precision_at_r"
     )
+    keep: Literal["best", "last"] = "best"
 
 
 @dataclass(frozen=True)
@@ -200,7 +221,8 @@ class TrainConfig:
     Args:
         data: folder or CSV file with labeled images; none for glyphs, which are drawn
         format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
-            mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100)
+            mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100),
+            cub-clutter (made from CUB)
         out: folder of the run; null makes one under runs/
         fold: validate on this one (1, 2, …) of the class folds of the training part; null takes the
             part for validation that the data brings, or draws classes at random
@@ -209,16 +231,23 @@ class TrainConfig:
         selection: images that decide which model is kept: validation, classes that are not trained
             on, or test, the test set itself, as older papers do. With test all training classes are
             trained on; scores are then too good, and are marked "selected on the test set"
+        test: at the end, evaluate the model on the test set, if there is one; with false, no test
+            image is opened
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
         cache_dir: folder in which decoded images are kept and shared between runs
         backbone: bn_inception, resnet20, resnetv2_20, small_cnn or any model of timm
+        backbone_options: further options of the network, such as output_stride 16 of those of timm,
+            for finer maps
         weights: packaged (inside an installed package), none, timm (downloads), or a file (what
             the backbone has: packaged, timm, none)
         resize: shorter side of an image before it is cropped (the backbone's, most often 256)
         crop: side of the square that the network sees (the backbone's, most often 227)
         augment: view in training: crop, a random part, or none, the central one (the backbone's)
+        crop_area: least and largest share of the whole image that a random part covers, such as
+            [0.16, 1] in the authors' practice; null is 40² to 256² pixels, for a shorter side of
+            256
         flip: mirror half of the views in training (the backbone's)
         embedding_size: length of the embedding
         pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
@@ -226,7 +255,10 @@ class TrainConfig:
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
+        map_init: initialization of the linear map: that of torch, or glorot, as in the authors'
+            practice
         freeze_batch_norm: keep the pretrained statistics of batch normalization
+        freeze_batch_norm_affine: keep its scales and shifts as well, as in the authors' practice
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
         loss_options: constants of the loss that replace those of the catalog
@@ -253,21 +285,26 @@ class TrainConfig:
     folds: int = 4
     validation: float = 0.25
     selection: Literal["validation", "test"] = "validation"
+    test: bool = True
     skip_broken: bool = False
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None
     backbone: str = "tf_efficientnet_lite0"
+    backbone_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
     resize: int | None = None
     crop: int | None = None
     augment: Literal["crop", "none"] | None = None
+    crop_area: list[float] | None = None
     flip: bool | None = None
     embedding_size: int = 128
     pool: str = "gsp"
     pool_options: dict[str, Any] = field(default_factory=dict)
     gsp: GspConfig = field(default_factory=GspConfig)
     normalize: Literal["l2", "ball"] | None = None
+    map_init: Literal["torch", "glorot"] = "torch"
     freeze_batch_norm: bool = True
+    freeze_batch_norm_affine: bool = False
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)

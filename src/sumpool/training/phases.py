@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor
+from torch import Tensor, nn
 
 from sumpool.data import Batch
 from sumpool.losses import Mixture
@@ -20,6 +20,9 @@ from sumpool.training.step import gather
 from sumpool.training.task import Task
 
 logger = logging.getLogger(__name__)
+
+#: Images that ε is chosen on for a given spread.
+SPREAD_IMAGES = 256
 
 
 class Phases:
@@ -55,7 +58,7 @@ class Phases:
             step: Its number; more than 0 in a resumed run.
         """
         if step >= self._config.gsp.average_steps:
-            self._initialize_pooling(batch)
+            self._initialize_pooling(batch, step)
         if step == 0 and self._config.zero_shot.balance is not None:
             self._balance(batch, self._config.zero_shot.balance)
 
@@ -74,15 +77,28 @@ class Phases:
                 self._pick_prototypes(step)
         return step in (self.warmup, zero_shot.begin, zero_shot.end, average)
 
-    def _initialize_pooling(self, batch: Batch) -> None:
+    def resting(self, step: int, backbone: list[nn.Parameter]) -> list[nn.Parameter]:
+        """The parameters that step number ``step`` does not change."""
+        found = list(backbone) if step < self.warmup else []
+        if step < self._config.gsp.average_steps:
+            # Average pooling does not use them, but weight decay would move them.
+            own = (self._pooling.prototypes, self._pooling.log_eps)
+            found += [parameter for parameter in own if parameter is not None]
+        return found
+
+    def _initialize_pooling(self, batch: Batch, step: int) -> None:
         # All processes pick the prototypes from the features of the whole first batch, so that the
         # run does not depend on how many there are; before the first step, and outside of what is
         # compiled or recorded.
         pooling = self._pooling
         if not hasattr(pooling, "initialize_prototypes") or bool(pooling.prototypes_ready):
             return
+        if self._config.gsp.init == "image":
+            self._pick_prototypes(step)
+            return
         features = self._feature_map(batch.images).float()
         pooling.initialize_prototypes(gather(self._fabric, features, gradients=False))
+        self._sharpen(step)
 
     def _balance(self, batch: Batch, ratio: float) -> None:
         criterion = self._task.criterion
@@ -104,19 +120,30 @@ class Phases:
 
     @torch.no_grad()
     def _pick_prototypes(self, step: int) -> None:
-        # Among embeddings of images as average pooling gives them, four to choose each from. The
-        # batches come from an iterator of their own, so that training sees what it would have seen.
+        # Among embeddings of images as average pooling gives them, four to choose each from.
         pooling = self._pooling
-        count = math.ceil(4 * len(pooling.prototypes) / self._config.batch_size)
-        batches = self._task.feed.train_batches(self._task.sampler, start=step)
         pooling.averaging = True
+        found = [pooling(maps).flatten(1) for maps in self._maps(step, 4 * len(pooling.prototypes))]
+        pooling.averaging = False
+        pooling.initialize_prototypes_among(torch.cat(found))
+        self._sharpen(step)
+
+    def _sharpen(self, step: int) -> None:
+        if self._config.gsp.spread is None:
+            return
+        self._pooling.sharpen(torch.cat(list(self._maps(step, SPREAD_IMAGES))))
+        logger.info("ε is set to %.4g", float(self._pooling.eps))
+
+    def _maps(self, step: int, images: int) -> Iterator[Tensor]:
+        # Feature maps of at least that many images, of all processes. The batches come from an
+        # iterator of their own, so that those of training stay the same.
+        batches = self._task.feed.train_batches(self._task.sampler, start=step)
         try:
-            found = [pooling(self._feature_map(next(batches).images)) for _ in range(count)]
+            for _ in range(math.ceil(images / self._config.batch_size)):
+                features = self._feature_map(next(batches).images).float()
+                yield gather(self._fabric, features, gradients=False)
         finally:
             batches.close()  # type: ignore[attr-defined]
-        pooling.averaging = False
-        vectors = torch.cat([it.flatten(1) for it in found]).float()
-        pooling.initialize_prototypes_among(gather(self._fabric, vectors, gradients=False))
 
 
 def warmup_steps(config: TrainConfig, images: int) -> int:

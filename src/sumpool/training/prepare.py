@@ -66,13 +66,13 @@ class Prepared:
 
         Args:
             cache_test: Whether test images go through the cache of the configuration. Images that
-                are seen once are not worth one.
+                are seen once are not worth one, unless runs share it.
         """
         feeds: dict[str, Feeds] = {self.config.selection: self.selection}
         if self.splits.test is not None and self.config.selection != "test":
             config = self.config
             if not cache_test:
-                config = replace(config, cache="none", cache_dir=None)
+                config = replace(config, cache="none" if config.cache_dir is None else "ram")
             feeds["test"] = _open_feeds(
                 config, self.splits.test, self.model, self.fabric, self.progress
             )

@@ -97,7 +97,9 @@ def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
     for name, (value, _) in differences(given, TrainConfig()).items():
         if value == own[name]:
             continue
-        if name not in FREE_TO_CHANGE:
+        # A cosine schedule depends on the last step.
+        falls = name == "stop.max_steps" and stored.optimizer.schedule == "cosine"
+        if name not in FREE_TO_CHANGE or falls:
             raise ConfigError(
                 f"{name} is {value!r}, but the run was begun with {own[name]!r}: a resumed run "
                 "keeps its options"

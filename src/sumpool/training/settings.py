@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,8 +62,15 @@ CCP_VALIDATIONS = 4
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
-#: What decides which weights are kept.
-SELECTIONS = ("validation", "test")
+#: What options with a few values accept.
+CHOICES: Mapping[str, Collection[str]] = {
+    "loss": LOSSES,
+    "pool": POOLINGS,
+    "selection": ("validation", "test"),
+    "gsp.init": ("local", "image"),
+    "optimizer.schedule": ("constant", "cosine"),
+    "stop.keep": ("best", "last"),
+}
 
 #: What a number must be, the test of it, and the options it holds for unless they are null.
 RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
@@ -75,7 +82,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
             *("stop.validate_every", "stop.patience", "stop.max_steps"),
             *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
             *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
-            *("zero_shot.scale", "zero_shot.lr_multiplier"),
+            *("zero_shot.scale", "zero_shot.lr_multiplier", "gsp.lr_multiplier"),
         ),
     ),
     (
@@ -88,7 +95,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
     ),
     ("be at least 1", lambda value: value >= 1, ("hardware.devices", "hardware.nodes")),
     ("be at least 2", lambda value: value >= 2, ("folds",)),
-    ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation",)),
+    ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation", "gsp.spread", "optimizer.ema")),
     ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
     ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight",)),
 )
@@ -135,10 +142,12 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     recipe = check_options(config)
     found, ccp = SETTINGS.get(data_set, DEFAULT), config.ccp.enabled
     has_attributes = pooling_class(config.pool).has_attributes
+    eps = found.eps_proxy if recipe.proxy else found.eps_pair
+    patience = CCP_PATIENCE if ccp else found.patience
     defaults: dict[str, Any] = {
         "gsp.prototypes": found.prototypes,
         "gsp.mu": found.mu,
-        "gsp.eps": found.eps_proxy if recipe.proxy else found.eps_pair,
+        "gsp.eps": None if config.gsp.spread is not None else eps,
         "zero_shot.weight": found.zero_shot if has_attributes else 0.0,
         "weights": _weights(config.backbone),
         "normalize": "ball" if ccp else "l2",
@@ -147,7 +156,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         "optimizer.proxy_lr_multiplier": recipe.proxy_lr_multiplier,
         "optimizer.warmup_epochs": recipe.warmup_epochs,
         "stop.validate_every": found.validate_every // (CCP_VALIDATIONS if ccp else 1),
-        "stop.patience": CCP_PATIENCE if ccp else found.patience,
+        "stop.patience": None if config.stop.keep == "last" else patience,
         **(_ccp_defaults(config, found, data_set) if ccp else {}),
     }
     given = flat(config)
@@ -185,16 +194,20 @@ def check_options(config: TrainConfig) -> LossRecipe:
     Raises:
         ConfigError: If an option is not accepted, or two contradict each other.
     """
-    for name, choices in (("loss", LOSSES), ("pool", POOLINGS), ("selection", SELECTIONS)):
-        if getattr(config, name) not in choices:
-            raise ConfigError(
-                f"{name} must be one of {', '.join(choices)}, got {getattr(config, name)!r}"
-            )
+    options = flat(config)
+    for name, choices in CHOICES.items():
+        if options[name] not in choices:
+            raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {options[name]!r}")
     _check_ranges(config)
     _check_zero_shot(config)
     _check_centers(config)
-    if config.gsp.average_steps and config.pool != "gsp":
-        raise ConfigError(f"gsp.average_steps needs pool gsp, got {config.pool}")
+    _check_gsp(config)
+    _check_end(config)
+    area = config.crop_area
+    if area is not None and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
+        raise ConfigError(f"crop_area must be two numbers in (0, 1], in order, got {area}")
+    if config.selection == "test" and not config.test:
+        raise ConfigError("selection test needs the test set, which test false leaves closed")
     if config.fold is not None and not 1 <= config.fold <= config.folds:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     defaults = TrainConfig()
@@ -246,6 +259,45 @@ def _check_zero_shot(config: TrainConfig) -> None:
     ):
         if wrong:
             raise ConfigError(f"zero_shot.balance {why}")
+
+
+def _check_gsp(config: TrainConfig) -> None:
+    gsp, defaults = config.gsp, TrainConfig().gsp
+    for name in ("average_steps", "spread", "init"):
+        if getattr(gsp, name) != getattr(defaults, name) and config.pool != "gsp":
+            raise ConfigError(f"gsp.{name} needs pool gsp, got {config.pool}")
+    if gsp.spread is not None and (gsp.eps is not None or gsp.mu == 1):
+        other = "gsp.mu 1 makes weights equal" if gsp.eps is None else "gsp.eps is given as well"
+        raise ConfigError(f"gsp.spread sets gsp.eps, but {other}: leave one of them out")
+
+
+def _check_end(config: TrainConfig) -> None:
+    optimizer, stop = config.optimizer, config.stop
+    cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
+    ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
+    kept = "stop.keep last" if last else "optimizer.ema"
+    for wrong, why in (
+        (
+            stop.max_steps is None and (cosine or last),
+            f"{ending} needs stop.max_steps, the step at which training ends",
+        ),
+        (
+            cosine and optimizer.plateau_patience is not None,
+            "optimizer.schedule cosine sets the rates, and so does optimizer.plateau_patience: "
+            "leave one of them out",
+        ),
+        (
+            last and stop.patience is not None,
+            f"stop.patience is {stop.patience}, but stop.keep last trains to stop.max_steps: leave "
+            "one of them out",
+        ),
+        (
+            config.ccp.enabled and (last or optimizer.ema is not None),
+            f"{kept} and ccp exclude each other: problems of ccp end with weights of their own",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(why)
 
 
 def _check_centers(config: TrainConfig) -> None:

@@ -44,7 +44,8 @@ class Splits:
         train: Images to learn from.
         validation: Images that decide which model is kept; with selection test they are the
             queries of the test set.
-        test: Images to evaluate it on; None where the data set has no such part.
+        test: Images to evaluate it on; None where the data set has no such part, or with
+            ``test`` false.
         broken: Images that were left out because they cannot be read.
     """
 
@@ -103,9 +104,9 @@ def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
     else:
         train, validation = _split(config, learned)
     test = None
-    if "query" in parts:
+    if config.test and "query" in parts:
         test = TestSet(part("query"), part("gallery"))
-    elif "test" in parts:
+    elif config.test and "test" in parts:
         test = TestSet(part("test"))
     if config.selection == "test":
         if test is None:

@@ -10,6 +10,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.losses import Mixture
+from sumpool.training.options import HardwareConfig
 
 
 class TrainPass(nn.Module):
@@ -36,6 +37,17 @@ class TrainPass(nn.Module):
             return (self.model(images),)
         pooled = self.model(images, details=True)
         return pooled.embedding, pooled.attributes
+
+
+def compile_pass(train_pass: TrainPass, hardware: HardwareConfig) -> nn.Module:
+    """``train_pass`` as ``hardware`` wants it compiled: whole, or only its backbone if recorded."""
+    if not hardware.compile:
+        return train_pass
+    if not (hardware.cuda_step or hardware.cuda_graph):
+        return torch.compile(train_pass)  # type: ignore[return-value]
+    # Poolings differ from run to run, the backbone does not: compiled once per process.
+    train_pass.model.compile_backbone()  # type: ignore[operator]
+    return train_pass
 
 
 def loss_terms(

@@ -9,6 +9,7 @@ from sumpool.transport.k_center import greedy_k_center
 from sumpool.transport.plain import SumPooled
 from sumpool.transport.problem import ConstraintErrors, TransportProblem, TransportResult
 from sumpool.transport.solve import SOLVERS, Solver, partial_transport
+from sumpool.transport.spread import eps_for_spread, spread_of
 from sumpool.transport.sum_pool import sum_pool
 
 __all__ = [
@@ -21,10 +22,12 @@ __all__ = [
     "SumPooled",
     "TransportProblem",
     "TransportResult",
+    "eps_for_spread",
     "fused_support",
     "greedy_k_center",
     "lipschitz_normalize",
     "partial_transport",
     "prototype_costs",
+    "spread_of",
     "sum_pool",
 ]

@@ -7,8 +7,14 @@ from collections.abc import Iterable
 
 from sumpool.bench.methods import AVERAGES, Method
 
-#: Data sets in the order of the papers' tables.
-DATA_SETS = {"sop": "SOP", "inshop": "In-shop", "cub": "CUB", "cars196": "Cars196"}
+#: Data sets in the order of the papers' tables, then those without a paper.
+DATA_SETS = {
+    "sop": "SOP",
+    "inshop": "In-shop",
+    "cub": "CUB",
+    "cars196": "Cars196",
+    "cub-clutter": "CUB with clutter",
+}
 #: Losses in the order of the papers' tables.
 LOSSES = {
     "c1": "C1",
@@ -33,6 +39,8 @@ PROTOCOLS = {
     "conventional": "conventional protocol, selected on the test set",
     "tuning": "tuning protocol, on validation classes",
     "tuning-ccp": "tuning protocol of CCP, on validation classes",
+    "steady": "steady protocol",
+    "steady-tuning": "steady protocol, on validation classes",
 }
 _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
              "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear"}  # fmt: skip

@@ -1,1 +1,1 @@
-"""Images that are drawn or composed: glyphs and collages."""
+"""Images that are drawn or composed: glyphs, collages, photographs with clutter."""

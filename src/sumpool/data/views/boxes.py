@@ -38,7 +38,7 @@ def random_flips(draws: NDArray[np.float64]) -> NDArray[np.bool_]:
 def random_boxes(
     sizes: NDArray[np.int64],
     draws: NDArray[np.float64],
-    area: tuple[float, float],
+    area: tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]],
     aspect: tuple[float, float],
 ) -> NDArray[np.int64]:
     """Boxes of random area and aspect at random places, as torchvision's ``RandomResizedCrop``.
@@ -51,7 +51,7 @@ def random_boxes(
     Args:
         sizes: Height and width of the images, (b, 2).
         draws: Uniform numbers, (b, ``DRAWS``).
-        area: Least and largest area, in square pixels.
+        area: Least and largest area, in square pixels; for all images, or for each, (b, 1).
         aspect: Least and largest ratio of width to height.
 
     Returns:

@@ -41,6 +41,8 @@ class Preprocessing:
             40² to 256² for a shorter side of 256, and in proportion for any other; for images that
             are left as they are, in proportion to ``crop``.
         aspect: Least and largest ratio of its width to its height.
+        area_share: Instead of ``area``: its least and largest area as shares of the whole image,
+            in (0, 1].
 
     Example:
         >>> preprocessing = Preprocessing(resize=64, crop=56, area=(10**2, 64**2))
@@ -60,13 +62,17 @@ class Preprocessing:
     flip: bool = True
     area: tuple[float, float] = None  # type: ignore[assignment]  # filled in below
     aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    area_share: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.area is None:
             side = self.crop if self.resize is None else self.resize
             object.__setattr__(self, "area", ((side * 40 / 256) ** 2, float(side**2)))
         # Lists, as they come from JSON and YAML, would make the value unhashable.
-        for name, length in (("mean", 3), ("std", 3), ("area", 2), ("aspect", 2)):
+        lengths = {"mean": 3, "std": 3, "area": 2, "aspect": 2}
+        if self.area_share is not None:
+            lengths["area_share"] = 2
+        for name, length in lengths.items():
             values = tuple(getattr(self, name))
             if len(values) != length:
                 raise ValueError(f"{name} must be {length} numbers, got {values}")
@@ -84,6 +90,10 @@ class Preprocessing:
             low, high = getattr(self, name)
             if not 0 < low <= high:
                 raise ValueError(f"{name} must be positive and in order, got {(low, high)}")
+        if self.area_share is not None and not 0 < self.area_share[0] <= self.area_share[1] <= 1:
+            raise ValueError(
+                f"area_share must lie in (0, 1] and be in order, got {self.area_share}"
+            )
         if self.augment == "crop" and self.resize is not None:
             most = self.resize**2
             # Else most boxes would not fit into a square image, and all of it be shown instead.
@@ -136,7 +146,11 @@ class Preprocessing:
             Boxes (b, 4), top, left, height and width; and whether each is mirrored, (b,).
         """
         if self.augment == "crop":
-            boxes = random_boxes(sizes, draws, self.area, self.aspect)
+            low, high = self.area
+            if self.area_share is not None:
+                pixels = sizes.prod(1, keepdims=True)  # (b, 1)
+                low, high = (share * pixels for share in self.area_share)
+            boxes = random_boxes(sizes, draws, (low, high), self.aspect)
         else:
             boxes = central_boxes(sizes, self.crop)
         return boxes, random_flips(draws) & self.flip
