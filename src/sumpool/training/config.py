@@ -91,7 +91,7 @@ def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
         comment: Lines before it.
 
     Raises:
-        sumpool.report.StoreError: If it cannot be written.
+        sumpool.system.files.StoreError: If it cannot be written.
     """
     # Imported here: it comes with numpy, which `--help` need not wait for.
     from sumpool.system.files import write_atomic
