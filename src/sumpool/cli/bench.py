@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
@@ -131,7 +128,6 @@ def _run_grid(protocol: str, options: Namespace) -> int:
         print(plan_text(store, cells))
         return 0
     with ExitStack() as while_it_runs:
-        while_it_runs.enter_context(_term_is_an_interrupt())
         executor, cells = _executor(store, cells, options, while_it_runs)
         check_cells(cells, here=options.ray is None)
         summary = run_bench(store, cells, executor, retries=options.retries)
@@ -139,20 +135,6 @@ def _run_grid(protocol: str, options: Namespace) -> int:
     _score(store.folder)
     print(f"results: {options.out}; their table: sumpool bench table --out {options.out}")
     return 1 if summary.failed else 0
-
-
-@contextmanager
-def _term_is_an_interrupt() -> Iterator[None]:
-    """Treat TERM, which clusters send, like Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _executor(

@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
 from sumpool.cli.errors import expected_errors
 from sumpool.cli.options import HelpFormatter, normalize_arguments
+from sumpool.system.signals import interrupt_status, term_interrupts
 from sumpool.training.config import ConfigError, flat_switches
 
 DESCRIPTION = """\
@@ -58,12 +59,13 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
+@term_interrupts()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments ``argv``, by default those of the process.
 
     Returns:
-        The exit status: 0 for success, 1 for an expected error, 130 after an interrupt. Arguments
-        that cannot be parsed end the process with status 2.
+        The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
+        after TERM. Arguments that cannot be parsed end the process with status 2.
     """
     typed = sys.argv[1:] if argv is None else argv
     parser = build_parser()
@@ -78,14 +80,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         status: int = verb.run(options)
         return status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         kept = (
             verb.interrupt_message(options)
             if hasattr(verb, "interrupt_message")
             else "unwritten results are lost"
         )
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
-        return 130
+        return interrupt_status(interrupt)
     except Exception as error:
         if not isinstance(error, expected_errors()):
             raise

@@ -89,3 +89,9 @@ def run(options: Namespace) -> int:
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
     return 0
+
+
+def interrupt_message(options: Namespace) -> str:
+    """What an interrupt outside the loop leaves."""
+    run = options.resume or options.out or "RUN"
+    return f"a run with a checkpoint resumes from it with: sumpool train --resume {run}"
