@@ -93,5 +93,9 @@ def run(options: Namespace) -> int:
 
 def interrupt_message(options: Namespace) -> str:
     """What an interrupt outside the loop leaves."""
-    run = options.resume or options.out or "RUN"
+    from sumpool.report.run.folder import CHECKPOINTS
+
+    run = Path(options.resume or options.out or "RUN")
+    if run.name != "RUN" and not (run / CHECKPOINTS).is_dir():
+        return "there is no checkpoint yet"
     return f"a run with a checkpoint resumes from it with: sumpool train --resume {run}"
