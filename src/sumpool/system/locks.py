@@ -83,6 +83,14 @@ def holder(path: Path) -> dict[str, Any]:
     return signed if isinstance(signed, dict) else {}
 
 
+def held_by(path: Path) -> str:
+    """Who holds the lock on ``path``, in words."""
+    known = holder(path)
+    if not known:
+        return "another process"
+    return f"process {known.get('pid')} on {known.get('host')} since {known.get('since')}"
+
+
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
     """Wait for the lock on ``path`` and hold it inside the ``with``: for short changes."""

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sumpool.report.run.folder import (
     CONFIG,
+    DIGESTS,
     EVALUATION,
     GALLERY,
     LOG,
@@ -25,6 +26,7 @@ from sumpool.report.run.folder import (
 )
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.gallery_files import read_gallery
+from sumpool.system.digests import check_digests
 from sumpool.system.files import StoreError
 
 #: Columns of a CSV file by name, one value per line, NaN where a line has none.
@@ -119,6 +121,7 @@ def read_run(folder: Path) -> Run:
     missing = [name for name in (RUN, CONFIG) if not (folder / name).is_file()]
     if missing:
         raise StoreError(f"{folder} holds no run: {' and '.join(missing)} missing")
+    check_digests(folder, DIGESTS, (CONFIG, RUN, LOG, VALIDATION, PROBLEMS, EVALUATION, GALLERY))
     config_path = folder / CONFIG
     try:
         config_text = config_path.read_text(encoding="utf-8")
