@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -242,3 +243,16 @@ def test_a_batch_that_is_not_finite_is_refused_and_sets_nothing() -> None:
         layer(x)
     assert torch.equal(layer.prototypes, before)
     assert not layer.prototypes_ready
+
+
+def test_an_untrained_layer_in_evaluation_mode_warns_once() -> None:
+    layer = GeneralizedSumPool2d(8, prototypes=4).eval()
+    features = torch.randn(2, 8, 7, 7)
+    with pytest.warns(UserWarning, match="prototypes are not set yet"):
+        layer(features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(features)  # once
+        layer.train()(features)  # sets them
+        layer.eval()(features)
+        GeneralizedSumPool2d(8, prototypes=4, init="random").eval()(features)

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
-
 import torch
 from jsonargparse import Namespace
 
 from sumpool.data import ImageFeed, dataset_splits, detect_format, open_dataset, open_feed
-from sumpool.models import Embedder, ModelError, load_embedder
-from sumpool.models.storage import DESCRIPTION
-from sumpool.report.run.folder import MODEL, RUN
+from sumpool.models import Embedder, load
 from sumpool.training import ConfigError
 
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
     """The model of ``options.model``, a run folder or a model folder, on its device."""
     device = _device(options.device)
-    return load_embedder(_model_folder(Path(options.model)), device=device), device
+    return load(options.model, device), device
 
 
 def open_images(options: Namespace, model: Embedder, device: torch.device, split: str) -> ImageFeed:
@@ -50,19 +45,3 @@ def _device(name: str) -> torch.device:
     if not there:
         raise ConfigError(f"device must be cpu or a CUDA device that is there, got {name}")
     return device
-
-
-def _model_folder(folder: Path) -> Path:
-    """Where the model of a run is, or ``folder`` itself."""
-    if not folder.is_dir():
-        raise ModelError(f"there is no folder {folder}: name that of a run, or of a saved model")
-    if (folder / MODEL).is_dir():
-        return folder / MODEL
-    if (folder / RUN).is_file():
-        raise ModelError(
-            f"the run {folder} has no model yet, it is not finished: resume it with "
-            f"sumpool train --resume {shlex.quote(str(folder))}"
-        )
-    if not (folder / DESCRIPTION).is_file():
-        raise ModelError(f"{folder} holds neither a run nor a model: {RUN}, {DESCRIPTION} missing")
-    return folder
