@@ -44,7 +44,7 @@ def run_cells(
     progress: bool = True,
     description: str = "cells",
 ) -> list[Row]:
-    """Compute the cells that ``store`` does not have and return the rows of all.
+    """Compute the cells that ``store`` does not have and return the rows of all, in their order.
 
     A cell is stored as soon as it is finished, so that an interrupt loses no finished cell. If one
     fails or cannot be stored, the others are still computed, and the first failure is raised last.
@@ -54,13 +54,10 @@ def run_cells(
         cells: What tells each cell from the others.
         work: Computes one.
         jobs: Cells that run in parallel, each in a process; 1 computes them in this one. None is
-            one per core.
-        quick: A cell takes less time than starting a process, so ``jobs=None`` is 1.
+            one per core or, if ``quick``, 1: a cell takes less time than starting a process.
+        quick: Whether cells take a few seconds.
         progress: Whether to show a bar.
         description: Name of the bar.
-
-    Returns:
-        The rows in the order of ``cells``.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from sumpool.report.labels import dataset_label
-from sumpool.report.section import Section, grouped, seed_count, values
+from sumpool.report.section import Section, seed_count, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
+from sumpool.studies.ccp_search.trials import trials_of
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -23,24 +23,9 @@ LISTED = 10
 _FINE = 60
 
 
-class Trial(NamedTuple):
-    """One point of the search, its seeds together."""
-
-    number: int
-    pull: float
-    proxies: int
-    rows: list[Row]
-
-    @property
-    def value(self) -> float:
-        """Validation MAP@R [%], mean over seeds."""
-        found = values(self.rows, "validation_map_at_r")
-        return 100 * sum(found) / len(found)
-
-
 def tables(rows: list[Row]) -> list[Table]:
     """The best trials."""
-    trials = _trials(rows)
+    trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
     lines = [
         [
@@ -82,16 +67,16 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "The first trials are spread over the plane; then the sampler chooses each from the "
             "ones before. Few trials are far from the best points, so the surface there is a "
             "guess. It is a regression on all trials with a Matérn 5/2 kernel, its length scales "
-            "and noise by likelihood.",
+            "and noise by likelihood."
         ],
     )
 
 
 def draw(rows: Sequence[Row]) -> Figure:
     """The trials on the surface of a Gaussian process, and its deviation beside it."""
-    trials = _trials(rows)
+    trials = trials_of(rows)
     where = np.array([[np.log10(it.pull), it.proxies] for it in trials])
-    found = np.array([it.value for it in trials])
+    found = 100 * np.array([it.value for it in trials])
     low, high = where.min(0), where.max(0)
     edge = np.maximum(0.06 * (high - low), [0.3, 0.5])
     low, high = low - edge, high + edge
@@ -129,11 +114,3 @@ def draw(rows: Sequence[Row]) -> Figure:
                 path_effects=[withStroke(linewidth=1.8, foreground="white")],
             )
     return figure
-
-
-def _trials(rows: Sequence[Row]) -> list[Trial]:
-    found = grouped(rows, lambda row: int(row.cell["trial"]))
-    return [
-        Trial(number, float(own[0].cell["pull"]), int(own[0].cell["proxies"]), own)
-        for number, own in sorted(found.items())
-    ]

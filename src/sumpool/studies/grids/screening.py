@@ -107,7 +107,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "low level. Its standard error comes from the spread over seeds, pooled over "
             "combinations; with one seed there is none. In the half of all combinations where the "
             "product of the levels is fixed, main effects are mixed with effects of three factors "
-            "together only.",
+            "together only."
         ],
     )
 

@@ -44,8 +44,6 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 def attribute_perplexity(attributes: Tensor) -> float:
     """How many attributes are in use: exp of the entropy of the mean of ``attributes`` (N, m).
 
-    It is m where all are used alike and 1 where one takes everything.
-
     Example:
         >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
         2.0
@@ -87,21 +85,13 @@ def transfer_accuracy(
 ) -> TransferAccuracy:
     r"""Fit on the first half of each order, predict the second, and count what is right.
 
-    With histograms Z and mean embeddings Y of the fitted classes,
+    With histograms Z (C, m) and mean embeddings Y (C, D) of the fitted classes,
 
     .. math:: W = (Z^\top Z + r I)^{-1} Z^\top Y, \qquad \hat y_c = W^\top z_c,
 
     and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half
-    [gsp, app. 2.3]. Chance is one over the size of that half. All splits are solved together.
-
-    Args:
-        histograms: Attribute histograms of the classes, (C, m).
-        means: Their mean embeddings, (C, D).
-        orders: Orders of the classes, (S, C), as :func:`class_splits` draws them.
-        ridge: Ridge r > 0; the zero-shot loss has 0.05.
-
-    Returns:
-        The shares that are right, by ℓ2 and by cosine distance.
+    [gsp, app. 2.3]. Chance is one over the size of that half. ``orders`` (S, C) are those of
+    :func:`class_splits`; all splits are solved together. The zero-shot loss has the ridge 0.05.
 
     Example:
         >>> means = torch.eye(4)

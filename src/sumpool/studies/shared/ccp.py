@@ -106,7 +106,7 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
 def problem_metrics(
     problems: Sequence[Mapping[str, float]], solution: Solution = "best"
 ) -> dict[str, float]:
-    """What the first and the last problem of a run were like; empty without any.
+    """What the first and the last of the rows of problems.csv were like; empty without any.
 
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between

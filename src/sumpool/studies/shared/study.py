@@ -61,6 +61,11 @@ class Study:
     experiment: str  #: Module with its ``run``
     report: str  #: Module with its ``tables`` and ``section``
 
+    @classmethod
+    def in_folder(cls, package: str, summary: str, cost: str) -> Study:
+        """The study of a package: ``experiment.py`` runs it, ``section.py`` reports it."""
+        return cls(summary, cost, f"{package}.experiment", f"{package}.section")
+
     @property
     def run(self) -> RunStudy:
         """Runs the study."""

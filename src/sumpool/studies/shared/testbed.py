@@ -98,8 +98,7 @@ def open_testbed(
     """Look at ``data`` and choose the settings; pretrain the backbone of collages if need be.
 
     Args:
-        out_dir: Folder of the study, where a pretrained backbone, a stand-in and decoded images of
-            CUB are kept.
+        out_dir: Folder of the study, which keeps a pretrained backbone, a stand-in, decoded images.
         data: Folder of CIFAR-100 or CUB; None is glyph collages or, in quick mode, the stand-in.
         quick: A few steps with a small network.
         weights: A pretrained backbone for collages; None pretrains one.

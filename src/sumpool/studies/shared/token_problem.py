@@ -77,8 +77,7 @@ def contrastive_loss(
 ) -> Tensor:
     """Contrastive loss on distances: (d⁺ − m⁺)₊ and (m⁻ − d⁻)₊, means of the non-zero terms.
 
-    Returns:
-        One loss for each of the G problems, of shape (G,).
+    Of embeddings (G, B, d) with labels (B,): one loss for each of the G problems, (G,).
     """
     distances = exact_distances(embeddings, embeddings)  # (G, B, B)
     same = labels.unsqueeze(0) == labels.unsqueeze(1)

@@ -66,10 +66,9 @@ def start(settings: TokenSettings, method: str, generators: Sequence[torch.Gener
 
 
 def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tuple[Tensor, Tensor]:
-    """Pool samples by GSP, or by GAP where there are no prototypes.
+    """Pool samples (G, B, n) by GSP, or by GAP where there are no prototypes.
 
-    Returns:
-        Embeddings of shape (G, B, d) and pooling weights of shape (G, B, n).
+    Returns embeddings (G, B, d) and pooling weights (G, B, n).
     """
     features = _rows(learned.tokens, samples.flatten(1)).unflatten(1, samples.shape[1:])
     if learned.prototypes is None:

@@ -61,7 +61,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         notes=[
             f"Change: against {NONE!r} with the same loss, learning rate and seed. Gradient ratio: "
             "‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖, both with respect to the features. Attribute perplexity: "
-            "over how many prototypes an image's attributes are spread, counted as if evenly.",
+            "over how many prototypes an image's attributes are spread, counted as if evenly."
         ],
     )
 
