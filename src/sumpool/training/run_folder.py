@@ -27,6 +27,7 @@ from sumpool.report.run.folder import (
     WRITTEN,
 )
 from sumpool.system.digests import write_digests
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import claim, held_by, is_claimed
 from sumpool.system.rows import recorded_versions
@@ -134,8 +135,11 @@ class RunFolder:
                 raise RunError(f"{self.path} cannot be written to: {why}") from error
             if not mine:
                 raise self._in_use()
-            (self.path / DIGESTS).unlink(missing_ok=True)  # of files that are now to change
             yield
+
+    def drop_digests(self) -> None:
+        """Remove the digests of files that are now to change."""
+        (self.path / DIGESTS).unlink(missing_ok=True)
 
     def _in_use(self) -> RunError:
         return RunError(
@@ -147,7 +151,7 @@ class RunFolder:
         """What ``run.json`` holds."""
         path = self.path / RUN
         try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            facts: dict[str, Any] = load_json(path)
         except (OSError, ValueError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
         return facts
