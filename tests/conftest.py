@@ -16,7 +16,7 @@ if not torch.cuda.is_available():
 
 # The examples of a property are the same in every run; `pytest --hypothesis-profile=explore` draws
 # new ones and more of them.
-settings.register_profile("fixed", deadline=None, derandomize=True, database=None, max_examples=40)
+settings.register_profile("fixed", deadline=None, derandomize=True, database=None, max_examples=20)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("fixed")
 

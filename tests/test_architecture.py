@@ -55,6 +55,8 @@ def violations(source: Path) -> list[str]:
     for path in sorted(top.rglob("*.py")):
         where = path.relative_to(source)
         dotted = where.with_suffix("").parts  # ("sumpool", "pooling", "gsp")
+        if dotted == (PACKAGE, "__main__"):  # python -m sumpool: the command line once more
+            continue
         named = {part.strip("_") for part in dotted}
         if named & FORBIDDEN_NAMES:
             found.append(f"{where}: no module may be called {(named & FORBIDDEN_NAMES).pop()}")

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -147,13 +148,42 @@ def test_a_killed_run_resumes_bit_for_bit(photos: Path) -> None:
     assert main(["train", "--resume", "killed", "--seed", "3"]) == 1
 
 
-def wait_for_checkpoint(folder: Path, process: subprocess.Popen[bytes]) -> None:
+def wait_for_checkpoint(folder: Path, process: subprocess.Popen[Any]) -> None:
     end = time.monotonic() + 300
     while time.monotonic() < end and process.poll() is None:
         if len(list(folder.glob("*.ckpt"))) == 2:
             return
         time.sleep(0.01)
     raise AssertionError("no checkpoint was written in time")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_the_process_group_leaves_a_checkpoint(
+    photos: Path, number: signal.Signals
+) -> None:
+    options = [it for it in SMALL if "max-steps" not in it and "workers" not in it]
+    # In the background Ctrl-C may be ignored from the start.
+    script = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "from sumpool.cli import main; sys.exit(main())"
+    )
+    command = [sys.executable, "-c", script, "train", "--data", str(photos), "--out", "run"]
+    more = ["--hardware.workers=2", "--stop.max-steps=100000", "--checkpoint-seconds=0"]
+    with subprocess.Popen(
+        [*command, *options, *more, "--stop.patience=100000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        wait_for_checkpoint(Path("run/checkpoints"), process)
+        os.killpg(process.pid, number)
+        printed, errors = process.communicate()
+    assert process.returncode == 128 + number
+    assert f"stopped by {number.name} after step" in printed
+    assert "Traceback" not in errors
+    assert json.loads(Path("run/run.json").read_text())["stopped"] == "interrupted"
 
 
 def test_a_signal_leaves_a_checkpoint_and_says_so(
@@ -179,26 +209,48 @@ def test_a_signal_leaves_a_checkpoint_and_says_so(
 
 
 @pytest.mark.parametrize("cache", ["none", "ram"])
-def test_a_broken_image_is_named_or_counted(
+def test_broken_images_are_reported_before_the_first_step_or_left_out(
     photos: Path, cache: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    broken = photos / "class 3" / "9.jpg"
-    broken.write_bytes((photos / "class 3" / "0.jpg").read_bytes()[:500])
+    content = (photos / "class 3" / "0.jpg").read_bytes()
     arguments = ["train", "--data", str(photos), *SMALL, "--cache", cache, "--gallery=false"]
-    if cache == "ram":
-        assert main([*arguments, "--out", "a"]) == 1
-        complaint = capsys.readouterr().err
-        assert str(broken) in complaint
-        assert complaint.endswith("; leave such images out with --skip-broken\n")
-        assert not Path("a").exists()
+    (photos / "class 3" / "8.jpg").write_bytes(b"")
+    broken = photos / "class 3" / "9.jpg"
+    broken.write_bytes(content[: len(content) // 2])
+    assert main([*arguments, "--out", "a"]) == 1
+    complaint = capsys.readouterr().err
+    assert "cannot read 2 images: " in complaint
+    assert str(broken) in complaint
+    assert complaint.endswith("; leave such images out with --skip-broken\n")
+    assert not Path("a").exists()
     assert main([*arguments, "--out", "b", "--skip-broken"]) == 0
-    assert json.loads(Path("b/run.json").read_text())["broken_images"] == 1
+    facts = json.loads(Path("b/run.json").read_text())
+    assert facts["broken_images"] == 2
+    assert [Path(name).name for name in facts["left_out"]] == ["8.jpg", "9.jpg"]
+    page = Path("b/report.html").read_text()
+    assert "2 unreadable left out" in page
+    assert "class 3/9.jpg (" in page
+
+
+def test_a_resumed_run_may_leave_out_images_that_broke_since(
+    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sumpool.training.loop import Trainer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "_asked", lambda self, interrupts: self.progress.step == 2)
+        main(["train", "--data", str(photos), *SMALL, "--out", "run", "--gallery=false"])
+    assert json.loads(Path("run/run.json").read_text())["left_out"] == {}
+    (photos / "class 3" / "0.jpg").write_bytes(b"")
+    assert main(["train", "--resume", "run"]) == 1
+    assert "class 3/0.jpg" in capsys.readouterr().err
+    assert main(["train", "--resume", "run", "--skip-broken"]) == 0
+    assert json.loads(Path("run/run.json").read_text())["broken_images"] == 1
 
 
 @pytest.mark.parametrize(
     ("damage", "complaint"),
     [
-        ("empty class", "class 9"),
         ("class of one", "class 9/only.png"),
         ("no such folder", "photos/absent"),
     ],
@@ -211,8 +263,7 @@ def test_data_that_cannot_be_used_is_named(
         data = photos / "absent"
     else:
         (photos / "class 9").mkdir()
-        if damage == "class of one":
-            Image.new("RGB", (64, 64)).save(photos / "class 9" / "only.png")
+        Image.new("RGB", (64, 64)).save(photos / "class 9" / "only.png")
     # Seed 1 keeps class 9 for training.
     assert main(["train", "--data", str(data), *SMALL, "--out", "run", "--seed", "1"]) == 1
     assert complaint in capsys.readouterr().err

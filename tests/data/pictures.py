@@ -50,7 +50,7 @@ class Pictures(ImageDataset):
 
     def load(self, index: int) -> Image.Image:
         if index in self.broken:
-            raise BrokenImageError(f"cannot read the image {self.item_name(index)}: it is torn")
+            raise BrokenImageError.of([(self.item_name(index), "it is torn")])
         if hasattr(self, "_counting"):
             with self._counting:
                 self.loads += 1

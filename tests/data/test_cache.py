@@ -80,8 +80,10 @@ def test_a_buffer_that_grows_often_holds_the_same(monkeypatch: pytest.MonkeyPatc
     assert torch.equal(decoded_pictures().pixels, expected)
 
 
-def test_a_broken_image_is_named() -> None:
+def test_all_broken_images_are_counted_and_the_first_named() -> None:
     with pytest.raises(BrokenImageError, match=r"^cannot read the image album/picture 5: it is t"):
+        decode_images(Pictures(LABELS, broken=[5]), 48, progress=False)
+    with pytest.raises(BrokenImageError, match=r"^cannot read 2 images: .*5 \(it is torn\), .*6 "):
         decode_images(Pictures(LABELS, broken=[5, 6]), 48, progress=False)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -203,12 +203,13 @@ def test_workers_end_with_training() -> None:
 
 
 @pytest.mark.process
-def test_an_interrupt_from_the_keyboard_is_left_to_the_main_process() -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_is_left_to_the_main_process(number: signal.Signals) -> None:
     batches = feed_of("workers").train_batches(sampler_of())
     next(batches)
-    for worker in multiprocessing.active_children():
-        assert worker.pid is not None
-        os.kill(worker.pid, signal.SIGINT)
+    pids = [str(worker.pid) for worker in multiprocessing.active_children()]
+    assert len(pids) == 2
+    subprocess.run(["kill", f"-{number.value}", *pids], check=True)  # as `timeout` does
     assert len(take(batches, 20)) == 20
 
 

@@ -41,10 +41,27 @@ def test_hidden_and_other_files_are_passed_over(tmp_path: Path) -> None:
     assert relative(ImageFolder(tmp_path)) == ["a/0.png"]
 
 
-def test_an_empty_class_folder_is_named(tmp_path: Path) -> None:
+def test_empty_class_folders_and_stray_files_are_skipped_with_a_note(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     class_folders(tmp_path, {"a": 1, "c": 1})
     text(tmp_path / "b" / "notes.txt", "x")
-    with pytest.raises(DataError, match=rf"the class folder {tmp_path / 'b'} has no image in it"):
+    for name in ("1.png", "2.png"):
+        image(tmp_path / name)
+    with caplog.at_level(logging.WARNING):
+        data = ImageFolder(tmp_path)
+    assert relative(data) == ["a/0.png", "c/0.png"]
+    assert [data.class_names[it] for it in data.labels.tolist()] == ["a", "c"]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path}: skipped 1 class folder without images: b",
+        f"{tmp_path}: skipped 2 images outside class folders, such as 1.png",
+        f"{tmp_path}: skipped 1 file not of an image format: b/notes.txt",
+    ]
+
+
+def test_class_folders_without_any_image_are_an_error(tmp_path: Path) -> None:
+    text(tmp_path / "b" / "notes.txt", "x")
+    with pytest.raises(DataError, match=rf"there is no image in the class folders of {tmp_path}"):
         ImageFolder(tmp_path)
 
 
@@ -56,14 +73,6 @@ def test_a_root_without_class_folders_is_named(tmp_path: Path) -> None:
         ImageFolder(tmp_path / "none")
     with pytest.raises(DataError, match=r"cannot list the folder .*1\.png: Not a directory"):
         ImageFolder(tmp_path / "1.png")
-
-
-def test_images_in_no_class_are_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    class_folders(tmp_path, {"a": 1})
-    image(tmp_path / "stray.png")
-    with caplog.at_level(logging.WARNING):
-        assert len(ImageFolder(tmp_path)) == 1
-    assert "1 images are in no class folder and left out, such as stray.png" in caplog.text
 
 
 def test_splits_are_chosen_and_share_their_labels(tmp_path: Path) -> None:
@@ -90,13 +99,13 @@ def test_splits_have_the_usual_names(tmp_path: Path, names: tuple[str, ...]) -> 
         ImageFolder(tmp_path, "dev")
 
 
-def test_only_the_split_that_is_read_must_be_complete(tmp_path: Path) -> None:
+def test_only_the_split_that_is_read_must_have_images(tmp_path: Path) -> None:
     class_folders(tmp_path / "train", {"a": 1})
     (tmp_path / "test" / "b").mkdir(parents=True)
     assert ImageFolder(tmp_path, "train").class_names == ("a", "b")
-    for split in ("test", "all"):
-        with pytest.raises(DataError, match=r"the class folder .*test/b has no image"):
-            ImageFolder(tmp_path, split)
+    assert len(ImageFolder(tmp_path)) == 1
+    with pytest.raises(DataError, match="there is no image in the class folders"):
+        ImageFolder(tmp_path, "test")
 
 
 def test_folders_without_class_folders_are_classes_whatever_their_name(tmp_path: Path) -> None:
@@ -115,6 +124,8 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
 def test_splits_beside_classes_are_refused(tmp_path: Path) -> None:
     class_folders(tmp_path / "train", {"a": 1})
     class_folders(tmp_path / "test", {"a": 1})
+    (tmp_path / "empty").mkdir()
+    assert len(ImageFolder(tmp_path)) == 2
     class_folders(tmp_path, {"extra": 1})
     with pytest.raises(DataError, match=r"the splits train, test and beside them the folder extra"):
         ImageFolder(tmp_path)

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data.miniatures import class_folders
-from sumpool.data import DataError, ImageFolder, check_class_sizes, readable
+from data.pictures import Pictures
+from sumpool.data import (
+    BrokenImageError,
+    DataError,
+    ImageFolder,
+    check_class_sizes,
+    check_images,
+    readable,
+)
 from sumpool.data.feeds import threads
 
 
@@ -89,3 +97,30 @@ def test_other_errors_are_not_taken_for_broken_images(tmp_path: Path) -> None:
     data.load = lambda index: 1 / 0  # type: ignore[method-assign, assignment, return-value]
     with pytest.raises(ZeroDivisionError):
         readable(data, progress=False)
+
+
+def test_all_parts_are_checked_before_broken_images_are_counted(tmp_path: Path) -> None:
+    parts = {name: ImageFolder(class_folders(tmp_path / name, {"x": 4})) for name in "abc"}
+    for place in ("a/x/1.png", "a/x/2.png", "c/x/0.png", "c/x/3.png"):
+        (tmp_path / place).write_bytes(b"")
+    with pytest.raises(BrokenImageError, match=r"cannot read 4 images: .*a/x/1\.png \(.*, …$"):
+        check_images(parts, skip_broken=False, progress=False)
+    kept, broken = check_images(parts, skip_broken=True, progress=False)
+    assert {name: len(part) for name, part in kept.items()} == {"a": 2, "b": 4, "c": 2}
+    assert [name for name, _ in broken] == [
+        str(tmp_path / place) for place in ("a/x/1.png", "a/x/2.png", "c/x/0.png", "c/x/3.png")
+    ]
+
+
+def test_a_part_without_a_readable_image_is_an_error(tmp_path: Path) -> None:
+    data = ImageFolder(class_folders(tmp_path, {"a": 2}))
+    for name in ("0.png", "1.png"):
+        (tmp_path / "a" / name).write_bytes(b"")
+    with pytest.raises(BrokenImageError, match="no image is left: cannot read 2 images"):
+        check_images({"all": data}, skip_broken=True, progress=False)
+
+
+def test_images_that_are_no_files_need_no_check() -> None:
+    pictures = Pictures([0, 0], broken=[1])
+    assert check_images({"all": pictures}, skip_broken=False) == ({"all": pictures}, ())
+    assert not pictures.loads

@@ -19,6 +19,9 @@ class Numbers:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def item_name(self, index: int) -> str:
+        return f"number {index}"
+
 
 class NumberFeed:
     """Image i is filled with i. Notes which images were given."""

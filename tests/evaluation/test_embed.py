@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from evaluation.number_feed import NumberFeed, Squares
 from sumpool.evaluation import embed_images, retrieval_metrics
+from sumpool.evaluation.embed import NotFiniteError
 
 HERE = Path(__file__).parent
 
@@ -61,6 +62,16 @@ def test_modes_are_restored_after_a_failure() -> None:
         embed_images(model, NumberFeed(8))
     assert model.training
     assert model[0].training
+
+
+def test_an_embedding_that_is_not_finite_is_refused_and_its_image_named() -> None:
+    class Bad(Squares):
+        def forward(self, images: Tensor) -> Tensor:
+            vectors = super().forward(images)
+            return torch.where(vectors == 5, torch.nan, vectors)
+
+    with pytest.raises(NotFiniteError, match="the embedding of number 5 is not finite"):
+        embed_images(Bad(), NumberFeed(8), batch_size=4)
 
 
 def test_a_progress_bar_counts_images(capsys: pytest.CaptureFixture[str]) -> None:

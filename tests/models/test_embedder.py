@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from models.tiny import GSP, LAYOUTS, config, embedder, images, pictures
 from sumpool import Pooled
+from sumpool.data import BrokenImageError, ImageFolder, open_feed
+from sumpool.evaluation import embed_images
 from sumpool.models import build_embedder
 from sumpool.pooling import POOLINGS, pooling_class
 
@@ -304,12 +310,69 @@ def test_pictures_of_any_mode_are_taken() -> None:
     torch.testing.assert_close(found, found[:1].expand(4, -1))
 
 
-def test_what_is_no_list_of_pictures_is_refused() -> None:
+def messy_files(folder: Path) -> list[Path]:
+    """One picture as files that a plain ``convert("RGB")`` gets wrong, each in a way of its own."""
+    (picture,) = pictures((48, 36))
+    picture = picture.resize((12, 9)).resize((48, 36))
+    turned = Image.Exif()
+    turned[0x0112] = 6
+    clear = picture.convert("RGBA")
+    clear.putalpha(picture.convert("L"))
+    deep = Image.fromarray(np.asarray(picture.convert("L")).astype(np.uint16) * 200)
+    files: dict[str, tuple[Image.Image, dict[str, Any]]] = {
+        "turned.jpg": (picture, {"exif": turned}),
+        "clear.png": (clear, {}),
+        "palette.png": (picture.quantize(16), {"transparency": 3}),
+        "animated.gif": (picture, {"save_all": True, "append_images": [picture.rotate(90)]}),
+        "deep.png": (deep, {}),
+        "cmyk.jpg": (picture.convert("CMYK"), {}),
+        "gray.png": (picture.convert("L"), {}),
+        "gray-clear.png": (clear.convert("LA"), {}),
+    }
+    for name, (image, options) in files.items():
+        image.save(folder / name, **options)
+    return [folder / name for name in sorted(files)]
+
+
+def test_an_image_gives_the_same_vector_through_every_entry(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    files = messy_files(tmp_path / "a")
+    model = embedder().eval()
+    feed = open_feed(ImageFolder(tmp_path), model.preprocessing, workers=0)
+    expected = embed_images(model, feed).vectors  # what the command line does
+    torch.testing.assert_close(model.embed(files), expected)
+    torch.testing.assert_close(model.embed(str(it) for it in files), expected)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(Image.open(it)) for it in files]
+        torch.testing.assert_close(model.embed(opened), expected)
+    for file, vector in zip(files, expected, strict=True):
+        with Image.open(file) as opened_one:
+            for one in (file, str(file), opened_one):
+                torch.testing.assert_close(model.embed(one), vector[None])
+
+
+def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     model = embedder()
-    with pytest.raises(ValueError, match="images must be a non-empty list of PIL images, got"):
+    with pytest.raises(BrokenImageError, match=r"cannot read the image .*none\.png: No such file"):
+        model.embed(tmp_path / "none.png")
+    file = tmp_path / "cut.png"
+    pictures((40, 40))[0].save(file)
+    file.write_bytes(file.read_bytes()[:300])
+    with (
+        Image.open(file) as cut,
+        pytest.raises(BrokenImageError, match=r"cannot read the image .*cut\.png: "),
+    ):
+        model.embed([cut])
+    with pytest.raises(BrokenImageError, match=r"of mode F, 4×3 pixels: pixels are floating"):
+        model.embed(Image.new("F", (4, 3)))
+
+
+def test_what_is_no_image_is_refused() -> None:
+    model = embedder()
+    with pytest.raises(ValueError, match=r"images must be paths or PIL images, .*got none"):
         model.embed([])
-    with pytest.raises(ValueError, match="images must be a non-empty list"):
-        model.embed(pictures((40, 40))[0])
+    with pytest.raises(ValueError, match="got int among them"):
+        model.embed([3])  # type: ignore[list-item]
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         model.embed(pictures((40, 40)), batch_size=0)
 

@@ -65,6 +65,17 @@ def test_a_package_without_the_file_is_an_error(
         build_backbone(LITE0, weights="packaged")
 
 
+def test_a_damaged_file_of_the_package_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    content = bytearray(packaged_file(PACKAGED[LITE0]).read_bytes())
+    content[len(content) // 2] ^= 1
+    (tmp_path / "damaged.pth").write_bytes(content)
+    monkeypatch.setattr(module, "packaged_file", lambda weights: tmp_path / "damaged.pth")
+    with pytest.raises(ModelError, match=r"damaged\.pth is damaged, or of another version"):
+        build_backbone(LITE0, weights="packaged")
+
+
 def test_a_package_with_other_tensors_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     changed = dict(read_state(packaged_file(PACKAGED[LITE0])))
     changed["_blocks.16._bn0.weight"] = changed.pop("_blocks.3._bn0.weight")

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import torch
+from PIL import Image
 from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
@@ -22,6 +23,7 @@ from torch import nn
 from models.tiny import LAYOUTS, embedder, images
 from sumpool.models import ModelError, load_embedder, save_embedder
 from sumpool.models import packaged as packaged_module
+from sumpool.models.weights import DIGEST, tensors_digest
 
 
 def edit(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
@@ -39,7 +41,7 @@ def edit_tensors(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]
         names, metadata = file.keys(), file.metadata()
         state = {name: file.get_tensor(name) for name in names}
     change(state)
-    save_file(state, path, metadata)
+    save_file(state, path, {**metadata, DIGEST: tensors_digest(state)})
 
 
 @pytest.fixture(scope="module")
@@ -217,6 +219,42 @@ def test_cut_tensors_are_noticed(stored: Path, share: float) -> None:
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(ModelError, match=r"model\.safetensors is not a whole safetensors file"):
         load_embedder(stored)
+
+
+def test_flipped_bits_and_zeroed_blocks_of_tensors_are_noticed(stored: Path) -> None:
+    path = stored / "model.safetensors"
+    sound = path.read_bytes()
+    start = 8 + struct.unpack("<Q", sound[:8])[0]
+    for place in range(start, len(sound), (len(sound) - start) // 40):
+        for damage in (
+            bytes([sound[place] ^ 0x40]),
+            bytes(byte ^ 1 for byte in sound[place:][:64]),
+        ):
+            path.write_bytes(sound[:place] + damage + sound[place + len(damage) :])
+            with pytest.raises(ModelError, match="is damaged: its tensors are not those"):
+                load_embedder(stored)
+
+
+def test_an_embedding_that_is_not_finite_is_refused_and_its_image_named(tmp_path: Path) -> None:
+    model = embedder()
+    with torch.no_grad():
+        model.map.weight.fill_(torch.nan)
+    picture = Image.new("RGB", (40, 40))
+    with pytest.raises(ModelError, match="the embedding of image number 0 is not finite"):
+        model.embed([picture])
+    picture.save(tmp_path / "gray.png")
+    with pytest.raises(ModelError, match=r"the embedding of image .*gray\.png is not finite"):
+        model.embed([tmp_path / "gray.png"])
+
+
+def test_a_model_of_earlier_versions_has_no_digest_and_loads(stored: Path) -> None:
+    path = stored / "model.safetensors"
+    with safe_open(path, "pt") as file:
+        metadata = file.metadata()
+        state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    metadata.pop(DIGEST)
+    save_file(state, path, metadata)
+    assert load_embedder(stored).state_dict().keys() == state.keys()
 
 
 def test_a_damaged_header_is_noticed(stored: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -269,3 +270,16 @@ def test_eps_is_chosen_for_the_spread_when_prototypes_are_set(learn_eps: bool) -
 def test_a_spread_that_cannot_be_set_is_refused(options: dict) -> None:
     with pytest.raises(ValueError, match=r"spread must lie in \(0, 1\), with mu below 1"):
         GeneralizedSumPool2d(8, **options)
+
+
+def test_an_untrained_layer_in_evaluation_mode_warns_once() -> None:
+    layer = GeneralizedSumPool2d(8, prototypes=4).eval()
+    features = torch.randn(2, 8, 7, 7)
+    with pytest.warns(UserWarning, match="prototypes are not set yet"):
+        layer(features)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        layer(features)  # once
+        layer.train()(features)  # sets them
+        layer.eval()(features)
+        GeneralizedSumPool2d(8, prototypes=4, init="random").eval()(features)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from sumpool.training import RunError, RunFolder, TrainConfig
+from sumpool.report.run.folder import CHECKPOINTS, CONFIG, DIGESTS, LOCK, RUN
+from sumpool.training import RunError, RunFolder, TrainConfig, run_training
 from sumpool.training.run_folder import CsvLog
 
 
@@ -20,6 +22,42 @@ def test_a_folder_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert facts["device"] == "cpu"
     assert facts["finished"] is None
     assert {"started", "command", "versions", "machine"} <= set(facts)
+
+
+def test_one_process_at_a_time_trains_in_a_folder(tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path / "a")
+    with folder.lock():
+        for attempt in (folder.check_free, RunFolder(tmp_path / "a").lock().__enter__):
+            with pytest.raises(RunError, match=rf"a is in use: process {os.getpid()} on .* --out"):
+                attempt()
+    folder.check_free()
+
+
+def test_a_second_training_of_a_folder_is_refused_before_images_are_opened(tmp_path: Path) -> None:
+    for resume in (None, tmp_path):
+        with RunFolder(tmp_path).lock(), pytest.raises(RunError, match="is in use"):
+            run_training(TrainConfig(data="nowhere", out=str(tmp_path)), resume=resume)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "report.html", "model"])
+def test_files_that_no_run_made_are_not_overwritten(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    with pytest.raises(RunError, match=f"{name} is not of a run and would be overwritten"):
+        run_training(TrainConfig(data="nowhere", out=str(tmp_path)))
+    (tmp_path / LOCK).touch()  # left by a run that was killed before it began
+    RunFolder(tmp_path).check_new()
+
+
+def test_files_of_a_finished_run_have_digests_until_it_is_resumed(tmp_path: Path) -> None:
+    folder = RunFolder.create(tmp_path, TrainConfig(), {})
+    (tmp_path / CHECKPOINTS).mkdir()
+    (tmp_path / CHECKPOINTS / "1").touch()
+    with folder.lock():
+        folder.finish()
+    names = [line.split("  ")[1] for line in (tmp_path / DIGESTS).read_text().splitlines()]
+    assert names == [CONFIG, RUN]
+    with folder.lock():
+        assert not (tmp_path / DIGESTS).exists()
 
 
 def test_facts_add_up(tmp_path: Path) -> None:
@@ -51,6 +89,7 @@ def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be written to"):
         RunFolder.create(tmp_path / "file" / "run", TrainConfig(), {})
     (tmp_path / "run" / "config.yaml").mkdir(parents=True)
+    (tmp_path / "run" / LOCK).touch()
     with pytest.raises(RunError, match=r"config\.yaml could not be written"):
         RunFolder.create(tmp_path / "run", TrainConfig(), {})
 

@@ -10,6 +10,7 @@ from typing import Any
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.report.scores import MethodKey
 from sumpool.bench.store.store import BenchStore
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, write_atomic
 from sumpool.system.locks import exclusive
 
@@ -62,7 +63,7 @@ def read_grid(store: BenchStore) -> list[PlannedCell]:
     if not path.is_file():
         return []
     try:
-        stored: Any = json.loads(path.read_text(encoding="utf-8"))
+        stored: Any = load_json(path)
         return [PlannedCell(**values) for values in stored["cells"]]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise StoreError(

@@ -48,8 +48,8 @@ def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
 
 def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:
     try:
-        # Broken images are found when they are decoded.
-        splits = open_splits(replace(cell.config, skip_broken=False), progress=False)
+        # Each cell decodes its images before its first step.
+        splits = open_splits(cell.config, check=False, progress=False)
         if PROTOCOLS[cell.protocol].evaluated_on == "test" and splits.test is None:
             raise ConfigError(
                 f"the data has no test part, which the {cell.protocol} protocol evaluates models "

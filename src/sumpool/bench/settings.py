@@ -11,7 +11,14 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from sumpool.report.run.option_names import RENAMED
-from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
+from sumpool.training.config import (
+    ConfigError,
+    TrainConfig,
+    config_from_dict,
+    flat,
+    option_hints,
+)
+from sumpool.training.option_types import plain_error
 
 #: Options with one value per name, such as ``pool_options.p``.
 _TABLES = ("pool_options", "loss_options", "backbone_options")
@@ -51,7 +58,8 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
     try:
         parsed = _parser().parse_args([f"--{key}={value}" for key, value in given.items()])
     except argparse.ArgumentError as error:
-        raise ConfigError(f"set {', '.join(texts)}: {' '.join(str(error).split())}") from error
+        message = plain_error(str(error), option_hints()).removeprefix("--")
+        raise ConfigError(f"set {', '.join(texts)}: {message}") from error
     values = flat(config_from_dict(parsed.as_dict()))
     names = {key if key in known else key.partition(".")[0]: None for key in given}
     return {name: values[name] for name in names}

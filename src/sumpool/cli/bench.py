@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
 from argparse import ArgumentTypeError
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
@@ -18,6 +15,8 @@ from jsonargparse import ArgumentParser, Namespace
 from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
 from sumpool.cli.options import HelpFormatter
+from sumpool.cli.parsing import Parser
+from sumpool.training.choices import check_choices
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
@@ -51,31 +50,31 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    return ArgumentParser(description=DESCRIPTION, formatter_class=HelpFormatter)
+    return Parser(description=DESCRIPTION, formatter_class=HelpFormatter)
 
 
 def add_actions(parser: ArgumentParser) -> None:
     """Add what the verb can do to its parser."""
     actions = parser.add_subcommands(dest="action", title="what to do", metavar="ACTION")
     for name, (summary, description) in GRIDS.items():
-        one = ArgumentParser(
+        one = Parser(
             usage=f"sumpool bench {name} --data NAME … [options]",
             description=description,
             formatter_class=HelpFormatter,
         )
         add_grid_options(one)
         actions.add_subcommand(name, one, help=summary)
-    status = ArgumentParser(description=STATUS_DESCRIPTION, formatter_class=HelpFormatter)
+    status = Parser(description=STATUS_DESCRIPTION, formatter_class=HelpFormatter)
     add_out(status)
     status.add_argument("--watch", action="store_true", help="show it again every few seconds")
     status.add_argument(
         "--every", type=seconds, default=5.0, metavar="SECONDS", help="how often, with --watch"
     )
     actions.add_subcommand("status", status, help="progress of a benchmark")
-    table = ArgumentParser(formatter_class=HelpFormatter)
+    table = Parser(formatter_class=HelpFormatter)
     add_table_options(table)
     actions.add_subcommand("table", table, help="the numbers beside the published ones")
-    recipes = ArgumentParser(formatter_class=HelpFormatter)
+    recipes = Parser(formatter_class=HelpFormatter)
     add_recipe_options(recipes)
     actions.add_subcommand("recipes", recipes, help="one YAML file per published setting")
 
@@ -120,6 +119,9 @@ def interrupt_message(options: Namespace) -> str:
 
 
 def _run_grid(protocol: str, options: Namespace) -> int:
+    for name in ("loss", "pool", "backbone"):
+        check_choices(name, *options[name])
+    check_choices("center_reg", *(it for it in options.center_reg if it != "none"))
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench import BenchStore, check_cells, expand, run_bench
     from sumpool.bench.plan import plan_text
@@ -131,7 +133,6 @@ def _run_grid(protocol: str, options: Namespace) -> int:
         print(plan_text(store, cells))
         return 0
     with ExitStack() as while_it_runs:
-        while_it_runs.enter_context(_term_is_an_interrupt())
         executor, cells = _executor(store, cells, options, while_it_runs)
         check_cells(cells, here=options.ray is None)
         summary = run_bench(store, cells, executor, retries=options.retries)
@@ -139,20 +140,6 @@ def _run_grid(protocol: str, options: Namespace) -> int:
     _score(store.folder)
     print(f"results: {options.out}; their table: sumpool bench table --out {options.out}")
     return 1 if summary.failed else 0
-
-
-@contextmanager
-def _term_is_an_interrupt() -> Iterator[None]:
-    """Treat TERM, which clusters send, like Ctrl-C."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _executor(

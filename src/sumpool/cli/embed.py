@@ -6,18 +6,23 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_image_options, verb_parser
+from sumpool.cli.options import add_image_options, check_data, verb_parser
+from sumpool.training.choices import check_choices
 
 SUMMARY = "embed images with a model, to a Parquet or NumPy file"
 
 DESCRIPTION = """\
-Embed images with a trained model and write one vector per image.
+Embed images with a trained model and write one vector per image. Images need no labels: a folder of
+images or a single file will do. With `pretrained` as MODEL, nothing has to be trained: the vectors
+are averages over the last map of the packaged ImageNet network.
 
-A .parquet file has the columns name, label, class and embedding. A .npy file has only the
-vectors; a .csv file of the same name beside it has the other columns, line by line.
+A .parquet file has the columns name, label, class and embedding; without labels, name and
+embedding. A .npy file has only the vectors; a .csv file of the same name beside it has the other
+columns, line by line.
 
 examples:
   sumpool embed runs/photos --data photos/ --out photos.parquet
+  sumpool embed pretrained --data photo.jpg --out photo.npy
   sumpool embed runs/cub --data CUB_200_2011 --split test --out cub-test.npy
 """
 
@@ -36,6 +41,8 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Embed and write."""
+    check_choices("format", options.format)
+    check_data(options.data)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.evaluation import embed_images, write_vectors
@@ -45,7 +52,7 @@ def run(options: Namespace) -> int:
     if options.out.suffix not in VECTOR_FILES:
         raise ConfigError(f"out must end in {' or '.join(VECTOR_FILES)}, got {options.out}")
     model, device = open_model(options)
-    feed = open_images(options, model, device, options.split)
+    feed = open_images(options, model, device, options.split, need_labels=False)
     found = embed_images(model, feed, batch_size=options.batch_size, progress=True)
     write_vectors(options.out, found, feed.dataset)
     count, size = found.vectors.shape

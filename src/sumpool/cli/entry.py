@@ -10,9 +10,11 @@ from importlib import metadata
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
-from sumpool.cli.errors import expected_errors
+from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
-from sumpool.training.config import ConfigError, flat_switches
+from sumpool.cli.parsing import Parser, usage_error
+from sumpool.system.signals import interrupt_status, term_interrupts
+from sumpool.training.config import flat_switches
 
 DESCRIPTION = """\
 Deep metric learning with generalized sum pooling.
@@ -26,8 +28,11 @@ Deep metric learning with generalized sum pooling.
   sumpool study NAME                  run one study, or all; finished cells are kept
   sumpool bench fair --data cub       train methods under the fair protocol; status, table
 
-`sumpool VERB --help` says what a verb does and what it costs, with examples.
+`sumpool VERB --help` says what a verb does and what it costs, with examples. Errors are one line;
+with --debug, any verb shows the traceback.
 """
+
+DEBUG = "--debug"
 
 VERBS = {
     "demo": demo,
@@ -43,7 +48,7 @@ VERBS = {
 
 def build_parser() -> ArgumentParser:
     """The parser of the command with all its verbs."""
-    parser = ArgumentParser(
+    parser = Parser(
         prog="sumpool",
         description=DESCRIPTION,
         formatter_class=HelpFormatter,
@@ -58,36 +63,46 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
+@term_interrupts()
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with the arguments ``argv``, by default those of the process.
 
     Returns:
-        The exit status: 0 for success, 1 for an expected error, 130 after an interrupt. Arguments
-        that cannot be parsed end the process with status 2.
+        The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
+        after TERM. Arguments that cannot be parsed end the process with status 2.
     """
     typed = sys.argv[1:] if argv is None else argv
+    debug = DEBUG in typed
+    typed = [argument for argument in typed if argument != DEBUG]
     parser = build_parser()
     try:
         arguments = parser.parse_args(normalize_arguments(typed, flat_switches()))
-    except ConfigError as error:
-        parser.error(str(error))
+    except Exception as error:
+        _report(error, debug, usage_error(error, parser, typed))
+        parser.exit(2)
     logging.basicConfig(level=logging.WARNING, format="sumpool: %(message)s")
     logging.getLogger("sumpool").setLevel(logging.INFO)
     options: Namespace = arguments[arguments.verb]
     verb = VERBS[arguments.verb]
     try:
         status: int = verb.run(options)
+        sys.stdout.flush()  # where a full disk shows
         return status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         kept = (
             verb.interrupt_message(options)
             if hasattr(verb, "interrupt_message")
             else "unwritten results are lost"
         )
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
-        return 130
+        return interrupt_status(interrupt)
     except Exception as error:
-        if not isinstance(error, expected_errors()):
-            raise
-        print(f"sumpool: error: {error}", file=sys.stderr)
+        _report(error, debug, describe(error))
         return 1
+
+
+def _report(error: Exception, debug: bool, line: str | None) -> None:
+    """Print ``error`` as ``line``; raise it if it is a defect, or with --debug."""
+    if debug or describe(error) is None:
+        raise error
+    print(f"sumpool: error: {line}", file=sys.stderr)

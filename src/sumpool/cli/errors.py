@@ -1,16 +1,43 @@
-"""The errors whose message is all that a user needs."""
+"""What the outside world can cause, in one line."""
 
 from __future__ import annotations
 
+import errno
+import os
 
-def expected_errors() -> tuple[type[Exception], ...]:
-    """The errors that the command reports in one line, without a traceback."""
-    # Imported here: they live beside code that needs torch, which `--help` does not.
-    from sumpool.bench.executors.ray_nodes import ClusterError
-    from sumpool.data import DataError
-    from sumpool.models import ModelError
-    from sumpool.protocols import ProtocolError
-    from sumpool.system.files import StoreError
-    from sumpool.training import ConfigError, RunError
+from sumpool.system.errors import UserError
 
-    return (ClusterError, ConfigError, DataError, ModelError, ProtocolError, RunError, StoreError)
+_ANOTHER = "choose another place, or change its permissions"
+#: What to do about an error of the operating system.
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or choose another folder",
+    errno.EDQUOT: "free some space, or choose another folder",
+    errno.EACCES: _ANOTHER,
+    errno.EPERM: _ANOTHER,
+    errno.EROFS: _ANOTHER,
+    errno.EMFILE: "raise the limit with ulimit -n, or use fewer --workers",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EIO: "look for a failing disk",
+}
+_MEMORY = "there is not enough memory: lower the batch size, the crop, or the number of workers"
+
+
+def describe(error: BaseException) -> str | None:
+    """``error`` in one line, if something outside the program can cause it; None for a defect."""
+    if isinstance(error, UserError):
+        return " ".join(str(error).split())
+    if isinstance(error, OSError):
+        what = error.strerror or " ".join(str(error).split()) or type(error).__name__
+        where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
+        remedy = _REMEDIES.get(error.errno or 0)
+        return f"{where}{what}" + (f"; {remedy}" if remedy else "")
+    # Not by their types: torch need not be imported for it.
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return _MEMORY
+    if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
+        return _MEMORY
+    if isinstance(error, UnicodeError):
+        return f"a file or a name is not UTF-8 text: {error}"
+    if isinstance(error, RecursionError):
+        return "a file is nested too deep"
+    return None

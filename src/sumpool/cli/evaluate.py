@@ -6,7 +6,8 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_image_options, count, verb_parser
+from sumpool.cli.options import add_image_options, add_overwrite, check_data, count, verb_parser
+from sumpool.training.choices import check_choices
 
 SUMMARY = "retrieval metrics of a model on labeled images"
 
@@ -42,16 +43,24 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="also write metrics and embeddings to DIR"
     )
+    add_overwrite(parser)
     return parser
 
 
 def run(options: Namespace) -> int:
     """Embed, measure and print."""
+    check_choices("format", options.format)
+    check_data(options.data)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.cli.metrics_table import metrics_table
     from sumpool.evaluation import evaluate_retrieval, write_evaluation
+    from sumpool.evaluation.evaluate import evaluation_files
+    from sumpool.system.files import refuse_overwriting
 
+    if options.out is not None:
+        files = evaluation_files(options.out, gallery=options.gallery is not None)
+        refuse_overwriting(files, overwrite=options.overwrite)
     model, device = open_model(options)
     queries = open_images(options, model, device, options.split)
     gallery = None

@@ -2,27 +2,72 @@
 
 from __future__ import annotations
 
-import shlex
-from pathlib import Path
+import logging
 
 import torch
 from jsonargparse import Namespace
 
-from sumpool.data import ImageFeed, dataset_splits, detect_format, open_dataset, open_feed
-from sumpool.models import Embedder, ModelError, load_embedder
-from sumpool.models.storage import DESCRIPTION
-from sumpool.report.run.folder import MODEL, RUN
+from sumpool.data import (
+    BrokenImageError,
+    ImageDataset,
+    ImageFeed,
+    check_images,
+    dataset_splits,
+    detect_format,
+    open_dataset,
+    open_feed,
+)
+from sumpool.data.sets.flat import FlatImages, is_flat
+from sumpool.models import Embedder, load
+from sumpool.models.pretrained import is_pretrained
 from sumpool.training import ConfigError
+
+logger = logging.getLogger(__name__)
 
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
     """The model of ``options.model``, a run folder or a model folder, on its device."""
     device = _device(options.device)
-    return load_embedder(_model_folder(Path(options.model)), device=device), device
+    model = load(options.model, device)
+    if is_pretrained(options.model):
+        config = model.config
+        logger.info(
+            "pretrained is %s with its packaged ImageNet weights, not trained further: the mean of "
+            "its last map, %d numbers of length 1",
+            config.backbone,
+            config.embedding_size,
+        )
+    return model, device
 
 
-def open_images(options: Namespace, model: Embedder, device: torch.device, split: str) -> ImageFeed:
-    """The images of ``options.data``, seen as the model sees them."""
+def open_images(
+    options: Namespace,
+    model: Embedder,
+    device: torch.device,
+    split: str,
+    *,
+    need_labels: bool = True,
+) -> ImageFeed:
+    """The images of ``options.data``, all of them readable, seen as the model sees them."""
+    if not need_labels and options.format == "auto" and split == "all" and is_flat(options.data):
+        dataset: ImageDataset = FlatImages(options.data)
+    else:
+        dataset = _open_dataset(options, split)
+    try:
+        parts, _ = check_images({split: dataset}, skip_broken=options.skip_broken)
+    except BrokenImageError as error:
+        raise suggest_skipping(error, skipped=options.skip_broken) from error
+    return open_feed(parts[split], model.preprocessing, device=device, workers=options.workers)
+
+
+def suggest_skipping(error: BrokenImageError, *, skipped: bool) -> BrokenImageError:
+    """``error`` with the option that leaves broken images out, unless it was given."""
+    if skipped:
+        return error
+    return BrokenImageError(f"{error}; leave such images out with --skip-broken")
+
+
+def _open_dataset(options: Namespace, split: str) -> ImageDataset:
     data = options.data
     try:
         name = detect_format(data) if options.format == "auto" else options.format
@@ -31,10 +76,9 @@ def open_images(options: Namespace, model: Embedder, device: torch.device, split
             raise ConfigError(
                 f"{data}, of the format {name}, has no split {split}: it has {', '.join(splits)}"
             )
-        dataset = open_dataset(data, name, split)
+        return open_dataset(data, name, split)
     except ValueError as error:
         raise ConfigError(str(error)) from error
-    return open_feed(dataset, model.preprocessing, device=device, workers=options.workers)
 
 
 def _device(name: str) -> torch.device:
@@ -50,19 +94,3 @@ def _device(name: str) -> torch.device:
     if not there:
         raise ConfigError(f"device must be cpu or a CUDA device that is there, got {name}")
     return device
-
-
-def _model_folder(folder: Path) -> Path:
-    """Where the model of a run is, or ``folder`` itself."""
-    if not folder.is_dir():
-        raise ModelError(f"there is no folder {folder}: name that of a run, or of a saved model")
-    if (folder / MODEL).is_dir():
-        return folder / MODEL
-    if (folder / RUN).is_file():
-        raise ModelError(
-            f"the run {folder} has no model yet, it is not finished: resume it with "
-            f"sumpool train --resume {shlex.quote(str(folder))}"
-        )
-    if not (folder / DESCRIPTION).is_file():
-        raise ModelError(f"{folder} holds neither a run nor a model: {RUN}, {DESCRIPTION} missing")
-    return folder

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter
 
+from sumpool.cli.parsing import Parser
 from sumpool.report.run.option_names import RENAMED
 from sumpool.training.config import ConfigError
 
@@ -45,7 +46,7 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
 
 def verb_parser(description: str, usage: str | None = None) -> ArgumentParser:
     """A parser whose help shows ``description`` as it is written."""
-    return ArgumentParser(usage=usage, description=description, formatter_class=HelpFormatter)
+    return Parser(usage=usage, description=description, formatter_class=HelpFormatter)
 
 
 def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
@@ -67,7 +68,8 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
     ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
     """
     # `evaluate --gallery SPLIT` has a value, unlike `train --gallery`.
-    known = {f"--{name}" for name in switches if arguments[:1] != ["evaluate"]}
+    valued = "gallery" if arguments[:1] == ["evaluate"] else None
+    known = {f"--{name}" for name in switches if name != valued}
     out: list[str] = []
     for place, argument in enumerate(arguments):
         if not argument.startswith("--"):
@@ -94,8 +96,15 @@ def count(value: str | int) -> int:
     return int(text)
 
 
+def add_overwrite(parser: ArgumentParser) -> None:
+    """Add --overwrite."""
+    parser.add_argument(
+        "--overwrite", action="store_true", help="replace files that are there already"
+    )
+
+
 def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
-    """Add --quick, --out, --seeds and --force.
+    """Add --quick, --out, --seeds, --force and --overwrite.
 
     Args:
         parser: The parser of a verb.
@@ -114,12 +123,16 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
         "--seeds", type=count, metavar="N", help=f"run the seeds 0 to N-1 (default: {seeds})"
     )
     parser.add_argument("--force", action="store_true", help="first discard the results in DIR")
+    add_overwrite(parser)
 
 
 def add_image_options(parser: ArgumentParser) -> None:
     """Add the options of verbs that apply a model to images."""
     parser.add_argument(
-        "model", type=Path, metavar="MODEL", help="folder of a run, or of a saved model"
+        "model",
+        type=Path,
+        metavar="MODEL",
+        help="folder of a run or of a saved model, or pretrained: the packaged network as it is",
     )
     parser.add_argument(
         "--data", required=True, metavar="PATH", help="folder or CSV file with labeled images"
@@ -148,6 +161,18 @@ def add_image_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="processes that decode images (default: one per core, at most 8)",
     )
+    parser.add_argument(
+        "--skip_broken",
+        type=bool,
+        default=False,
+        help="leave unreadable images out, and say which, instead of stopping",
+    )
+
+
+def check_data(path: str | None) -> None:
+    """Refuse data that is not there, before torch is imported to read it."""
+    if path is not None and not Path(path).exists():
+        raise ConfigError(f"the data folder {path} does not exist")
 
 
 def finished_cells(out: Path) -> str:

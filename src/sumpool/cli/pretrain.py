@@ -43,8 +43,7 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Pretrain, and say how well the network classifies and where it is."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    import json
-
+    from sumpool.system.documents import load_json
     from sumpool.training.pretraining import FACTS, pretrain
 
     values = options.as_dict()
@@ -52,7 +51,7 @@ def run(options: Namespace) -> int:
     for name in ("config", "__path__"):
         values.pop(name, None)
     weights = pretrain(PretrainConfig(**values), out)
-    facts = json.loads((out / FACTS).read_text(encoding="utf-8"))
+    facts = load_json(out / FACTS)
     print(f"accuracy on test images: {facts['test_accuracy']:.1%}\nweights: {weights}")
     return 0
 

@@ -10,8 +10,9 @@ from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.errors import expected_errors
+from sumpool.cli.errors import describe
 from sumpool.cli.options import add_common_options, count, finished_cells, verb_parser
+from sumpool.report.run.folder import REPORT
 from sumpool.studies.catalog import STUDIES, get_study
 from sumpool.studies.shared.study import OPTIONS
 
@@ -123,8 +124,9 @@ def _given(options: Namespace) -> dict[str, Any]:
 
 def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
     # Imported here: drawing needs matplotlib, which `--help` does not.
-    from sumpool.studies.page import tables_of, write_files
+    from sumpool.studies.page import refuse_foreign_files, tables_of, write_files
 
+    refuse_foreign_files(out, overwrite=options.overwrite)
     study = get_study(name)
     taken = study.options()
     more = {key: value for key, value in given.items() if key in taken}
@@ -134,6 +136,9 @@ def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any])
 
 
 def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
+    from sumpool.report.html_page import refuse_foreign_page
+
+    refuse_foreign_page(out / REPORT, overwrite=options.overwrite)
     finished: list[Path] = []
     failed: list[str] = []
     for name in STUDIES:
@@ -141,7 +146,7 @@ def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
         try:
             _run_one(name, options, out / name, given)
         except Exception as error:  # the others must still run; reported here and at the end
-            if not isinstance(error, expected_errors()):
+            if describe(error) is None:
                 traceback.print_exc()
             print(f"sumpool: error: study {name}: {_in_a_line(error)}", file=sys.stderr)
             failed.append(name)
@@ -158,10 +163,8 @@ def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
 def _write_page(folders: list[Path], out: Path, title: str) -> None:
     from sumpool.studies.page import write_page
 
-    print(f"\npage: {write_page(folders, out / 'report.html', title)}")
+    print(f"\npage: {write_page(folders, out / REPORT, title)}")
 
 
 def _in_a_line(error: Exception) -> str:
-    return (
-        str(error) if isinstance(error, expected_errors()) else f"{type(error).__name__}: {error}"
-    )
+    return describe(error) or f"{type(error).__name__}: {error}"

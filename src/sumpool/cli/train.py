@@ -7,8 +7,9 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import verb_parser
-from sumpool.training.config import TrainConfig
+from sumpool.cli.options import check_data, verb_parser
+from sumpool.training.choices import CHOICES, check_choices
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
@@ -51,27 +52,28 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Train, print the metrics and say where the page is."""
+    values = options.as_dict()
+    for name in ("config", "resume", "__path__"):
+        values.pop(name, None)
+    config = config_from_dict(values)
+    for name in (*CHOICES, "backbone"):
+        check_choices(name, getattr(config, name))
+    if config.data is None and config.format != "glyphs" and options.resume is None:
+        raise ConfigError("data is missing: name a folder or CSV file with --data")
+    check_data(config.data)
     # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.inputs import suggest_skipping
     from sumpool.cli.metrics_table import metrics_table
     from sumpool.data import BrokenImageError
     from sumpool.training import run_training
     from sumpool.training.settings import check_effects
 
-    values = options.as_dict()
-    for name in ("config", "resume", "__path__"):
-        values.pop(name, None)
-    from sumpool.training.config import config_from_dict
-
-    config = config_from_dict(values)
     if options.config is None and options.resume is None:
         check_effects(config)
     try:
         result = run_training(config, resume=options.resume)
     except BrokenImageError as error:
-        # A resumed run keeps its options, so that this one would be refused.
-        if options.skip_broken or options.resume is not None:
-            raise
-        raise BrokenImageError(f"{error}; leave such images out with --skip-broken") from error
+        raise suggest_skipping(error, skipped=options.skip_broken) from error
     outcome = result.outcome
     if outcome.signal is not None or outcome.stopped == "interrupted":
         print(
@@ -89,3 +91,13 @@ def run(options: Namespace) -> int:
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
     return 0
+
+
+def interrupt_message(options: Namespace) -> str:
+    """What an interrupt outside the loop leaves."""
+    from sumpool.report.run.folder import CHECKPOINTS
+
+    run = Path(options.resume or options.out or "RUN")
+    if run.name != "RUN" and not (run / CHECKPOINTS).is_dir():
+        return "there is no checkpoint yet"
+    return f"a run with a checkpoint resumes from it with: sumpool train --resume {run}"

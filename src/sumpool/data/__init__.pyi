@@ -31,5 +31,6 @@ from .synthetic.collage import CifarCollages as CifarCollages
 from .synthetic.collage import CifarForegrounds as CifarForegrounds
 from .synthetic.glyphs import GlyphCollages as GlyphCollages
 from .validity import check_class_sizes as check_class_sizes
+from .validity import check_images as check_images
 from .validity import readable as readable
 from .views.preprocessing import Preprocessing as Preprocessing

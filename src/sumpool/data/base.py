@@ -11,7 +11,13 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from sumpool.system.errors import UserError
+
 Transform = Callable[[Any], Any]
+#: Name of an image that cannot be read, and why.
+Broken = tuple[str, str]
+#: How many images an error names.
+NAMED = 3
 
 
 class Transforms(TypedDict, total=False):
@@ -21,7 +27,7 @@ class Transforms(TypedDict, total=False):
     target_transform: Transform | None
 
 
-class DataError(Exception):
+class DataError(UserError):
     """Something is wrong with the data; the message names the file and says what."""
 
 
@@ -38,6 +44,22 @@ class BrokenImageError(DataError):
         super().__init__(message)
         self.reason = message if reason is None else reason
 
+    @classmethod
+    def of(cls, broken: Sequence[Broken]) -> BrokenImageError:
+        """The error of images with these names and reasons: counts all, names the first few.
+
+        >>> print(BrokenImageError.of([("a.jpg", "it is empty")]))
+        cannot read the image a.jpg: it is empty
+        >>> print(BrokenImageError.of([(f"{it}.jpg", "it is empty") for it in "abcd"]))
+        cannot read 4 images: a.jpg (it is empty), b.jpg (it is empty), c.jpg (it is empty), …
+        """
+        if len(broken) == 1:
+            name, reason = broken[0]
+            return cls(f"cannot read the image {name}: {reason}", reason)
+        named = ", ".join(f"{name} ({reason})" for name, reason in broken[:NAMED])
+        more = ", …" if len(broken) > NAMED else ""
+        return cls(f"cannot read {len(broken):,} images: {named}{more}")
+
 
 class ImageDataset(Dataset[tuple[Any, Any]], ABC):
     """Labeled images with the interface of torchvision's data sets.
@@ -51,7 +73,12 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
             images of some classes.
         transform: Applied to an image, a PIL image in RGB, by ``dataset[index]``.
         target_transform: Applied to a label, an int, by ``dataset[index]``.
+
+    Attributes:
+        labeled: Whether the classes mean anything; if not, there is only one.
     """
+
+    labeled = True
 
     def __init__(
         self,
@@ -125,7 +152,7 @@ class ImageSubset(ImageDataset):
         super().__init__(
             parent.labels[chosen], parent.class_names, parent.transform, parent.target_transform
         )
-        self.parent, self.indices = parent, chosen
+        self.parent, self.indices, self.labeled = parent, chosen, parent.labeled
         if isinstance(parent, ImageSubset):
             self.parent, self.indices = parent.parent, parent.indices[chosen]
 

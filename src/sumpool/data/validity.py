@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sumpool.data.base import BrokenImageError, DataError, ImageDataset
+from sumpool.data.base import NAMED, Broken, BrokenImageError, DataError, ImageDataset
 from sumpool.data.feeds.threads import map_ahead
+from sumpool.data.sets.files import ImageFiles
 from sumpool.data.splits import contiguous_labels
 from sumpool.system.cores import usable_cores
 
-#: How many images of a class an error names.
-NAMED = 3
+logger = logging.getLogger(__name__)
 
 
 def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int = 2) -> None:
@@ -56,7 +57,7 @@ def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int 
 
 def readable(
     dataset: ImageDataset, progress: bool = True, workers: int | None = None
-) -> tuple[Tensor, list[tuple[str, str]]]:
+) -> tuple[Tensor, list[Broken]]:
     """Decode every image once to find out which can be read.
 
     Args:
@@ -87,3 +88,38 @@ def readable(
     good = [it for it, reason in enumerate(reasons) if reason is None]
     broken = [(dataset.item_name(it), reason) for it, reason in enumerate(reasons) if reason]
     return torch.tensor(good, dtype=torch.int64), broken
+
+
+def check_images(
+    parts: Mapping[str, ImageDataset], *, skip_broken: bool, progress: bool = True
+) -> tuple[dict[str, ImageDataset], tuple[Broken, ...]]:
+    """Decode every image of ``parts`` that is a file, before work starts that needs them all.
+
+    Args:
+        parts: Data sets by any name. Images that are not files were checked when they were opened.
+        skip_broken: Whether images that cannot be read are left out with a warning.
+        progress: Whether to show a progress bar.
+
+    Returns:
+        The data sets without the broken images, and these.
+
+    Raises:
+        BrokenImageError: If an image cannot be read, unless ``skip_broken``; counts all and names
+            the first few. If a part has no other image, in any case.
+    """
+    kept, broken = dict(parts), dict[str, str]()
+    for name, dataset in parts.items():
+        if not isinstance(dataset, ImageFiles):
+            continue
+        good, bad = readable(dataset, progress)
+        broken |= bad
+        if bad and len(good):
+            kept[name] = dataset.subset(good)
+        elif bad:
+            raise BrokenImageError(f"no image is left: {BrokenImageError.of(bad)}")
+    found = tuple(broken.items())
+    if found and not skip_broken:
+        raise BrokenImageError.of(found)
+    if found:
+        logger.warning("left out: %s", BrokenImageError.of(found))
+    return kept, found

@@ -12,8 +12,14 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
+from sumpool.system.files import StoreError
+
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed
+
+
+class NotFiniteError(StoreError):
+    """An embedding is not finite; the message names the image."""
 
 
 class Embeddings(NamedTuple):
@@ -52,6 +58,7 @@ def embed_images(
         progress: Whether the first process shows a progress bar.
 
     Raises:
+        NotFiniteError: If an embedding is not finite; names the image.
         RuntimeError: If another process failed, which raises the actual error.
     """
     if batch_size < 1:
@@ -93,9 +100,21 @@ def _embed(
                     f"model must map {len(batch.labels)} images to a tensor of shape "
                     f"({len(batch.labels)}, D), got {got}"
                 )
-            parts.append(Embeddings(vectors.float().cpu(), batch.labels.cpu(), batch.indices.cpu()))
+            part = Embeddings(vectors.float().cpu(), batch.labels.cpu(), batch.indices.cpu())
+            _check_finite(part, feed)
+            parts.append(part)
             bar.update(len(vectors))
     return Embeddings(*(torch.cat(part) for part in zip(*parts, strict=True)))
+
+
+def _check_finite(part: Embeddings, feed: ImageFeed) -> None:
+    sound = part.vectors.isfinite().all(-1)
+    if not bool(sound.all()):
+        first = int(part.indices[~sound][0])
+        raise NotFiniteError(
+            f"the embedding of {feed.dataset.item_name(first)} is not finite: the weights of the "
+            "model are damaged, or its training diverged; train again with a lower learning rate"
+        )
 
 
 @contextmanager

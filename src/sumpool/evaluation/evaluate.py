@@ -133,8 +133,9 @@ def write_evaluation(
 def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     """Write embeddings with the names and classes of their images.
 
-    ``.parquet`` has the columns name, label, class and embedding. ``.npy`` holds only the vectors,
-    and a CSV file of the same name beside it the other columns, line by line.
+    ``.parquet`` has the columns name, label, class and embedding; without labels, name and
+    embedding. ``.npy`` holds only the vectors, and a CSV file of the same name beside it the other
+    columns, line by line.
 
     Raises:
         ValueError: If the file's ending is neither.
@@ -142,11 +143,10 @@ def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     if path.suffix not in VECTOR_FILES:
         raise ValueError(f"out must end in {' or '.join(VECTOR_FILES)}, got {path}")
     vectors = np.ascontiguousarray(found.vectors.numpy())
-    columns: dict[str, Any] = {
-        "name": _names(found, dataset),
-        "label": found.labels.numpy(),
-        "class": [dataset.class_names[int(label)] for label in found.labels],
-    }
+    columns: dict[str, Any] = {"name": _names(found, dataset)}
+    if dataset.labeled:
+        columns["label"] = found.labels.numpy()
+        columns["class"] = [dataset.class_names[int(label)] for label in found.labels]
     if path.suffix == ".npy":
         import pyarrow.csv
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -12,14 +13,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from sumpool.data.sets.decoding import read_image
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.backbones import Backbone, build_backbone
 from sumpool.models.config import EmbedderConfig
+from sumpool.models.errors import ModelError
 from sumpool.models.folding import fold_batch_norm
 from sumpool.models.layout import FeatureLayout
 from sumpool.pooling import GlobalPool, Pooled, build_pooling, pooling_class, pooling_options
 from sumpool.transport import lipschitz_normalize
 from sumpool.transport.validation import check_at_least_one, solve_dtype
+
+#: What :meth:`Embedder.embed` takes as an image.
+ImageLike = str | os.PathLike[str] | Image.Image
+_IMAGES = (str, os.PathLike, Image.Image)
 
 
 class Embedder(nn.Module):
@@ -149,35 +156,55 @@ class Embedder(nn.Module):
         return self
 
     @torch.no_grad()
-    def embed(self, images: Sequence[Image.Image], *, batch_size: int = 32) -> Tensor:
+    def embed(self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 32) -> Tensor:
         """Embed images as they come from files, in evaluation mode and without gradients.
 
+        Images are read as `sumpool embed` reads them: turned upright, over white where they are
+        transparent.
+
         Args:
-            images: PIL images of any size and mode.
+            images: Paths or PIL images of any size and mode, one or many.
             batch_size: Images that go through the network together.
 
         Returns:
-            Embeddings (N, D) on the device of the model, in the order of ``images``.
+            Embeddings (N, D) on the device of the model, in the order of ``images``; (1, D) for one
+            image.
+
+        Raises:
+            sumpool.data.BrokenImageError: If an image cannot be read; names it.
+            ModelError: If an embedding is not finite; names the image.
 
         Example:
             >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16, "gap"))
             >>> model.embed([Image.new("RGB", (50, 40)), Image.new("L", (32, 32))]).shape
             torch.Size([2, 16])
         """
-        if isinstance(images, Image.Image) or not images:
-            raise ValueError(f"images must be a non-empty list of PIL images, got {images!r}")
+        sources = [images] if isinstance(images, _IMAGES) else list(images)
+        wrong = [it for it in sources if not isinstance(it, _IMAGES)]
+        if wrong or not sources:
+            got = f"{type(wrong[0]).__name__} among them" if wrong else "none"
+            raise ValueError(f"images must be paths or PIL images, at least one, got {got}")
         check_at_least_one(batch_size=batch_size)
         view, device = self.preprocessing.test_view(), next(self.parameters()).device
         training = self.training
         self.eval()
         try:
             embeddings = []
-            for start in range(0, len(images), batch_size):
-                batch = [view(image.convert("RGB")) for image in images[start : start + batch_size]]
+            for start in range(0, len(sources), batch_size):
+                batch = [view(read_image(it)) for it in sources[start : start + batch_size]]
                 embeddings.append(self(self.preprocessing.normalize(torch.stack(batch).to(device))))
-            return torch.cat(embeddings)
+            vectors = torch.cat(embeddings)
         finally:
             self.train(training)
+        wrong = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
+        if wrong:
+            given = sources[wrong[0]]
+            name = f"number {wrong[0]}" if isinstance(given, Image.Image) else os.fspath(given)
+            raise ModelError(
+                f"the embedding of image {name} is not finite: the weights of the model are "
+                "damaged, or its training diverged"
+            )
+        return vectors
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""

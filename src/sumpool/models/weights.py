@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import safetensors
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from sumpool.models.errors import ModelError
 
+#: Key of a safetensors file under which it has the digest of its tensors.
+DIGEST = "tensors_sha256"
 #: Most names that a message spells out.
 _SPELLED = 5
 
@@ -28,10 +30,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file of weights")
     if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (safetensors.SafetensorError, OSError, ValueError) as error:
-            raise ModelError(f"{path} is not a whole safetensors file: {error}") from error
+        return read_safetensors(path)[0]
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or foreign file fails in any way
@@ -46,6 +45,36 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
             f"{_spell(strange)}"
         )
     return {str(key): value for key, value in state.items()}
+
+
+def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors by name in a safetensors file, and what else it says.
+
+    Raises:
+        ModelError: If it cannot be read, or its tensors are not those that its digest is of. Files
+            without a digest, of earlier versions or other programs, are taken as they are.
+    """
+    try:
+        with safetensors.safe_open(path, "pt") as file:
+            names, metadata = file.keys(), file.metadata() or {}
+            state = {name: file.get_tensor(name) for name in names}
+    except (safetensors.SafetensorError, OSError, ValueError) as error:
+        raise ModelError(f"{path} is not a whole safetensors file: {error}") from error
+    if metadata.get(DIGEST, tensors_digest(state)) != tensors_digest(state):
+        raise ModelError(
+            f"{path} is damaged: its tensors are not those that were saved; restore the file, or "
+            "train again"
+        )
+    return state, metadata
+
+
+def tensors_digest(state: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values of CPU tensors, whatever their order."""
+    digest = hashlib.sha256()
+    for name, value in sorted(state.items()):
+        digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def load_state(

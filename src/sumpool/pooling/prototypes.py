@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -61,6 +62,7 @@ class PrototypePool(GlobalPool):
     max_init_features: ClassVar[int] = 16384
 
     prototypes_ready: Tensor
+    _warned = False  # that they are random: once per layer
 
     def __init__(
         self,
@@ -167,6 +169,13 @@ class PrototypePool(GlobalPool):
                     "of a first batch before the compiled training step"
                 )
             self._initialize(features, mask)
+        elif not (self._ready or self._warned or torch.compiler.is_compiling()):
+            self._warned = True
+            warnings.warn(
+                "prototypes are not set yet, and random ones are used: train the layer, load its "
+                "weights, or call initialize_prototypes with features of a batch",
+                stacklevel=2,
+            )
 
     @torch.no_grad()
     def _initialize(self, features: Tensor, mask: Tensor | None) -> None:

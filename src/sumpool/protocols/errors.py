@@ -1,7 +1,9 @@
 """The errors of a protocol."""
 
+from sumpool.system.errors import UserError
 
-class ProtocolError(Exception):
+
+class ProtocolError(UserError):
     """Runs do not make a result of a protocol; the message names the member or the folder."""
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,12 @@ from numpy.typing import NDArray
 
 from sumpool.protocols.errors import MissingMemberError, ProtocolError
 from sumpool.protocols.protocol import Member, Protocol
-from sumpool.report.run.folder import EVALUATION, METRICS
+from sumpool.report.run.comparability import relative_names
+from sumpool.report.run.folder import DIGESTS, EVALUATION, METRICS
+from sumpool.report.run.metric_values import check_metrics
+from sumpool.system.digests import check_digests
+from sumpool.system.documents import load_json
+from sumpool.system.files import StoreError
 
 #: Prefixes of the files of queries and gallery.
 PARTS = ("", "gallery-")
@@ -68,8 +72,10 @@ def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResul
     """
     path = Path(folder) / EVALUATION / protocol.evaluated_on / METRICS
     try:
-        metrics = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        check_digests(Path(folder), DIGESTS, (f"{EVALUATION}/{protocol.evaluated_on}",))
+        metrics = load_json(path)
+        check_metrics(metrics)
+    except (OSError, ValueError, AttributeError, StoreError) as error:
         raise ProtocolError(f"{member}: {path} cannot be read: {error}") from error
     return MemberResult(member, Path(folder), metrics)
 
@@ -184,20 +190,9 @@ def _read_list(folder: Path, prefix: str) -> ImageList:
     try:
         labels = np.load(path, allow_pickle=False)
         path = items
-        names = json.loads(path.read_text(encoding="utf-8"))["names"]
+        names = load_json(path)["names"]
     except (OSError, EOFError, ValueError, KeyError, TypeError) as error:
         raise ProtocolError(f"{path} cannot be read: {error}") from error
     if len(labels) != len(names):
         raise ProtocolError(f"{folder} is damaged: {len(labels)} labels, {len(names)} names")
-    return ImageList(labels, _relative(names))
-
-
-def _relative(names: Sequence[str]) -> tuple[str, ...]:
-    # The same data may lie elsewhere on another machine.
-    folders = [name.split("/")[:-1] for name in names]
-    same = 0
-    for one, other in zip(min(folders), max(folders), strict=False):
-        if one != other:
-            break
-        same += 1
-    return tuple(name.split("/", same)[-1] for name in names)
+    return ImageList(labels, relative_names(names))

@@ -20,15 +20,10 @@ from sumpool.training.fabric_logging import quiet_fabric
 
 
 class CellResult(NamedTuple):
-    """The result of a cell.
+    """The result of a cell."""
 
-    Attributes:
-        metrics: The measured numbers by name.
-        arrays: What figures need besides numbers.
-    """
-
-    metrics: Mapping[str, float]
-    arrays: Mapping[str, NDArray[Any]] | None = None
+    metrics: Mapping[str, float]  #: The measured numbers by name
+    arrays: Mapping[str, NDArray[Any]] | None = None  #: What figures need besides numbers
 
 
 #: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.
@@ -49,7 +44,7 @@ def run_cells(
     progress: bool = True,
     description: str = "cells",
 ) -> list[Row]:
-    """Compute the cells that ``store`` does not have and return the rows of all.
+    """Compute the cells that ``store`` does not have and return the rows of all, in their order.
 
     A cell is stored as soon as it is finished, so that an interrupt loses no finished cell. If one
     fails or cannot be stored, the others are still computed, and the first failure is raised last.
@@ -59,13 +54,10 @@ def run_cells(
         cells: What tells each cell from the others.
         work: Computes one.
         jobs: Cells that run in parallel, each in a process; 1 computes them in this one. None is
-            one per core.
-        quick: A cell takes less time than starting a process, so ``jobs=None`` is 1.
+            one per core or, if ``quick``, 1: a cell takes less time than starting a process.
+        quick: Whether cells take a few seconds.
         progress: Whether to show a bar.
         description: Name of the bar.
-
-    Returns:
-        The rows in the order of ``cells``.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")

@@ -39,12 +39,9 @@ def _stored(folder: Path) -> tuple[Study, list[Row]]:
 
 
 def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
-    """Write the sections of the studies in ``folders``, in that order, to the page ``out``.
+    """Write the sections of the studies in ``folders``, in that order, to the page ``out``; return it.
 
     Images are inside the page; nothing outside of it is referred to.
-
-    Returns:
-        ``out``.
     """
     body = "\n".join(_section_html(section_of(folder)) for folder in folders)
     return write_document(out, title, body)
@@ -53,8 +50,7 @@ def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
 def write_files(folder: Path) -> list[Path]:
     """Write the tables of the study in ``folder`` as Markdown and its figures as images, into it.
 
-    Returns:
-        ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
+    Returns ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
     """
     part = section_of(folder)
     tables = folder / "tables.md"

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sumpool.system.errors import UserError
 
-class StoreError(Exception):
+
+class StoreError(UserError):
     """Results cannot be read or stored; the message says why, or what to do."""
+
+
+def refuse_overwriting(paths: Iterable[Path], *, overwrite: bool = False) -> None:
+    """Refuse to write over files, before anything is computed that could not be written then.
+
+    Args:
+        paths: The files that are to be written.
+        overwrite: Whether the user asked to replace them.
+
+    Raises:
+        StoreError: Naming the first that is there; folders are never replaced.
+    """
+    there = [path for path in paths if path.is_dir() or (path.exists() and not overwrite)]
+    if there:
+        more = f", and {len(there) - 1} more" if len(there) > 1 else ""
+        remedy = "" if there[0].is_dir() else ", or replace it with --overwrite"
+        kind = "is a folder" if there[0].is_dir() else "exists already"
+        raise StoreError(f"{there[0]} {kind}{more}: choose another name{remedy}")
 
 
 @contextmanager

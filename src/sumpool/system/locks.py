@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
 #: Descriptors of the locks that this process holds.
@@ -77,10 +78,18 @@ def is_claimed(path: Path) -> bool:
 def holder(path: Path) -> dict[str, Any]:
     """Who last took the lock on ``path``: host, pid and since when; empty if that is not known."""
     try:
-        signed = json.loads(path.read_text(encoding="utf-8"))
+        signed = load_json(path)
     except (OSError, ValueError):  # being written, or never written
         return {}
     return signed if isinstance(signed, dict) else {}
+
+
+def held_by(path: Path) -> str:
+    """Who holds the lock on ``path``, in words."""
+    known = holder(path)
+    if not known:
+        return "another process"
+    return f"process {known.get('pid')} on {known.get('host')} since {known.get('since')}"
 
 
 @contextmanager

@@ -18,6 +18,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
+from sumpool.system.signals import shielded_children
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -72,7 +74,8 @@ def run_in_processes(
             here, there = context.Pipe()
             given = (there, work, threads, os.getpid())
             process = context.Process(target=_serve, args=given, daemon=True)
-            process.start()
+            with shielded_children(signal.SIGINT):  # whoever started them ends them, with TERM
+                process.start()
             there.close()
             item = left.popleft()
             busy[here] = process, item

@@ -5,15 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import yaml
 
 from sumpool.report.run.option_names import RENAMED, current_name
+from sumpool.system.documents import load_yaml
+from sumpool.system.errors import UserError
+from sumpool.training.option_types import fits, in_words
 from sumpool.training.options import TrainConfig as TrainConfig
 
 
-class ConfigError(Exception):
+class ConfigError(UserError):
     """A configuration cannot be used; the message names the option and what is accepted."""
 
 
@@ -27,7 +30,15 @@ _GROUPS: dict[str, Any] = {
 #: computed.
 FREE_TO_CHANGE = frozenset(
     {
-        *("out", "cache", "cache_dir", "checkpoint_seconds", "gallery"),
+        *(
+            "out",
+            "cache",
+            "cache_dir",
+            "checkpoint_seconds",
+            "keep_checkpoints",
+            "gallery",
+            "skip_broken",
+        ),
         *("hardware.workers", "stop.max_steps"),
     }
 )
@@ -40,6 +51,8 @@ def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
         ConfigError: If a key is not an option; of one that was renamed it says the new name.
     """
     _refuse_old_names(values)
+    if text := [name for name in values if not isinstance(name, str)]:
+        raise ConfigError(f"unknown option: {text[0]!r:.80}")
     groups = {
         name: _build(_GROUPS[name], value, f"{name}.")
         for name, value in values.items()
@@ -58,11 +71,16 @@ def _refuse_old_names(values: Mapping[str, Any]) -> None:
 
 
 def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
-    known = {entry.name for entry in dataclasses.fields(kind)}
-    unknown = sorted(set(values) - known)
+    if not isinstance(values, Mapping):
+        raise ConfigError(f"{prefix}… must be a group of options, got {values!r}")
+    hints = get_type_hints(kind)
+    unknown = sorted(str(name) for name in set(values) - set(hints))
     if unknown:
         names = ", ".join(f"{prefix}{name}" for name in unknown)
         raise ConfigError(f"unknown option: {names}")
+    for name, value in values.items():
+        if not fits(value, hints[name]):
+            raise ConfigError(f"{prefix}{name} must be {in_words(hints[name])}, got {value!r:.80}")
     return kind(**values)
 
 
@@ -91,7 +109,7 @@ def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
         comment: Lines before it.
 
     Raises:
-        sumpool.report.StoreError: If it cannot be written.
+        sumpool.system.files.StoreError: If it cannot be written.
     """
     # Imported here: it comes with numpy, which `--help` need not wait for.
     from sumpool.system.files import write_atomic
@@ -107,8 +125,8 @@ def read_config(path: Path) -> TrainConfig:
         ConfigError: If the file cannot be read as one.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        values = load_yaml(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
         raise ConfigError(f"{path} cannot be read: {error}") from error
     if not isinstance(values, dict):
         raise ConfigError(f"{path} holds no configuration")
@@ -138,6 +156,16 @@ def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, An
 def flat_switches() -> set[str]:
     """The dotted names of the options that are true or false."""
     return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}
+
+
+def option_hints() -> dict[str, Any]:
+    """The type of every option by its dotted name."""
+    hints = get_type_hints(TrainConfig)
+    return hints | {
+        f"{group}.{name}": hint
+        for group in _GROUPS
+        for name, hint in get_type_hints(hints[group]).items()
+    }
 
 
 def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:

@@ -1,5 +1,7 @@
 """The error of a run."""
 
+from sumpool.system.errors import UserError
 
-class RunError(Exception):
+
+class RunError(UserError):
     """A run cannot start, resume or be read; the message says what, where, and what is kept."""

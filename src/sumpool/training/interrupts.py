@@ -7,8 +7,7 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
-#: Ctrl-C, and what clusters and `kill` send.
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+from sumpool.system.signals import SIGNALS
 
 
 class Interrupts:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lightning.fabric import Fabric
 from tqdm import tqdm
 
-from sumpool.report.run.folder import LOG, PROBLEMS, VALIDATION
+from sumpool.report.run.folder import BOARD, LOG, PROBLEMS, VALIDATION
 from sumpool.training.config import TrainConfig
 from sumpool.training.run_folder import CsvLog, RunFolder
 
@@ -64,7 +64,7 @@ class Journal:
             if self._config.ccp.enabled:
                 problems = path / PROBLEMS
                 self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
-            self._board = SummaryWriter(str(path / "tensorboard"), purge_step=keep_until)
+            self._board = SummaryWriter(str(path / BOARD), purge_step=keep_until)
         # Away from a terminal every update is a line of its own: few of them.
         every = 0.1 if sys.stderr.isatty() else 15.0
         self._bar = tqdm(

@@ -184,7 +184,7 @@ class Trainer:
             reason = self._end()
             if validate and reason is None and ended:
                 self._next_problem()
-            if reason is None and self._asked(interrupts):
+            if self._asked(interrupts):
                 self._save()
                 return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
             if validate and reason is None and self._save_is_due():

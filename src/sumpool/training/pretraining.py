@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,14 +10,17 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tqdm import tqdm
 
 from sumpool.data import Batch, DataError, ImageDataset, Preprocessing, detect_format, open_dataset
 from sumpool.models import build_backbone
+from sumpool.models.weights import DIGEST, tensors_digest
 from sumpool.report.run.folder import CHECKPOINTS
+from sumpool.system.documents import load_json
+from sumpool.system.files import write_atomic
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
 from sumpool.training.cuda_graph_step import CudaGraphStep, Step
@@ -104,8 +106,8 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
             bar.set_postfix_str(f"loss {loss:.3f}")
             checkpoints.save(epoch + 1, run.state(epoch + 1))
     accuracy = classification_accuracy(model, test, backbone.preprocessing)
-    state = {name: value.contiguous() for name, value in model.backbone.state_dict().items()}
-    save_file(state, out / WEIGHTS)
+    state = {name: it.cpu().contiguous() for name, it in model.backbone.state_dict().items()}
+    write_atomic(out / WEIGHTS, save(state, {DIGEST: tensors_digest(state)}))
     done = {
         "config": options,
         "finished": True,
@@ -294,7 +296,7 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        facts = json.loads(path.read_text())
+        facts = load_json(path)
     except ValueError as error:
         raise RunError(f"{path} is not a JSON file: remove it to start over") from error
     return dict(facts)

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+from lightning.fabric import Fabric
 
 from sumpool.evaluation import write_evaluation
 from sumpool.evaluation.gallery import collect_gallery
@@ -19,6 +23,7 @@ from sumpool.training.config import (
     flat,
     with_options,
 )
+from sumpool.training.errors import RunError
 from sumpool.training.loop import Trainer
 from sumpool.training.prepare import Prepared, prepare
 from sumpool.training.run_folder import RunFolder
@@ -61,17 +66,44 @@ def run_training(
         RunError: If the run cannot be started or resumed.
         DataError: If the data cannot be used.
     """
-    folder: RunFolder | None = None
+    given = resume or (Path(config.out) if config.out is not None else None)
+    if given is not None:  # before images are opened, which may take long
+        RunFolder(given).check_free()
     if resume is not None:
-        folder, stored = RunFolder.open(resume)
+        _, stored = RunFolder.open(resume)
         config = merge(config, stored)
+    elif given is not None:
+        RunFolder(given).check_new()
     # Before the folder: an image that cannot be read leaves no empty run behind.
     prepared = prepare(config, progress=progress)
+    path = resume or given or _free_folder(prepared.config, prepared.splits.name)
+    folder = RunFolder(Path(prepared.fabric.broadcast(str(path))))
+    with _held(prepared.fabric, folder):
+        if resume is None:
+            _begin(prepared, folder)
+        return _train(prepared, folder, resume=resume is not None, progress=progress)
+
+
+@contextmanager
+def _held(fabric: Fabric, folder: RunFolder) -> Iterator[None]:
+    """Hold the folder of a run; that another process holds it is raised by all processes."""
+    refusal = ""
+    with ExitStack() as held:
+        if fabric.is_global_zero:
+            try:
+                held.enter_context(folder.lock())
+            except RunError as error:
+                refusal = str(error)
+        refusal = fabric.broadcast(refusal)
+        if refusal:
+            raise RunError(refusal)
+        yield
+
+
+def _train(prepared: Prepared, folder: RunFolder, *, resume: bool, progress: bool) -> RunResult:
     fabric = prepared.fabric
-    if folder is None:
-        folder = _begin(prepared)
     trainer = Trainer(fabric, prepared.task, prepared.config, folder, progress=progress)
-    outcome = trainer.fit(resume=resume is not None)
+    outcome = trainer.fit(resume=resume)
     if fabric.is_global_zero:
         save_embedder(prepared.model, folder.path / MODEL)
         folder.update(steps=outcome.steps, best_step=outcome.best_step, stopped=outcome.stopped)
@@ -108,7 +140,7 @@ def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
     return stored
 
 
-def _begin(prepared: Prepared) -> RunFolder:
+def _begin(prepared: Prepared, folder: RunFolder) -> None:
     config, splits, fabric = prepared.config, prepared.splits, prepared.fabric
     parts = {"train": splits.train}
     if config.selection == "validation":
@@ -125,14 +157,10 @@ def _begin(prepared: Prepared) -> RunFolder:
         "images": {name: len(part) for name, part in parts.items()},
         "broken_images": splits.broken,
     }
-    path = Path(config.out) if config.out is not None else _free_folder(config, splits.name)
-    path = Path(fabric.broadcast(str(path)))
-    folder = RunFolder(path)
     if fabric.is_global_zero:
-        folder = RunFolder.create(path, replace(config, out=str(path)), facts)
-        logger.info("the run is kept in %s", path)
+        RunFolder.create(folder.path, replace(config, out=str(folder.path)), facts)
+        logger.info("the run is kept in %s", folder.path)
     fabric.barrier()
-    return folder
 
 
 def _free_folder(config: TrainConfig, name: str) -> Path:

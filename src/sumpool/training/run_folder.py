@@ -8,15 +8,28 @@ import os
 import platform
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from sumpool.report.run.folder import CHECKPOINTS, CONFIG, RUN
+from sumpool.report.run.folder import (
+    BOARD,
+    CHECKPOINTS,
+    CONFIG,
+    DIGESTS,
+    LOCK,
+    REPORT,
+    RUN,
+    WRITTEN,
+)
+from sumpool.system.digests import write_digests
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
+from sumpool.system.locks import claim, held_by, is_claimed
 from sumpool.system.rows import recorded_versions
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
@@ -46,11 +59,7 @@ class RunFolder:
         Raises:
             RunError: If it holds one already, or cannot be written to.
         """
-        if (path / RUN).exists():
-            raise RunError(
-                f"{path} holds a run already: continue it with --resume {shlex.quote(str(path))}, "
-                "or choose another --out"
-            )
+        cls(path).check_new()
         folder = cls(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -82,11 +91,67 @@ class RunFolder:
             raise RunError(f"{path} holds no run: {' and '.join(missing)} {verb} missing")
         return cls(path), read_config(path / CONFIG)
 
+    def check_new(self) -> None:
+        """Refuse a folder that holds a run, or files that a run would write over.
+
+        Raises:
+            RunError: Naming the file.
+        """
+        path = self.path
+        if (path / RUN).exists():
+            raise RunError(
+                f"{path} holds a run already: continue it with --resume {shlex.quote(str(path))}, "
+                "or choose another --out"
+            )
+        # With a lock in it, they are what a run left that was killed before it began.
+        foreign = [name for name in WRITTEN if (path / name).exists()]
+        if foreign and not (path / LOCK).exists():
+            raise RunError(
+                f"{path / foreign[0]} is not of a run and would be overwritten: choose another "
+                "--out, or move it away"
+            )
+
+    def check_free(self) -> None:
+        """Refuse a folder in which a process is training.
+
+        Raises:
+            RunError: Naming the process.
+        """
+        if is_claimed(self.path / LOCK):
+            raise self._in_use()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Hold the folder inside the ``with``: no other process trains in it meanwhile.
+
+        Raises:
+            RunError: If another process holds it, which is named.
+        """
+        with ExitStack() as held:
+            try:
+                mine = held.enter_context(claim(self.path / LOCK))
+            except OSError as error:
+                why = error.strerror or error
+                raise RunError(f"{self.path} cannot be written to: {why}") from error
+            if not mine:
+                raise self._in_use()
+            yield
+
+    def drop_digests(self) -> None:
+        """Remove the digests of files that are now to change."""
+        (self.path / DIGESTS).unlink(missing_ok=True)
+
+    def _in_use(self) -> RunError:
+        return RunError(
+            f"{self.path} is in use: {held_by(self.path / LOCK)} trains in it; wait for its end, "
+            "or choose another --out"
+        )
+
     def facts(self) -> dict[str, Any]:
         """What ``run.json`` holds."""
         path = self.path / RUN
         try:
-            facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            facts: dict[str, Any] = load_json(path)
         except (OSError, ValueError) as error:
             raise RunError(f"{path} cannot be read: {error}") from error
         return facts
@@ -98,8 +163,9 @@ class RunFolder:
         write_json(path, {**before, **facts})
 
     def finish(self, **facts: Any) -> None:
-        """Record that the run is finished."""
+        """Record that the run is finished, and the digests of its files."""
         self.update(finished=_now(), **facts)
+        write_digests(self.path, DIGESTS, skip=(BOARD, CHECKPOINTS, REPORT))
 
 
 class CsvLog:

@@ -63,7 +63,7 @@ CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
 #: What options with a few values accept.
-CHOICES: Mapping[str, Collection[str]] = {
+VALUES: Mapping[str, Collection[str]] = {
     "loss": LOSSES,
     "pool": POOLINGS,
     "selection": ("validation", "test"),
@@ -195,7 +195,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
         ConfigError: If an option is not accepted, or two contradict each other.
     """
     options = flat(config)
-    for name, choices in CHOICES.items():
+    for name, choices in VALUES.items():
         if options[name] not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {options[name]!r}")
     _check_ranges(config)

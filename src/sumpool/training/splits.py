@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from sumpool.data import (
     DATASETS,
     ImageDataset,
+    check_images,
     class_fold,
     dataset_splits,
     detect_format,
     open_dataset,
-    readable,
     split_classes,
 )
+from sumpool.data.base import Broken
 from sumpool.training.config import ConfigError, TrainConfig
 
 logger = logging.getLogger(__name__)
@@ -46,25 +47,31 @@ class Splits:
             queries of the test set.
         test: Images to evaluate it on; None where the data set has no such part, or with
             ``test`` false.
-        broken: Images that were left out because they cannot be read.
+        broken: Images that were left out because they cannot be read, and why.
     """
 
     name: str
     train: ImageDataset
     validation: ImageDataset
     test: TestSet | None
-    broken: int = 0
+    broken: tuple[Broken, ...] = ()
 
 
-def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
-    """Open the data of ``config`` and split it by class.
+def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = True) -> Splits:
+    """Open the data of ``config``, check its images and split it by class.
 
     The test part is the one the data set brings. Validation classes are taken from its training
     part: those of a fold or, if there is no part for validation, a share drawn with the seed. With
     selection test none are taken.
 
+    Args:
+        config: The options.
+        check: Whether every image that no cache decodes anyway is decoded once.
+        progress: Whether to show a progress bar.
+
     Raises:
         DataError: If the data cannot be used; names the file.
+        BrokenImageError: If images cannot be read, unless they are to be left out.
         ConfigError: If the data has too few classes for the split.
     """
     if config.data is None and config.format != "glyphs":
@@ -78,43 +85,40 @@ def open_splits(config: TrainConfig, *, progress: bool = True) -> Splits:
         assert config.data is not None
         name = detect_format(config.data)
     parts = dataset_splits(config.data, name)
-    broken = 0
-
-    def part(split: str) -> ImageDataset:
-        nonlocal broken
-        opened = open_dataset(config.data, name, split)
-        if config.skip_broken:
-            good, bad = readable(opened, progress=progress)
-            if bad:
-                listed = ", ".join(f"{item} ({reason})" for item, reason in bad[:3])
-                more = "" if len(bad) <= 3 else f" and {len(bad) - 3} more"
-                logger.warning("%d unreadable images are left out: %s%s", len(bad), listed, more)
-                broken += len(bad)
-                opened = opened.subset(good)
-        return opened
-
-    learned = part("train" if "train" in parts else "all")
-    own = [split for split in ("validation", "val") if split in parts]
+    learned = "train" if "train" in parts else "all"
+    own = next((split for split in ("validation", "val") if split in parts), None)
     if own and (config.selection == "test" or config.fold is not None):
-        logger.info("the part %s of the data is not used", own[0])
+        logger.info("the part %s of the data is not used", own)
+        own = None
+    tests = [split for split in ("query", "gallery") if "query" in parts] or (
+        ["test"] if "test" in parts else []
+    )
+    if not config.test:
+        tests = []
+    if config.selection == "test" and not tests:
+        raise ConfigError(
+            f"selection is test, but {config.data} has no test part: its parts are "
+            f"{', '.join(parts)}"
+        )
+    used = [learned, *([own] if own else []), *tests]
+    opened = {split: open_dataset(config.data, name, split) for split in used}
+    broken: tuple[Broken, ...] = ()
+    if check:
+        # What a cache decodes before the first step is checked by that.
+        cached = used if config.selection == "test" else [learned, own]
+        skipped = cached if config.cache != "none" and not config.skip_broken else []
+        checked = {split: part for split, part in opened.items() if split not in skipped}
+        checked, broken = check_images(checked, skip_broken=config.skip_broken, progress=progress)
+        opened |= checked
+    test = TestSet(*(opened[split] for split in tests)) if tests else None
+    train = opened[learned]
     if config.selection == "test":
-        train = learned
-    elif own and config.fold is None:
-        train, validation = learned, part(own[0])
-    else:
-        train, validation = _split(config, learned)
-    test = None
-    if config.test and "query" in parts:
-        test = TestSet(part("query"), part("gallery"))
-    elif config.test and "test" in parts:
-        test = TestSet(part("test"))
-    if config.selection == "test":
-        if test is None:
-            raise ConfigError(
-                f"selection is test, but {config.data} has no test part: its parts are "
-                f"{', '.join(parts)}"
-            )
+        assert test is not None
         validation = test.query
+    elif own:
+        validation = opened[own]
+    else:
+        train, validation = _split(config, train)
     return Splits(name, train, validation, test, broken)
 
 

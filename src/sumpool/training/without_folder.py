@@ -82,7 +82,7 @@ def train_in_memory(
     trainer = Trainer(prepared.fabric, watched, config, progress=False)
     outcome = trainer.fit()
     if outcome.stopped == "interrupted":
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(outcome.signal)
     feeds = prepared.evaluation_feeds(cache_test=True)
     alternating = trainer.alternating
     return Trained(

@@ -7,7 +7,6 @@ import functools
 import gc
 import multiprocessing
 import os
-import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -82,8 +81,6 @@ def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:
 @functools.cache
 def _prepare(gpus: int) -> None:
     """Once per process: take a GPU, and allow child processes."""
-    # Ctrl-C reaches all processes of a terminal; the runner decides what follows, with TERM.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     take_gpu(gpus)
     faulthandler.enable(file=2)  # a crash inside a library leaves a trace in the cell's log
     # Data loading needs child processes, which daemons may not have; this one ends with its parent

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from sumpool.system.errors import UserError
 from sumpool.system.locks import claim, is_claimed
 
 #: Seconds that a node has to answer: it starts a process that imports this package.
@@ -19,7 +20,7 @@ ANSWER = 180.0
 SEEN = 10.0
 
 
-class ClusterError(Exception):
+class ClusterError(UserError):
     """A Ray cluster cannot be used; the message says why."""
 
 

@@ -6,6 +6,7 @@ method has over another, paired by fold and seed, with a confidence interval.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -13,10 +14,14 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from sumpool.report.run.metric_values import check_metrics
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, write_atomic
 
 #: Name of the file in the folder of a benchmark.
 SCORES = "scores.json"
+
+_PARTS = {"scores", "gains", "incomplete", "sha256"}
 
 Entry = TypeVar("Entry", "Score", "Gain", "Incomplete")
 
@@ -73,6 +78,7 @@ class Score(MethodKey):
     def __post_init__(self) -> None:
         """Check that the numbers are numbers."""
         _check(self, "mean", "std")
+        check_metrics({self.metric: self.mean})
         if self.std < 0:
             raise ValueError(f"std must not be negative, got {self.std} in {self}")
 
@@ -130,11 +136,12 @@ def write_scores(
     incomplete: Sequence[Incomplete] = (),
 ) -> Path:
     """Write scores, gains and groups without a score to ``path`` as JSON, and return ``path``."""
-    stored = {
+    stored: dict[str, Any] = {
         "scores": [asdict(one) for one in scores],
         "gains": [asdict(one) for one in gains],
         "incomplete": [asdict(one) for one in incomplete],
     }
+    stored["sha256"] = _digest(stored)
     text = json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     write_atomic(path, text.encode())
     return path
@@ -164,14 +171,25 @@ def read_incomplete(path: Path) -> list[Incomplete]:
 
 def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
     try:
-        stored = json.loads(path.read_text(encoding="utf-8"))
+        stored = load_json(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise StoreError(f"{path} holds no scores: {error}") from error
-    if not isinstance(stored, dict) or not {"scores", "gains"} <= set(stored):
+    if not isinstance(stored, dict) or not {"scores", "gains"} <= set(stored) <= _PARTS:
         raise StoreError(f"{path} holds no scores: scores and gains are expected in it")
+    digest = stored.pop("sha256", None)  # which files of earlier versions lack
+    if digest is not None and digest != _digest(stored):
+        raise StoreError(
+            f"{path} is damaged, or was changed: remove it, and run the same `sumpool bench` again"
+        )
+    if not all(isinstance(part, list) for part in stored.values()):
+        raise StoreError(f"{path} holds no scores: lists are expected in it")
     return stored
+
+
+def _digest(stored: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
 
 
 def _entry(kind: type[Entry], values: Mapping[str, Any], path: Path) -> Entry:

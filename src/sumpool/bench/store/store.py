@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.bench.store.rows import BenchRow, NotARowError, encode_row, read_row
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, write_atomic
 from sumpool.system.locks import claim, holder, is_claimed
 
@@ -152,7 +153,7 @@ class BenchStore:
             if self.row(path.stem) is not None:
                 continue
             try:
-                found.append(BenchFailure(**json.loads(path.read_text(encoding="utf-8"))))
+                found.append(BenchFailure(**load_json(path)))
             except (OSError, ValueError, TypeError) as error:
                 logger.warning("%s is not a failure's note: %s", path, error)
         return found

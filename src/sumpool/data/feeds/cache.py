@@ -148,7 +148,9 @@ def decode_images(
 
         path, index = stored_pixels(folder, fingerprint(dataset, resize), build)
         if index.broken and not skip_broken:
-            raise BrokenImageError(next(iter(index.broken.values())))
+            first, *others = index.broken.values()
+            more = f" (and {len(others):,} more)" if others else ""
+            raise BrokenImageError(f"{first}{more}")
         # Mapped, not read: pages come as they are used, and processes share them.
         pixels = torch.from_file(str(path), size=index.total(), dtype=torch.uint8)
     if len(index.broken) == len(dataset):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
-from sumpool.data.base import BrokenImageError, ImageDataset
+from sumpool.data.base import Broken, BrokenImageError, ImageDataset
 from sumpool.data.feeds.cache_files import PixelIndex
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.views.preprocessing import resize_shorter_side
@@ -46,6 +46,7 @@ def decode_into(
 
     sizes = np.zeros((len(dataset), 2), dtype=np.int64)
     broken: dict[int, str] = {}
+    reasons: list[Broken] = []
     threads = usable_cores() if threads is None else threads
     positions = range(len(dataset))
     with (
@@ -55,11 +56,13 @@ def decode_into(
         for position, pixels in enumerate(bar):
             if not isinstance(pixels, BrokenImageError):
                 sizes[position] = pixels.shape[:2]
-                write(pixels.reshape(-1))
-            elif skip_broken:
-                broken[position] = str(pixels)
+                if skip_broken or not broken:
+                    write(pixels.reshape(-1))
             else:
-                raise pixels
+                broken[position] = str(pixels)
+                reasons.append((dataset.item_name(position), pixels.reason))
+    if reasons and not skip_broken:  # only now, so that all are known
+        raise BrokenImageError.of(reasons)
     return PixelIndex(sizes, broken)
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sumpool.data.base import DataError
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import exclusive, is_claimed
 
@@ -93,7 +94,7 @@ def _read_index(pixels: Path, index: Path) -> PixelIndex | None:
     if not index.exists():
         return None
     try:
-        values = json.loads(index.read_text(encoding="utf-8"))
+        values = load_json(index)
         sizes = np.array(values["sizes"], dtype=np.int64).reshape(-1, 2)
         broken = {int(position): str(reason) for position, reason in values["broken"].items()}
         found = PixelIndex(sizes, broken)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.system.cores import usable_cores
+from sumpool.system.signals import SIGNALS, obey_parent_alone, shielded_children
 
 #: Most workers by default.
 _MOST_WORKERS = 16
@@ -102,7 +102,8 @@ class LoadingFeed(ImageFeed):
         )
 
     def _batches(self, loader: DataLoader[Any]) -> Iterator[Batch]:
-        source = iter(loader)
+        with shielded_children(*SIGNALS):
+            source = iter(loader)
         try:
             for loaded in source:
                 if isinstance(loaded, DataError):
@@ -157,5 +158,4 @@ def _collate(items: list[Any]) -> tuple[Tensor, Tensor, Tensor] | DataError:
 
 
 def _start_worker(worker: int) -> None:
-    # Ctrl-C reaches all processes of a terminal; only the main one decides what follows.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    obey_parent_alone()

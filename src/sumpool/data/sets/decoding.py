@@ -48,14 +48,20 @@ def image_extensions() -> frozenset[str]:
     return frozenset(ending for ending, name in known if name in formats)
 
 
-def read_image(path: str | os.PathLike[str]) -> Image.Image:
+def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
     """The image in a file, RGB and upright; see :func:`as_rgb`. Of an animation, the first frame.
+
+    This is the only way from a file, or from an image that a caller opened, to pixels: every entry
+    sees the same ones.
 
     Raises:
         BrokenImageError: If there is no such file, or it is cut short, damaged or no image.
     """
     try:
-        with Image.open(path, formats=image_formats()) as image:
+        if isinstance(source, Image.Image):
+            source.load()
+            return as_rgb(source)
+        with Image.open(source, formats=image_formats()) as image:
             image.load()
             return as_rgb(image)
     except MemoryError:
@@ -63,8 +69,9 @@ def read_image(path: str | os.PathLike[str]) -> Image.Image:
     except Exception as error:  # decoders raise all sorts on damaged bytes
         if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
             raise
+        name = source if not isinstance(source, Image.Image) else _name(source)
         reason = _reason(error)
-        message = f"cannot read the image {os.fspath(path)}: {reason}"
+        message = f"cannot read the image {os.fspath(name)}: {reason}"
         raise BrokenImageError(message, reason) from error
 
 
@@ -108,6 +115,11 @@ def _orientation(image: Image.Image) -> int:
     except Exception:  # metadata in disorder; the pixels are what counts
         return 1
     return value if isinstance(value, int) else 1
+
+
+def _name(image: Image.Image) -> str:
+    size = f"{image.width}×{image.height}"
+    return str(getattr(image, "filename", "")) or f"of mode {image.mode}, {size} pixels"
 
 
 def _reason(error: Exception) -> str:

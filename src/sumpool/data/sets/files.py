@@ -74,12 +74,26 @@ def _file_names(folder: str) -> frozenset[str]:
         return frozenset()
 
 
-def image_paths(folder: Path) -> list[str]:
-    """Paths, relative to ``folder``, of all image files at any depth below it, sorted.
+def image_paths(folder: Path) -> tuple[list[str], list[str]]:
+    """Paths, relative to ``folder``, of all files at any depth below it, sorted.
 
-    Hidden files and folders, and files without the extension of an image, are skipped.
+    The first list has the image files, by their extension; the second has the others. Hidden files
+    and folders are skipped.
     """
-    return sorted(_walk(folder, "", set()), key=lambda path: path.split(os.sep))
+    found = sorted(_walk(folder, "", set()), key=lambda path: path.split(os.sep))
+    images = [path for path in found if is_image_name(os.path.basename(path))]
+    return images, [path for path in found if not is_image_name(os.path.basename(path))]
+
+
+def holds_images(folder: Path) -> bool:
+    """Whether there is an image file at any depth below ``folder``."""
+    return any(is_image_name(os.path.basename(path)) for path in _walk(folder, "", set()))
+
+
+def image_names(folder: Path) -> list[str]:
+    """Names of the image files that are in ``folder`` itself, sorted."""
+    with scan(folder) as entries:
+        return sorted(it.name for it in entries if is_image_name(it.name) and it.is_file())
 
 
 def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str]:
@@ -90,10 +104,12 @@ def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str
         raise DataError(f"{place} is a link to a folder that it lies in")
     with scan(place) as entries:
         for entry in entries:
+            if entry.name.startswith("."):
+                continue
             path = os.path.join(inner, entry.name)
-            if entry.is_dir() and not entry.name.startswith("."):
+            if entry.is_dir():
                 yield from _walk(folder, path, above | {key})
-            elif is_image_name(entry.name) and not entry.is_dir():
+            else:
                 yield path
 
 

@@ -9,7 +9,13 @@ from typing import Unpack
 
 from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import existing
-from sumpool.data.sets.files import ImageFiles, folder_names, image_paths, is_image_name, scan
+from sumpool.data.sets.files import (
+    ImageFiles,
+    folder_names,
+    holds_images,
+    image_names,
+    image_paths,
+)
 from sumpool.data.sets.published import check_split
 
 #: Folders of these names are splits, where they have class folders in them.
@@ -22,9 +28,9 @@ class ImageFolder(ImageFiles):
     """A folder with one folder for each class, at any depth below which its images are.
 
     Classes are the names of the folders, sorted; images of a class are sorted by path. Hidden
-    files, and files without the extension of an image, are skipped. Folders ``train``, ``val``,
-    ``validation`` and ``test`` that hold class folders themselves are splits; a class has the same
-    label in all of them.
+    files are skipped; class folders without images, images outside class folders and files that
+    are no images are skipped with a note. Folders ``train``, ``val``, ``validation`` and ``test``
+    that hold class folders themselves are splits; a class has the same label in all of them.
 
     Args:
         root: The folder of class folders, or of splits.
@@ -32,7 +38,7 @@ class ImageFolder(ImageFiles):
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If there is no class folder, or one without an image; names it.
+        DataError: If there is no class folder, or no image in any.
     """
 
     def __init__(
@@ -51,17 +57,26 @@ class ImageFolder(ImageFiles):
         label = {name: it for it, name in enumerate(names)}
         paths: list[str] = []
         labels: list[int] = []
+        empty: list[str] = []
+        outside: list[str] = []
+        others: list[str] = []
         for group, members in classes.items():
             if split not in ("all", group):
                 continue
-            _warn_of_strays(folder / group)
+            outside += [os.path.join(group, name) for name in image_names(folder / group)]
             for name in members:
                 inner = os.path.join(group, name)
-                found = image_paths(folder / inner)
+                found, rest = image_paths(folder / inner)
                 if not found:
-                    raise DataError(f"the class folder {folder / inner} has no image in it")
+                    empty.append(inner)
                 paths += [os.path.join(inner, path) for path in found]
+                others += [os.path.join(inner, path) for path in rest]
                 labels += [label[name]] * len(found)
+        if not paths:
+            raise DataError(f"there is no image in the class folders of {folder}")
+        _note(folder, empty, ("class folder", "class folders"), "without images")
+        _note(folder, outside, ("image", "images"), "outside class folders")
+        _note(folder, others, ("file", "files"), "not of an image format")
         super().__init__(folder, paths, labels, names, **transforms)
 
 
@@ -74,19 +89,19 @@ def split_folders(folder: Path) -> tuple[str, ...]:
     names = folder_names(folder)
     found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
     others = [it for it in names if it not in found]
+    if len(found) == 1 and others:  # a class that happens to be called "train"
+        return ()
+    others = [it for it in others if found and holds_images(folder / it)]
     if not others:
         return tuple(found)
-    if len(found) < 2:  # a class that happens to be called "train"
-        return ()
     raise DataError(
         f"{folder} has the splits {', '.join(found)} and beside them the folder {others[0]}: "
         "wanted splits alone or class folders alone"
     )
 
 
-def _warn_of_strays(folder: Path) -> None:
-    with scan(folder) as entries:
-        strays = [it.name for it in entries if is_image_name(it.name) and it.is_file()]
-    if strays:
-        text = "%s: %d images are in no class folder and left out, such as %s"
-        logger.warning(text, folder, len(strays), min(strays))
+def _note(folder: Path, skipped: list[str], noun: tuple[str, str], which: str) -> None:
+    if skipped:
+        what = f"{len(skipped):,} {noun[len(skipped) > 1]} {which}"
+        such = ": " if len(skipped) == 1 else ", such as "
+        logger.warning("%s: skipped %s%s%s", folder, what, such, min(skipped))

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from sumpool.report.run.folder import (
     CONFIG,
+    DIGESTS,
     EVALUATION,
     GALLERY,
     LOG,
@@ -25,6 +24,9 @@ from sumpool.report.run.folder import (
 )
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.gallery_files import read_gallery
+from sumpool.report.run.metric_values import check_metrics, is_share
+from sumpool.system.digests import check_digests
+from sumpool.system.documents import load_json, load_yaml
 from sumpool.system.files import StoreError
 
 #: Columns of a CSV file by name, one value per line, NaN where a line has none.
@@ -32,6 +34,13 @@ Columns = Mapping[str, NDArray[np.float64]]
 
 #: Columns that every line of problems.csv needs.
 PROBLEM = ("problem", "first_step", "last_step")
+#: Of what type values of run.json are.
+FACTS: Mapping[str, type] = {
+    **dict.fromkeys(("steps", "best_step", "seed", "processes"), int),
+    **dict.fromkeys(("images", "classes", "versions", "machine"), dict),
+    **dict.fromkeys(("started", "finished", "selection", "stopped", "device", "data_set"), str),
+    "command": list,
+}
 #: What every metrics.json holds.
 NUMBERS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
 
@@ -119,11 +128,12 @@ def read_run(folder: Path) -> Run:
     missing = [name for name in (RUN, CONFIG) if not (folder / name).is_file()]
     if missing:
         raise StoreError(f"{folder} holds no run: {' and '.join(missing)} missing")
+    check_digests(folder, DIGESTS, (CONFIG, RUN, LOG, VALIDATION, PROBLEMS, EVALUATION, GALLERY))
     config_path = folder / CONFIG
     try:
         config_text = config_path.read_text(encoding="utf-8")
-        config = yaml.safe_load(config_text)
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        config = load_yaml(config_text)
+    except (OSError, ValueError) as error:
         raise StoreError(f"{config_path} is damaged: {error}") from error
     if not isinstance(config, dict):
         raise StoreError(f"{config_path} is damaged: it holds no options")
@@ -136,9 +146,9 @@ def read_run(folder: Path) -> Run:
         folder=folder,
         config=config,
         config_text=config_text,
-        facts=_read_json(folder / RUN),
+        facts=_read_facts(folder / RUN),
         log=_read_csv(folder / LOG, ("step",), notes),
-        validation=_read_csv(folder / VALIDATION, ("step",), notes),
+        validation=_read_validation(folder / VALIDATION, notes),
         problems=_read_csv(folder / PROBLEMS, PROBLEM, notes),
         evaluations=evaluations,
         gallery=read_gallery(folder / GALLERY),
@@ -148,7 +158,7 @@ def read_run(folder: Path) -> Run:
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
+        value = load_json(path)
     except (OSError, ValueError) as error:
         raise StoreError(f"{path} is damaged: {error}") from error
     if not isinstance(value, dict):
@@ -156,12 +166,33 @@ def _read_json(path: Path) -> dict[str, Any]:
     return value
 
 
+def _read_facts(path: Path) -> dict[str, Any]:
+    facts = _read_json(path)
+    for name, kind in FACTS.items():
+        value = facts.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, kind)):
+            raise StoreError(f"{path} is damaged: {name} is {value!r}")
+        if isinstance(value, int) and value < 0:
+            raise StoreError(f"{path} is damaged: {name} is {value}, less than 0")
+    return facts
+
+
+def _read_validation(path: Path, notes: list[str]) -> Columns:
+    columns = _read_csv(path, ("step",), notes)
+    for name, values in columns.items():
+        wrong = values[(values < 0) | (values > (1 if is_share(name) else np.inf))]
+        if len(wrong):
+            raise StoreError(f"{path} is damaged: {name} is {wrong[0]:g}")
+    return columns
+
+
 def _read_metrics(path: Path) -> dict[str, float]:
     stored = _read_json(path)
-    for name in NUMBERS:
-        if not isinstance(stored.get(name), int | float):
-            raise StoreError(f"{path} is damaged: {name} is {stored.get(name)!r}, not a number")
-    return {name: float(value) for name, value in stored.items() if isinstance(value, int | float)}
+    try:
+        check_metrics({name: stored.get(name) for name in (*NUMBERS, *stored)})
+    except ValueError as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    return {name: float(value) for name, value in stored.items()}
 
 
 def _read_csv(path: Path, needed: tuple[str, ...], notes: list[str]) -> Columns:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sumpool.report.run.gallery import EmbeddingMap, Gallery, Neighbor, Prototype, Query, Region
+from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
 #: Raised by one when files of the form before could be misread.
@@ -86,7 +87,7 @@ def read_gallery(folder: Path) -> Gallery | None:
         return None
     arrays = _read_arrays(folder / ARRAYS)
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
+        index = load_json(path)
         if index["format"] != FORMAT:
             raise ValueError(f"it has the format {index['format']}, and {FORMAT} is read")
         worst = tuple(_query(it) for it in index["worst"])

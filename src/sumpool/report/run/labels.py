@@ -140,6 +140,9 @@ def _data(run: Run) -> str:
     if not name and not counts:
         return ""
     of = " of ".join(counts)
+    broken = run.facts.get("broken_images")
+    if broken:
+        of += f"{'; ' if of else ''}{broken} unreadable left out of all images"
     return f"trained on {name or 'data'}" + (f" ({of})" if of else "")
 
 

@@ -15,7 +15,7 @@ from sumpool.report.overlays import scale_stops, scale_top
 from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
 from sumpool.report.run.curves import run_pictures
 from sumpool.report.run.files import Run, read_run
-from sumpool.report.run.folder import REPORT
+from sumpool.report.run.folder import REPORT, RUN
 from sumpool.report.run.gallery import Gallery
 from sumpool.report.run.labels import headline, metric_table, summary
 from sumpool.report.run.map_figure import map_legend, map_picture
@@ -23,6 +23,8 @@ from sumpool.report.run.weight_maps import is_flat, weight_maps
 
 #: Sections that every run has, and those that need its gallery.
 _FIRST, _LAST = ("Metrics", "Training"), ("Configuration",)
+#: Most images left out that the page names.
+LISTED = 20
 _SHOWN = ("Retrieved images", "Weights of the pooling", "Prototypes", "Map of the embedding")
 
 
@@ -136,8 +138,20 @@ def _facts(run: Run) -> dict[str, str]:
         "finished": facts.get("finished") or "not finished",
         "command": shlex.join(map(str, facts.get("command") or [])),
         **{name: facts.get(name) for name in ("machine", "versions", "images", "classes")},
+        "unreadable images left out": _left_out(facts),
     }
     return {name: _plain(value) for name, value in listed.items() if value}
+
+
+def _left_out(facts: Mapping[str, Any]) -> str:
+    """How many images, and the first of them; nothing if there are none."""
+    count, names = facts.get("broken_images"), facts.get("left_out")
+    if not count:
+        return ""
+    listed = list(names.items()) if isinstance(names, Mapping) else []
+    shown = "; ".join(f"{name} ({reason})" for name, reason in listed[:LISTED])
+    more = f"; … (all of them are in {RUN})" if len(listed) > LISTED else ""
+    return f"{count}: {shown}{more}" if shown else str(count)
 
 
 def _plain(value: Any) -> str:

@@ -21,27 +21,17 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Analysis:
-    """A pooling by prototypes; everything is scaled into the unit ball, in float64.
+    """A pooling by prototypes; everything is scaled into the unit ball, in float64."""
 
-    Attributes:
-        scale: What local features were divided by, the length of the longest.
-        features: Local features (N, n, 2).
-        labels: Classes of the images (N,).
-        prototypes: Prototypes ν (m, 2), picked among the local features.
-        pooled: Σ_j w_j f_j of each image (N, 2).
-        combined: Σ_i p*_i ν_i of each image (N, 2).
-        found: The distance between those two, its bounds, and the histograms (N, m).
-        shares: Mean histogram of each class (C, m).
-    """
-
-    scale: float
-    features: Tensor
-    labels: Tensor
-    prototypes: Tensor
-    pooled: Tensor
-    combined: Tensor
+    scale: float  #: What local features were divided by, the length of the longest
+    features: Tensor  #: Local features (N, n, 2)
+    labels: Tensor  #: Classes of the images (N,)
+    prototypes: Tensor  #: Prototypes ν (m, 2), picked among the local features
+    pooled: Tensor  #: Σ_j w_j f_j of each image (N, 2)
+    combined: Tensor  #: Σ_i p*_i ν_i of each image (N, 2)
+    #: The distance between those two, its bounds, and the histograms (N, m).
     found: AveragePoolingError
-    shares: Tensor
+    shares: Tensor  #: Mean histogram of each class (C, m)
 
     @property
     def delta(self) -> float:
@@ -72,13 +62,9 @@ class Analysis:
 
 
 def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
-    """Cover local features by prototypes and pool by these.
+    """Cover local features (N, n, 2) by ``count`` prototypes, or all if fewer, and pool by these.
 
-    Args:
-        features: Local features (N, n, 2).
-        weights: Pooling weights (N, n), which sum to 1.
-        labels: Classes of the images (N,).
-        count: Number of prototypes; all local features where there are fewer.
+    The pooling weights (N, n) sum to 1.
     """
     features, weights = features.double(), weights.double()
     # In another precision they were 1 but for rounding.
@@ -102,12 +88,7 @@ def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> An
 
 
 def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
-    """The numbers of an analysis.
-
-    Args:
-        analysis: It.
-        main_share: Share of a class's histogram above which a prototype is a main one of it.
-    """
+    """The numbers of an analysis; main prototypes have more than ``main_share`` of a class."""
     error, holds = analysis.found.error, analysis.bound_holds()
     hulls, main = analysis.prototype_hulls(), analysis.prototype_hulls(main_share)
     embedded = analysis.embedding_hulls()

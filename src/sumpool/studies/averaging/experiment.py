@@ -4,17 +4,14 @@
     sumpool study averaging --data DIR   (DIR has cifar-10-batches-py or cifar-100-python)
 
 A network with a two-dimensional embedding is trained by C2 with average pooling (GAP) and with
-generalized sum pooling (GSP), and looked at as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: local
-features are scaled into the unit ball, 48 of them are picked by greedy k-center as prototypes, and
-each image is pooled once by its local features and once by the prototypes nearest to these (PCC).
-By the triangle inequality the two differ by at most the covering radius δ of the prototypes,
-whatever the weights of the pooling (docs/averaging.md). The prototypes that a class uses span a
-hull, and all its embeddings lie within δ of it; where the hulls of two classes overlap, nothing but
-the shares of the prototypes keeps their images apart.
+generalized sum pooling (GSP), and looked at as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: 48 local
+features are picked by greedy k-center as prototypes, and each image is pooled once by its local
+features and once by the prototypes nearest to these (PCC). The two differ by at most the covering
+radius δ of the prototypes (docs/averaging.md). The prototypes that a class uses span a hull; where
+the hulls of two classes overlap, only the shares of the prototypes keep their images apart.
 
-Without data it is ten letters among digits, in which every class shares three tiles of four with
-all others. With data it is the classes of CIFAR-10, as in the thesis, or the 20 super-classes of
-CIFAR-100, with a ResNet20. Training, validation and test share their classes.
+Without data it is ten letters among digits; with data the classes of CIFAR-10, as in the thesis, or
+the 20 super-classes of CIFAR-100, with a ResNet20. Training, validation and test share classes.
 
 Cost: 6 runs, on glyphs of under a minute, on CIFAR of 2000 steps of a ResNet20. Expected on
 glyphs, 3 seeds: the bound holds for every image, δ about 0.13 and the mean error 0.02; hulls of
@@ -89,14 +86,7 @@ def run(
 def run_cell(
     settings: AveragingSettings, data: Path | None, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model and look at how it pools its test images.
-
-    Args:
-        settings: What all cells share.
-        data: Folder of the data; None where it is drawn.
-        weights: File of the backbone's weights; None for random ones.
-        cell: ``pool``, ``loss`` and ``seed``.
-    """
+    """Train one model and look at how it pools its test images."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -145,11 +135,6 @@ def pictures(
     analysis: Analysis, dataset: ImageDataset, main_share: float
 ) -> dict[str, NDArray[Any]]:
     """What the figures need, vectors in float32.
-
-    Args:
-        analysis: Of the images of ``dataset``.
-        dataset: The images.
-        main_share: Share of a class's histogram above which a prototype is a main one of it.
 
     Returns:
         ``features`` (S, 2), some of the local ones, with the classes of their images

@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "one proxy problem against alternating ones: covering radius and distance of new classes",
     "6 runs: on glyphs or, with --data, on CIFAR collages or CUB",
-    experiment="sumpool.studies.ccp_geometry.experiment",
-    report="sumpool.studies.ccp_geometry.section",
 )

@@ -3,19 +3,16 @@
     sumpool study ccp-plane              (scikit-learn's digits: 4 minutes on two cores)
     sumpool study ccp-plane --data DIR   (the four files of MNIST or Fashion-MNIST: for a GPU)
 
-Debian's package ``dataset-fashion-mnist`` puts Fashion-MNIST into
-``/usr/share/datasets/fashion-mnist``.
+Debian's ``dataset-fashion-mnist`` has Fashion-MNIST in ``/usr/share/datasets/fashion-mnist``.
 
 Embeddings of two dimensions are trained with 4 proxies per class, picked among 16 images
 [thesis, fig. 3.2]: in one problem, whose proxies are drawn once, and in alternating problems of the
-same number of steps together. Unlike in retrieval, training, validation and test images are of the
-same classes: images of each are split at random.
+same number of steps together. Training, validation and test images are of the same classes.
 
 Expected on digits, 3 seeds: the proxies of the single problem become one (spread below 0.001),
 those of alternating problems stay 0.01 to 0.03 apart; their covering radius falls from 0.17 to
 about 0.10 in seven problems, against 0.14 in the single one; test MAP@R is the same, 95 %. How far
-apart proxies stay is a matter of how far they can go, learning rate × steps of a problem: at half
-of the rate they stay farther apart.
+apart proxies stay is a matter of learning rate × steps of a problem.
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "pull λ and number of proxies by Bayesian search (needs sumpool[search])",
     "24 runs: on glyphs or, with --data, on CIFAR collages or CUB",
-    experiment="sumpool.studies.ccp_search.experiment",
-    report="sumpool.studies.ccp_search.section",
 )

@@ -16,12 +16,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from sumpool.report.section import grouped, values
+from sumpool.studies.ccp_search.trials import Trial, trials_of
 from sumpool.studies.cells import run_cells
 from sumpool.studies.shared.ccp import prepare, train_level, with_method
 from sumpool.studies.shared.pooling_study import Level
@@ -36,20 +36,6 @@ QUICK_TRIALS, QUICK_START = 3, 2
 #: The plane that is searched, and the pool, which has room for most proxies.
 PULLS, PROXIES, POOL = (1e-6, 1.0), (1, 12), 12
 LOSS = "c2"
-
-
-class Point(NamedTuple):
-    """A trial.
-
-    Attributes:
-        pull: λ.
-        proxies: Proxies per class.
-        value: Validation MAP@R, mean over seeds.
-    """
-
-    pull: float
-    proxies: int
-    value: float
 
 
 def run(
@@ -85,7 +71,7 @@ def run(
     with tqdm(
         total=trials, initial=len(begun), desc="ccp-search", unit="trial", disable=not progress
     ) as bar:
-        while len(done := _finished(out_dir)) < trials:
+        while len(done := _trials(out_dir)) < trials:
             asked = ask(done, min(jobs or 1, trials - len(done)), start)
             first = max((it["trial"] for it in _points(out_dir)), default=-1) + 1
             fill(
@@ -106,16 +92,10 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
     )
 
 
-def ask(done: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:
-    """Where to train next.
+def ask(done: Sequence[Trial], count: int, start: int) -> list[dict[str, Any]]:
+    """Where to train next: ``pull`` and ``proxies`` of ``count`` points.
 
-    Args:
-        done: All trials so far.
-        count: How many points.
-        start: Trials that are spread evenly before the sampler chooses.
-
-    Returns:
-        ``pull`` and ``proxies`` of each; at most up to trial ``start`` for the first ones.
+    The first ``start`` trials are spread evenly, of which no more are asked for than are left.
     """
     if len(done) < start:
         return [spread_point(number) for number in range(len(done), start)][:count]
@@ -161,25 +141,12 @@ def import_optuna() -> Any:
     return optuna
 
 
-def _trials(folder: Path) -> list[list[Row]]:
-    """The stored rows of each trial, by trial."""
-    rows = read_rows(folder) if (folder / ROWS).is_file() else []
-    trials = grouped(rows, lambda row: int(row.cell["trial"]))
-    return [trials[number] for number in sorted(trials)]
+def _trials(folder: Path) -> list[Trial]:
+    """The stored trials."""
+    return trials_of(read_rows(folder) if (folder / ROWS).is_file() else [])
 
 
 def _points(folder: Path) -> list[dict[str, Any]]:
     """The cells of all stored trials without their seeds, by trial."""
-    cells = [own[-1].cell for own in _trials(folder)]
+    cells = [trial.rows[-1].cell for trial in _trials(folder)]
     return [{name: it for name, it in cell.items() if name != "seed"} for cell in cells]
-
-
-def _finished(folder: Path) -> list[Point]:
-    return [
-        Point(
-            own[0].cell["pull"],
-            own[0].cell["proxies"],
-            float(np.mean(values(own, "validation_map_at_r"))),
-        )
-        for own in _trials(folder)
-    ]

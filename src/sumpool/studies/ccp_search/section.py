@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance, seed_count, values
+from sumpool.report.labels import dataset_label
+from sumpool.report.section import Section, seed_count, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
+from sumpool.studies.ccp_search.trials import trials_of
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: Trials in the table: the best ones.
@@ -23,24 +23,9 @@ LISTED = 10
 _FINE = 60
 
 
-class Trial(NamedTuple):
-    """One point of the search, its seeds together."""
-
-    number: int
-    pull: float
-    proxies: int
-    rows: list[Row]
-
-    @property
-    def value(self) -> float:
-        """Validation MAP@R [%], mean over seeds."""
-        found = values(self.rows, "validation_map_at_r")
-        return 100 * sum(found) / len(found)
-
-
 def tables(rows: list[Row]) -> list[Table]:
     """The best trials."""
-    trials = _trials(rows)
+    trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
     lines = [
         [
@@ -65,7 +50,8 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The best trials, and all of them on the surface of a Gaussian process."""
-    return Section(
+    return study_section(
+        rows,
         title="Chance-constrained proxies: pull and number of proxies",
         question=(
             "λ pulls the weights of a problem to the solution of the last; proxies stand for a "
@@ -73,29 +59,24 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "Trials over pull and number of proxies, numbered in the order they were made, on "
-                "the surface of a Gaussian process through their validation MAP@R.",
-            )
-        ],
+        figures={
+            "Trials over pull and number of proxies, numbered in the order they were made, on "
+            "the surface of a Gaussian process through their validation MAP@R.": draw(rows)
+        },
         notes=[
             "The first trials are spread over the plane; then the sampler chooses each from the "
             "ones before. Few trials are far from the best points, so the surface there is a "
             "guess. It is a regression on all trials with a Matérn 5/2 kernel, its length scales "
-            "and noise by likelihood.",
-            *conditions(rows[0].settings),
+            "and noise by likelihood."
         ],
-        provenance=provenance(rows),
     )
 
 
 def draw(rows: Sequence[Row]) -> Figure:
     """The trials on the surface of a Gaussian process, and its deviation beside it."""
-    trials = _trials(rows)
+    trials = trials_of(rows)
     where = np.array([[np.log10(it.pull), it.proxies] for it in trials])
-    found = np.array([it.value for it in trials])
+    found = 100 * np.array([it.value for it in trials])
     low, high = where.min(0), where.max(0)
     edge = np.maximum(0.06 * (high - low), [0.3, 0.5])
     low, high = low - edge, high + edge
@@ -133,11 +114,3 @@ def draw(rows: Sequence[Row]) -> Figure:
                 path_effects=[withStroke(linewidth=1.8, foreground="white")],
             )
     return figure
-
-
-def _trials(rows: Sequence[Row]) -> list[Trial]:
-    found = grouped(rows, lambda row: int(row.cell["trial"]))
-    return [
-        Trial(number, float(own[0].cell["pull"]), int(own[0].cell["proxies"]), own)
-        for number, own in sorted(found.items())
-    ]

@@ -24,10 +24,7 @@ class Surface(NamedTuple):
 def fit_surface(points: Floats, values: Floats, asked: Floats) -> Surface:
     """The posterior of a Gaussian process with a Matérn 5/2 kernel and noise, by likelihood.
 
-    Args:
-        points: Where the trials were, (n, 2) in the unit square, n ≥ 1.
-        values: What they gave, (n,).
-        asked: Where to evaluate, (q, 2).
+    It is fitted to ``values`` (n,) at ``points`` (n, 2) in the unit square, evaluated at ``asked``.
 
     Example:
         >>> points = np.array([[0.0, 0.5], [0.5, 0.5], [1.0, 0.5]])

@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "which settings chance-constrained proxies need, with C2 and MS",
     "90 runs: on glyphs or, with --data, on CIFAR collages; 96 on CUB",
-    experiment="sumpool.studies.ccp_settings.experiment",
-    report="sumpool.studies.ccp_settings.section",
 )

@@ -5,18 +5,16 @@
 
 A network is trained to embed collages of one foreground tile and three background tiles, with
 every pooling and the losses C2 and PNCA: a small one from random weights on letters among digits
-or, on images of CIFAR-100, a ResNet20 that was pretrained on their classification, at two learning
-rates. "distilled" sees the foreground alone: what a pooling could reach that leaves out the
-background. "gsp-late" picks its prototypes among embeddings of images, after an epoch of average
-pooling, as in the authors' practice. "gsp-sharp" pools less and selects more sharply than the
-papers do on collages, μ = 0.1 and ε = 30. "gsp+zs" adds the zero-shot loss. Poolings with 8192
-numbers are left out on glyphs, where a run would take minutes.
+or, on images of CIFAR-100, a pretrained ResNet20 at two learning rates. "distilled" sees the
+foreground alone, which bounds what a pooling can reach. "gsp-late" picks its prototypes after an
+epoch of average pooling, as in the authors' practice. "gsp-sharp" has μ = 0.1 and ε = 30, which
+were searched on CIFAR collages. "gsp+zs" adds the zero-shot loss. Poolings with 8192 numbers are
+left out on glyphs, where a run would take minutes.
 
 On CIFAR collages at the rate 3e-4, MAP@R in % over 3 seeds with C2 and PNCA: gap 12.2 ± 0.3 and
 15.1 ± 0.2, gsp 13.7 ± 0.5 and 18.2 ± 0.5, gsp-sharp 14.5 ± 0.2 and 19.1 ± 0.7, gsop, the best,
-14.6 ± 0.8 and 19.7 ± 0.4, distilled 21.9 ± 0.3 and 27.8 ± 0.5. At 1e-3 all but gemax are worse,
-gap 8.4 ± 0.7 and 9.5 ± 0.5, gsp 10.1 ± 0.3 and 14.6 ± 0.1 (docs/results/collage-h200). The μ and
-ε of gsp-sharp were searched on these collages.
+14.6 ± 0.8 and 19.7 ± 0.4, distilled 21.9 ± 0.3 and 27.8 ± 0.5. At 1e-3 all but gemax are worse
+(docs/results/collage-h200).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "time and memory of a pooling step against iterations: autodiff, closed form, exact",
     "about half a minute",
-    experiment="sumpool.studies.cost.experiment",
-    report="sumpool.studies.cost.section",
 )

@@ -5,9 +5,8 @@
 One layer, one batch of feature maps, three ways to its weights: the papers' k iterations,
 differentiated through all of them ("autodiff"); the same with the closed-form gradient
 ("iterative"), which keeps nothing of them; and the exact solver, which has no k ("exact", on CUDA
-also its fused kernels, "fused"). All take turns within the same rounds, every other one in reverse,
-so that what slows the machine down meets all alike; ratios are taken round by round. A map of
-7×7 features is timed, on CUDA one of 16×16 too.
+also its fused kernels, "fused"). All take turns within the same rounds; ratios are taken round by
+round. A map of 7×7 features is timed, on CUDA one of 16×16 too.
 
 Expected: time grows with k for both iterations and memory for "autodiff" alone; "exact" takes what
 some 10 to 30 iterations do, and at k = 25 the iterations agree with it to float32 on these maps.
@@ -38,40 +37,24 @@ ITERATED = {"autodiff": True, "iterative": False}
 
 @dataclass(frozen=True)
 class CostSettings:
-    """What is timed and how often.
+    """What is timed and how often."""
 
-    Attributes:
-        device: Type of the device.
-        device_name: Its name.
-        threads: Threads of the CPU that a step may use.
-        memory: What memory means: "peak", the most that a step holds on the device, or "saved",
-            what its forward pass keeps for the backward one.
-        batch: Images B.
-        sides: Height and width of the maps; each is measured by itself.
-        channels: Channels d.
-        prototypes: Number m of prototypes, picked from the maps by greedy k-center.
-        mu: Share μ.
-        eps: Inverse smoothing ε.
-        dtype: Dtype of the maps.
-        iterations: The k that are tried.
-        rounds: How often each contender has its turn.
-        turn_s: About how long a turn lasts.
-    """
-
-    device: str
+    device: str  #: Type of the device
     device_name: str
-    threads: int
+    threads: int  #: Threads of the CPU that a step may use
+    #: What memory means: "peak", the most that a step holds on the device, or "saved", what its
+    #: forward pass keeps for the backward one.
     memory: str
-    batch: int = 32
-    sides: tuple[int, ...] = (7,)
-    channels: int = 128
-    prototypes: int = 64
-    mu: float = 0.3
-    eps: float = 5.0
+    batch: int = 32  #: Images B
+    sides: tuple[int, ...] = (7,)  #: Height and width of the maps; each is measured by itself
+    channels: int = 128  #: Channels d
+    prototypes: int = 64  #: Number m of prototypes, picked from the maps by greedy k-center
+    mu: float = 0.3  #: Share μ
+    eps: float = 5.0  #: Inverse smoothing ε
     dtype: str = "float32"
-    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)
-    rounds: int = 9
-    turn_s: float = 0.05
+    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)  #: The k that are tried
+    rounds: int = 9  #: How often each contender has its turn
+    turn_s: float = 0.05  #: About how long a turn lasts
 
 
 #: What is less in the quick mode.
@@ -87,15 +70,10 @@ QUICK: dict[str, Any] = {
 
 
 class Contender(NamedTuple):
-    """One way to the weights.
+    """One way to the weights."""
 
-    Attributes:
-        solver: "autodiff", "iterative", "exact" or "fused".
-        k: Iterations; None for solvers that have none.
-    """
-
-    solver: str
-    k: int | None = None
+    solver: str  #: "autodiff", "iterative", "exact" or "fused"
+    k: int | None = None  #: Iterations; None for solvers that have none
 
     def build(self, settings: CostSettings) -> GeneralizedSumPool2d:
         """The layer that solves in this way."""
@@ -168,9 +146,6 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
         ``ratio_to_exact``, ``memory_bytes``, and ``weight_error``, the share ½ Σ |p − p*| of the
         pooling weight that is in another place than the exact solution in float64 has it, mean
         over the images.
-
-    Raises:
-        RuntimeError: What the first contender that failed raised.
     """
     device = torch.device(settings.device)
     maps = draw_maps(settings, side, seed).to(device).requires_grad_()
@@ -178,7 +153,7 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
     exact = layers[Contender("exact")]
     for layer in layers.values():
         layer.initialize_prototypes(maps.detach())  # the same pick in all
-    steps = {it: Step(layer, [maps]) for it, layer in layers.items()}
+    steps = {it: Step(layer, maps) for it, layer in layers.items()}
     with torch.no_grad():
         wanted = exact.double().pool(maps.double()).weights
         exact.float()
@@ -191,21 +166,17 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
     names = {str(it): it for it in steps}
     clock = Clock(device, settings.rounds, settings.turn_s)
     timed = time_in_rounds({name: steps[it] for name, it in names.items()}, clock)
-    for error in timed.failures.values():
-        raise error
-    reference = np.array(timed.times[str(Contender("exact"))])
+    reference = np.array(timed[str(Contender("exact"))])
     found = {}
     for name, it in names.items():
-        times = np.array(timed.times[name])
+        times = np.array(timed[name])
         low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
-        weighed = memory[it]
-        assert weighed is not None
         found[it] = {
             "step_ms": middle,
             "step_ms_low": low,
             "step_ms_high": high,
             "ratio_to_exact": float(np.median(times / reference)),
-            "memory_bytes": weighed,
+            "memory_bytes": memory[it],
             "weight_error": errors[it],
         }
     return found

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,52 +14,30 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Step:
-    """Forward and backward of a module, and the optimizer's step where there is one.
+    """Forward and backward of a module on one input.
 
     The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
-    to the map and to the prototypes. Inputs take turns.
-
-    Args:
-        module: What is timed.
-        inputs: Input sets.
-        autocast: Dtype of autocast, or None for none.
-        optimizer: Makes an optimizer of the parameters.
+    to the map and to the prototypes.
     """
 
-    def __init__(
-        self,
-        module: nn.Module,
-        inputs: list[Tensor],
-        autocast: torch.dtype | None = None,
-        optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
-    ) -> None:
-        self.module, self.inputs, self.autocast = module, inputs, autocast
-        self.parameters = [p for p in module.parameters() if p.requires_grad]
-        self.optimizer = None if optimizer is None else optimizer(self.parameters)
-        self.turn = 0
+    def __init__(self, module: nn.Module, x: Tensor) -> None:
+        self.module, self.x = module, x
+        self.leaves = [*(p for p in module.parameters() if p.requires_grad), x]
         self._functional: Tensor | None = None
 
     def __call__(self) -> None:
-        """One step on the next input set."""
-        x = self.inputs[self.turn % len(self.inputs)]
-        self.turn += 1
-        self.clear_gradients(x)
-        self.backward(self.forward(x))
-        if self.optimizer is not None:
-            self.optimizer.step()
+        """One step."""
+        self.clear_gradients()
+        self.backward(self.forward())
 
-    def clear_gradients(self, *inputs: Tensor) -> None:
+    def clear_gradients(self) -> None:
         """Forget the gradients, so that the next pass writes them instead of adding to them."""
-        for leaf in (*self.parameters, *inputs):
+        for leaf in self.leaves:
             leaf.grad = None
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The embedding of ``x``."""
-        if self.autocast is None:
-            out: Tensor = self.module(x)
-            return out
-        with torch.autocast(x.device.type, dtype=self.autocast):
-            out = self.module(x)
+    def forward(self) -> Tensor:
+        """The embedding."""
+        out: Tensor = self.module(self.x)
         return out
 
     def backward(self, embedding: Tensor) -> None:
@@ -73,25 +51,13 @@ class Step:
 
 @dataclass
 class Clock:
-    """Times calls on one device and repeats them in rounds.
+    """Times calls on one device and repeats them in rounds."""
 
-    Attributes:
-        device: Where the calls run. On CUDA device events are read, so that idle gaps between
-            launches count and the work of earlier calls does not.
-        rounds: How often each call has its turn.
-        seconds: About how long one turn lasts: short calls are repeated within it.
-        now: The clock read on the CPU, in seconds.
-    """
-
+    #: Where the calls run. On CUDA device events are read, so that idle gaps between launches count
+    #: and the work of earlier calls does not.
     device: torch.device
-    rounds: int
-    seconds: float
-    now: Callable[[], float] = time.perf_counter
-
-    def synchronize(self) -> None:
-        """Wait for the device; raises what went wrong on it."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+    rounds: int  #: How often each call has its turn
+    seconds: float  #: About how long one turn lasts: short calls are repeated within it
 
     def milliseconds(self, call: Callable[[], object], repeats: int) -> float:
         """Time of one call, the mean over ``repeats`` in a row.
@@ -108,10 +74,10 @@ class Clock:
             end.record()
             end.synchronize()
             return float(start.elapsed_time(end)) / repeats
-        begun = self.now()
+        begun = time.perf_counter()
         for _ in range(repeats):
             call()
-        return (self.now() - begun) * 1e3 / repeats
+        return (time.perf_counter() - begun) * 1e3 / repeats
 
     def repeats_for(self, call: Callable[[], object]) -> int:
         """How often ``call`` fits into one turn, from one trial."""
@@ -119,60 +85,34 @@ class Clock:
         return min(200, max(1, int(self.seconds * 1e3 / trial)))
 
 
-@dataclass
-class Rounds:
-    """Times of several calls, measured in turns within the same rounds.
-
-    Attributes:
-        times: Milliseconds by name, one number per round.
-        repeats: Calls in one turn, by name.
-        failures: What was raised, by name; a call that fails has no further turns.
-    """
-
-    times: dict[str, list[float]] = field(default_factory=dict)
-    repeats: dict[str, int] = field(default_factory=dict)
-    failures: dict[str, BaseException] = field(default_factory=dict)
-
-
-def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> Rounds:
-    """Time all ``calls``, one turn each per round, every other round in reverse.
+def time_in_rounds(
+    calls: Mapping[str, Callable[[], object]], clock: Clock
+) -> dict[str, list[float]]:
+    """Milliseconds of all ``calls`` by name, one turn each per round, every other in reverse.
 
     What drifts (clocks, other processes) meets all calls alike, so that ratios within a round are
     more certain than the times themselves.
     """
-    result = Rounds()
-    for name, call in calls.items():
-        try:
-            result.repeats[name] = clock.repeats_for(call)
-            result.times[name] = []
-        except Exception as error:
-            result.failures[name] = error
+    repeats = {name: clock.repeats_for(call) for name, call in calls.items()}
+    times: dict[str, list[float]] = {name: [] for name in calls}
     # As in timeit: no garbage is collected meanwhile, least of all one variant's on another's time.
     gc.collect()
     gc.disable()
     try:
         for i in range(clock.rounds):
-            names = [name for name in calls if name not in result.failures]
-            for name in reversed(names) if i % 2 else names:
-                try:
-                    elapsed = clock.milliseconds(calls[name], result.repeats[name])
-                    result.times[name].append(elapsed)
-                except Exception as error:
-                    result.failures[name] = error
-                    del result.times[name]
+            for name in reversed(list(calls)) if i % 2 else calls:
+                times[name].append(clock.milliseconds(calls[name], repeats[name]))
     finally:
         gc.enable()
-    return result
+    return times
 
 
-def peak_bytes(step: Step) -> int | None:
-    """Most device memory one step holds above parameters and inputs; None off CUDA.
+def peak_bytes(step: Step) -> int:
+    """Most memory of a CUDA device that one step holds above parameters and input.
 
     Gradients and the libraries' workspaces are part of it.
     """
-    if step.inputs[0].device.type != "cuda":
-        return None
-    step.clear_gradients(*step.inputs)
+    step.clear_gradients()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -182,11 +122,11 @@ def peak_bytes(step: Step) -> int | None:
 
 
 def saved_bytes(step: Step) -> int:
-    """Bytes that the forward pass keeps for the backward one, parameters and inputs aside.
+    """Bytes that the forward pass keeps for the backward one, parameters and input aside.
 
     A count, not a measurement: it is the same on every device and in every run.
     """
-    own = {leaf.untyped_storage().data_ptr() for leaf in (*step.parameters, *step.inputs)}
+    own = {leaf.untyped_storage().data_ptr() for leaf in step.leaves}
     kept: dict[int, int] = {}
 
     def pack(x: Tensor) -> Tensor:
@@ -196,8 +136,8 @@ def saved_bytes(step: Step) -> int:
         # The tensor itself would hold the graph that holds it.
         return x.detach()
 
-    step.clear_gradients(*step.inputs)
+    step.clear_gradients()
     with saved_tensors_hooks(pack, lambda x: x):
-        embedding = step.forward(step.inputs[0])
+        embedding = step.forward()
     step.backward(embedding)
     return sum(kept.values())

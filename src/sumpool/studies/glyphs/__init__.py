@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "train GAP and GSP on letters among digits: retrieval of letters never seen",
     "about 4 minutes on two cores",
-    experiment="sumpool.studies.glyphs.experiment",
-    report="sumpool.studies.glyphs.section",
 )

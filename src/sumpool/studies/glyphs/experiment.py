@@ -140,7 +140,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
     resume = folder if (folder / RUN).is_file() else None
     result = run_training(config, resume=resume, progress=False)
     if result.outcome.stopped == "interrupted":
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt(result.outcome.signal)
     model = load_embedder(folder / MODEL)
     collages = GlyphCollages(split="test")
     share = foreground_weight(model, collages, collages.letter_tile)

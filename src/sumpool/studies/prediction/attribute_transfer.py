@@ -17,27 +17,14 @@ from sumpool.losses import ridge_fit
 
 
 class TransferAccuracy(NamedTuple):
-    """How often the predicted mean of a class is nearest to the true one, one number a split.
+    """How often the predicted mean of a class is nearest to the true one, one number per split."""
 
-    Attributes:
-        l2: By Euclidean distance, (S,) float64.
-        cosine: By the angle, (S,) float64.
-    """
-
-    l2: Tensor
-    cosine: Tensor
+    l2: Tensor  #: By Euclidean distance, (S,) float64
+    cosine: Tensor  #: By the angle, (S,) float64
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The mean of the rows of each class.
-
-    Args:
-        values: One row an image, (N, k).
-        labels: The class of each, (N,) in 0..C − 1.
-        classes: Number C of classes, each with an image.
-
-    Returns:
-        Means of shape (C, k) in float64.
+    """Means (C, k) in float64 of the values (N, k) of each class, which all have an image.
 
     Example:
         >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
@@ -57,8 +44,6 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 def attribute_perplexity(attributes: Tensor) -> float:
     """How many attributes are in use: exp of the entropy of the mean of ``attributes`` (N, m).
 
-    It is m where all are used alike and 1 where one takes everything.
-
     Example:
         >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
         2.0
@@ -68,15 +53,9 @@ def attribute_perplexity(attributes: Tensor) -> float:
 
 
 def class_splits(classes: int, count: int, seed: int) -> Tensor:
-    """Random orders of the classes; the first half of each is fitted on.
+    """Random orders (count, classes) of at least 4 classes; the first half of each is fitted on.
 
-    Args:
-        classes: Number C of classes, at least 4: two on either side.
-        count: Number S of splits.
-        seed: Seed they are drawn from; the global random state plays no part.
-
-    Returns:
-        Orders of shape (S, C), int64.
+    They are drawn from ``seed``; the global random state plays no part.
 
     Example:
         >>> class_splits(4, 2, seed=0).sort(1).values
@@ -106,21 +85,13 @@ def transfer_accuracy(
 ) -> TransferAccuracy:
     r"""Fit on the first half of each order, predict the second, and count what is right.
 
-    With histograms Z and mean embeddings Y of the fitted classes,
+    With histograms Z (C, m) and mean embeddings Y (C, D) of the fitted classes,
 
     .. math:: W = (Z^\top Z + r I)^{-1} Z^\top Y, \qquad \hat y_c = W^\top z_c,
 
     and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half
-    [gsp, app. 2.3]. Chance is one over the size of that half. All splits are solved together.
-
-    Args:
-        histograms: Attribute histograms of the classes, (C, m).
-        means: Their mean embeddings, (C, D).
-        orders: Orders of the classes, (S, C), as :func:`class_splits` draws them.
-        ridge: Ridge r > 0; the zero-shot loss has 0.05.
-
-    Returns:
-        The shares that are right, by ℓ2 and by cosine distance.
+    [gsp, app. 2.3]. Chance is one over the size of that half. ``orders`` (S, C) are those of
+    :func:`class_splits`; all splits are solved together. The zero-shot loss has the ridge 0.05.
 
     Example:
         >>> means = torch.eye(4)

@@ -3,20 +3,17 @@
     sumpool study prediction --data DIR     (DIR has cifar-10-batches-py or cifar-100-python)
 
 GSP with 8 prototypes is trained by ProxyNCA++ with and without the zero-shot loss [gsp, fig. 4], on
-the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. On the test images each class has a
-histogram of pseudo-attributes z and a mean embedding. A linear map from one to the other, fitted on
-half of the classes, has to predict the means of the other half, over 1000 random splits
-(:mod:`sumpool.studies.prediction.attribute_transfer`).
-
-Unlike in retrieval, training, validation and test share their classes: it is from one half of them
-to the other that attributes are to transfer. A random tenth of the training images is kept to
-select the model by; the test images decide nothing.
+the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. A linear map from the histograms of
+pseudo-attributes of test images to their mean embeddings, fitted on half of the classes, has to
+predict those of the other half, over 1000 random splits
+(:mod:`sumpool.studies.prediction.attribute_transfer`). Unlike in retrieval, training, validation
+(a random tenth of the training images) and test share their classes.
 
 Cost: 12 cells, each 2000 steps of a ResNet20. The papers find attributes that transfer better
-with the zero-shot loss [gsp, fig. 4]. On CIFAR-100 it is the other way: 30.5 ± 4.5 % without and
-10.1 ± 0.1 % with it at ε = 10, by cosine, over 3 seeds; chance is 10 % (docs/results/
-prediction-h200). At ε = 0.5 a prototype can have at most e times the share of another, so that
-histograms of classes stay close to each other; hence ε = 10 beside it.
+with the zero-shot loss. On CIFAR-100 it is the other way: 30.5 ± 4.5 % without and 10.1 ± 0.1 %
+with it at ε = 10, by cosine, over 3 seeds; chance is 10 % (docs/results/prediction-h200). At
+ε = 0.5 a prototype can have at most e times the share of another, so that histograms of classes
+stay close to each other; hence ε = 10 beside it.
 """
 
 from __future__ import annotations
@@ -97,14 +94,7 @@ def run(
 def run_cell(
     settings: PredictionSettings, data: Path, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict.
-
-    Args:
-        settings: What all cells share.
-        data: Folder of the data.
-        weights: File of the backbone's weights; None for random ones.
-        cell: ``eps``; ``zero_shot``, whether that loss is used; and ``seed``.
-    """
+    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -154,12 +144,7 @@ def attributes_and_embeddings(model: Embedder, feed: ImageFeed) -> tuple[Tensor,
 
 @torch.inference_mode()
 def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, NDArray[Any]]:
-    """What the prototypes take from the first image of some classes.
-
-    Args:
-        model: An embedder with GSP.
-        feed: The images.
-        most: Most images, of as many classes, evenly spread over them.
+    """What the prototypes take from the first image of at most ``most`` classes, evenly spread.
 
     Returns:
         ``images`` (K, H, W, 3) uint8; ``image_classes`` (K,) int64; ``dominant`` (K, h, w) int64,

@@ -38,15 +38,7 @@ def ccp_study(
     quick_levels: Sequence[Level],
     losses: Sequence[str] = ("c2",),
 ) -> RunStudy:
-    """The ``run`` of a study of chance-constrained proxies.
-
-    Args:
-        study: Its name.
-        levels: What cells differ in, besides loss and seed.
-        change: Applies a level; a function of a module, since it is sent to other processes.
-        quick_levels: The levels of the quick mode.
-        losses: The losses.
-    """
+    """The ``run`` of a study of chance-constrained proxies; ``change`` applies a level."""
     return pooling_study(
         study,
         lambda _, quick: quick_levels if quick else levels,
@@ -114,11 +106,7 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
 def problem_metrics(
     problems: Sequence[Mapping[str, float]], solution: Solution = "best"
 ) -> dict[str, float]:
-    """What the first and the last problem of a run were like; empty without any.
-
-    Args:
-        problems: Rows of problems.csv.
-        solution: Which weights problems end with.
+    """What the first and the last of the rows of problems.csv were like; empty without any.
 
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between

@@ -45,15 +45,11 @@ def open_cifar(
     per_class: tuple[int, int] | None = None,
     check_counts: bool = True,
 ) -> Splits:
-    """Training, validation and test images of the same classes.
+    """Training, validation and test images of the same classes, in a ``format`` of SOURCES.
 
-    Args:
-        data: Folder of the data set.
-        format: Its format, a key of :data:`SOURCES`.
-        seed: Draws the validation images among the training images.
-        held_out: Share of the training images for validation.
-        per_class: Training and test images of a class to take, the first ones; None is all.
-        check_counts: Require as many images as published.
+    ``seed`` draws the validation images, the share ``held_out`` of the training images.
+    ``per_class`` limits training and test images of a class to the first ones; None is all.
+    ``check_counts`` requires as many images as published.
     """
     options: dict[str, Any] = {**SOURCES[format].options}
     if not check_counts:

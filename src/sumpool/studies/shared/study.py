@@ -54,19 +54,17 @@ OPTIONS = ("data", "jobs", "weights")
 
 @dataclass(frozen=True)
 class Study:
-    """A study. Its modules, and with them torch and matplotlib, are imported on first use.
+    """A study. Its modules, and with them torch and matplotlib, are imported on first use."""
 
-    Attributes:
-        summary: What it shows, in one line.
-        cost: How long it takes.
-        experiment: Module with its ``run``.
-        report: Module with its ``tables`` and ``section``.
-    """
+    summary: str  #: What it shows, in one line
+    cost: str  #: How long it takes
+    experiment: str  #: Module with its ``run``
+    report: str  #: Module with its ``tables`` and ``section``
 
-    summary: str
-    cost: str
-    experiment: str
-    report: str
+    @classmethod
+    def in_folder(cls, package: str, summary: str, cost: str) -> Study:
+        """The study of a package: ``experiment.py`` runs it, ``section.py`` reports it."""
+        return cls(summary, cost, f"{package}.experiment", f"{package}.section")
 
     @property
     def run(self) -> RunStudy:

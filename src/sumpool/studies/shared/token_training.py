@@ -31,15 +31,10 @@ SOLVER = Exact(steps=5)
 
 @dataclass(frozen=True)
 class Learned:
-    """What is learned, for G seeds.
+    """What is learned, for G seeds."""
 
-    Attributes:
-        tokens: Tokens of shape (G, T, d).
-        prototypes: Prototypes of shape (G, m, d) of GSP; None for GAP.
-    """
-
-    tokens: Tensor
-    prototypes: Tensor | None
+    tokens: Tensor  #: Tokens of shape (G, T, d)
+    prototypes: Tensor | None  #: Prototypes of shape (G, m, d) of GSP; None for GAP
 
     def parameters(self) -> list[Tensor]:
         """The tensors that are learned."""
@@ -71,16 +66,9 @@ def start(settings: TokenSettings, method: str, generators: Sequence[torch.Gener
 
 
 def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tuple[Tensor, Tensor]:
-    """Pool samples by GSP, or by GAP where there are no prototypes.
+    """Pool samples (G, B, n) by GSP, or by GAP where there are no prototypes.
 
-    Args:
-        learned: Tokens and prototypes of G seeds.
-        samples: Indices of tokens, of shape (G, B, n).
-        mu: Share μ of GSP.
-        eps: Inverse smoothing ε of GSP.
-
-    Returns:
-        Embeddings of shape (G, B, d) and pooling weights of shape (G, B, n).
+    Returns embeddings (G, B, d) and pooling weights (G, B, n).
     """
     features = _rows(learned.tokens, samples.flatten(1)).unflatten(1, samples.shape[1:])
     if learned.prototypes is None:
@@ -104,23 +92,14 @@ def _rows(table: Tensor, indices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one seed, at the epoch of its best validation MAP@R.
-
-    Attributes:
-        seed: The seed.
-        learned: Tokens and prototypes, G = 1.
-        test: The test samples, of shape (1, B, n).
-        history: Validation MAP@R after every epoch.
-        best_epoch: The epoch ``learned`` is from, counted from 1.
-        duration_s: Seconds from the common start of all seeds to the end of this one.
-    """
+    """The result of one seed, at the epoch of its best validation MAP@R."""
 
     seed: int
-    learned: Learned
-    test: Tensor
-    history: list[float]
-    best_epoch: int
-    duration_s: float
+    learned: Learned  #: Tokens and prototypes, G = 1
+    test: Tensor  #: The test samples, of shape (1, B, n)
+    history: list[float]  #: Validation MAP@R after every epoch
+    best_epoch: int  #: The epoch ``learned`` is from, counted from 1
+    duration_s: float  #: Seconds from the common start of all seeds to the end of this one
 
 
 def train(
@@ -131,12 +110,8 @@ def train(
 ) -> Iterator[Outcome]:
     """Learn tokens for all ``seeds`` at once; yields the outcome of each as it stops.
 
-    Args:
-        settings: The problem.
-        method: "GAP" or "GSP".
-        seeds: The seeds.
-        on_epoch: Called after every epoch with the mean over seeds of the best validation MAP@R
-            and the number of seeds still learning.
+    ``on_epoch`` is called after every epoch with the mean over seeds of the best validation MAP@R
+    and the number of seeds still learning.
     """
     begin = time.perf_counter()
     # Two streams for each seed, so that both methods start from the same tokens and meet the same

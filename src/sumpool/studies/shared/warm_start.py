@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import save_file
 
 from sumpool.studies.shared.testbed import Testbed, train_on
+from sumpool.system.documents import load_json
 from sumpool.training import ConfigError
 from sumpool.training.run_folder import write_json
 
@@ -29,13 +30,8 @@ RATE = 3e-3
 def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
     """``testbed`` with a backbone that was trained with C2 inside batches and average pooling.
 
-    The backbone is trained once and kept in the folder of the study. The linear map after it starts
-    at random, as after any pretrained backbone.
-
-    Args:
-        testbed: That of glyph collages.
-        out_dir: Folder of the study.
-        quick: Train for two steps only.
+    The backbone is trained once and kept in the folder of the study; a quick one takes two steps.
+    The linear map after it starts at random, as after any pretrained backbone.
 
     Raises:
         ConfigError: If the folder holds a start of other settings.
@@ -46,7 +42,13 @@ def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
     options = json.loads(json.dumps(asdict(config)))
     weights = folder / WEIGHTS
     if (folder / FACTS).is_file():
-        if json.loads((folder / FACTS).read_text(encoding="utf-8"))["config"] != options:
+        try:
+            stored = load_json(folder / FACTS)["config"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConfigError(
+                f"{folder / FACTS} is damaged ({error!r}): remove {folder}"
+            ) from error
+        if stored != options:
             raise ConfigError(f"{folder} holds a start of other settings: choose another folder")
     else:
         folder.mkdir(parents=True, exist_ok=True)

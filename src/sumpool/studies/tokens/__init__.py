@@ -2,11 +2,10 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "learn 2-D tokens through average and sum pooling: MAP@R and hulls of the classes",
     "about 2 minutes on one core",
-    experiment="sumpool.studies.tokens.experiment",
-    report="sumpool.studies.tokens.section",
 )
 MARGINS = Study(
     "the token study at four margins of its loss: what the outcome depends on",

@@ -1,24 +1,21 @@
 """Token study: what a pooling makes of shared background [gsp, fig. 3a], [thesis, fig. 5.4].
 
+    sumpool study tokens            (5 seeds)
+
 Sixteen classes have four tokens each and share four background tokens. A sample is 50 tokens,
 about half of them from its class, the others from the background; tokens are vectors in the plane
 and are learned through the pooled samples by a contrastive loss. Average pooling (GAP) mixes the
-background into every embedding, in proportions that vary from sample to sample; sum pooling (GSP)
-can leave it out.
+background into every embedding; sum pooling (GSP) can leave it out. Validation and test samples are
+fresh draws from the same classes. Both methods start from the same tokens and meet the same
+samples.
 
-    sumpool study tokens            (5 seeds)
+Two kinds of hulls are measured on the test samples: that of the embeddings of a class, and that of
+its active tokens, those that its embeddings are made of, the class hull of [thesis, fig. 4.3].
 
 Cost: about 2 minutes on one core, all seeds trained at once. Expected over 5 seeds:
 MAP@R 0.66 ± 0.05 with GAP and 0.99 ± 0.00 with GSP; the token hulls of all pairs of classes meet
 with GAP, those of 3 ± 3 % with GSP. See docs/results/tokens/README.md, and ``sumpool study
 margins`` for what the outcome depends on.
-
-There are no unseen classes here, since it is the tokens that are learned: validation and test
-samples are fresh draws from the same sixteen classes. Both methods start from the same tokens and
-meet the same samples.
-
-Two kinds of hulls are measured on the test samples: that of the embeddings of a class, and that of
-its active tokens, those that its embeddings are made of, the class hull of [thesis, fig. 4.3].
 """
 
 from __future__ import annotations
@@ -67,15 +64,7 @@ def fill(
     *,
     progress: bool,
 ) -> list[Row]:
-    """Train what ``store`` lacks of METHODS × ``seeds`` and return all of these rows.
-
-    Args:
-        store: Where the rows are.
-        settings: The problem.
-        seeds: The seeds.
-        tag: What else each cell holds.
-        progress: Show a bar for each method.
-    """
+    """Train what ``store`` lacks of METHODS × ``seeds`` and return all of these rows."""
     rows = []
     for method in METHODS:
         cells = {seed: {"method": method, **tag, "seed": seed} for seed in seeds}
@@ -132,16 +121,10 @@ def measure(
 
 
 def active_tokens(settings: TokenSettings, samples: Tensor, weights: Tensor) -> Tensor:
-    """Which tokens the embeddings of each class are made of.
+    """Which tokens the embeddings of each class are made of, a boolean (classes, T).
 
-    Args:
-        settings: The problem.
-        samples: Indices of tokens, of shape (B, n), B as :meth:`TokenSettings.labels` says.
-        weights: Their pooling weights, of shape (B, n).
-
-    Returns:
-        A boolean of shape (classes, T): True where the mean weight of a token in the samples of a
-        class is at least the share ``settings.active`` of an equal one.
+    True where the mean weight of a token in the samples of a class is at least the share
+    ``settings.active`` of an equal one. ``samples`` are indices of tokens (B, n), with ``weights``.
     """
     by_token = weights.new_zeros(len(samples), settings.tokens).scatter_add(1, samples, weights)
     mean = by_token.view(settings.classes, -1, settings.tokens).mean(1)  # (classes, T)

@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "pooling weights on a 10×10 map of red and blue on green (hard, smooth, average)",
     "a second",
-    experiment="sumpool.studies.toy.experiment",
-    report="sumpool.studies.toy.section",
 )

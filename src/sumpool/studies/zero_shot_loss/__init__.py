@@ -2,9 +2,8 @@
 
 from sumpool.studies.shared.study import Study
 
-STUDY = Study(
+STUDY = Study.in_folder(
+    __name__,
     "variants of the zero-shot loss on collages: when it helps, when it hurts",
     "78 runs on glyphs, 40 minutes on two cores, or on CIFAR collages (--data)",
-    experiment="sumpool.studies.zero_shot_loss.experiment",
-    report="sumpool.studies.zero_shot_loss.section",
 )

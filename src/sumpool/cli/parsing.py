@@ -1,0 +1,79 @@
+"""The parser of the command line: errors in one line, files within limits."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+import yaml
+from jsonargparse import ArgumentParser, get_loader, set_loader
+
+from sumpool.system.documents import check_yaml
+from sumpool.training.choices import not_among
+from sumpool.training.config import ConfigError, option_hints
+from sumpool.training.option_types import plain_error
+
+_load = get_loader("yaml")
+
+
+def _load_checked(text: str) -> Any:
+    check_yaml(text)
+    return _load(text)
+
+
+set_loader("yaml", _load_checked, exceptions=(yaml.YAMLError,))
+
+
+class UsageError(ConfigError):
+    """Arguments cannot be parsed."""
+
+
+class Parser(ArgumentParser):
+    """A parser that raises its errors."""
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        """Raise ``message`` as a :class:`UsageError`."""
+        raise UsageError(message) from ex
+
+
+def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) -> str:
+    """What is wrong with the arguments ``typed``, in one line and in their spelling."""
+    message = str(error)
+    unknown = re.match(r"unrecognized arguments: (\S+)", message)
+    if unknown:
+        name = unknown[1].partition("=")[0]
+        close = closest(name, known_options(parser, typed))
+        message = f"unknown option {name}" if name.startswith("-") else f"unknown argument {name}"
+        message += f": did you mean {' or '.join(close)}?" if close else ""
+    choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message)
+    if choice:
+        names = [name.strip("'") for name in choice[3].split(", ")]
+        message = not_among(choice[1], choice[2], names)
+    message = plain_error(message, option_hints())
+    # Options are stored with _ and may be typed with -.
+    for argument in typed:
+        name = argument.partition("=")[0]
+        message = re.sub(
+            rf"{re.escape(name.replace('-', '_').replace('__', '--', 1))}\b", name, message
+        )
+    return message
+
+
+def known_options(parser: ArgumentParser, typed: Sequence[str]) -> list[str]:
+    """The options of the verb that was typed."""
+    names: list[str] = []
+    for action in parser._actions:
+        names += [name.replace("_", "-") for name in action.option_strings]
+        for verb, own in (action.choices or {}).items() if isinstance(action.choices, dict) else ():
+            if verb in typed[:2]:
+                names += known_options(own, typed)
+    return names
+
+
+def closest(name: str, known: Iterable[str]) -> list[str]:
+    """At most three known options that ``name`` may stand for: ``--lr`` for ``--optimizer.lr``."""
+    known, name = list(known), name.replace("_", "-")
+    inside = [it for it in known if it.endswith(f".{name.lstrip('-')}")]
+    return (inside or difflib.get_close_matches(name, known))[:3]

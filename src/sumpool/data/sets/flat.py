@@ -1,0 +1,48 @@
+"""Images without classes: a single file, or a folder of image files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Unpack
+
+from sumpool.data.base import DataError, Transforms
+from sumpool.data.sets.archive import existing
+from sumpool.data.sets.files import (
+    ImageFiles,
+    folder_names,
+    holds_images,
+    image_names,
+    is_image_name,
+)
+
+
+class FlatImages(ImageFiles):
+    """One image file, or the image files of a folder sorted by name; they have no labels.
+
+    Args:
+        root: The file or the folder.
+        transforms: See :class:`~sumpool.data.base.Transforms`.
+
+    Raises:
+        DataError: If there is no image.
+    """
+
+    labeled = False
+
+    def __init__(self, root: str | os.PathLike[str], **transforms: Unpack[Transforms]) -> None:
+        path = existing(root)
+        folder = path.parent if path.is_file() else path
+        names = [path.name] if path.is_file() else image_names(path)
+        if not names:
+            raise DataError(f"there is no image in {path}")
+        super().__init__(folder, names, [0] * len(names), ("",), **transforms)
+
+
+def is_flat(root: str | os.PathLike[str]) -> bool:
+    """Whether ``root`` is an image file, or a folder with images but none in folders below it."""
+    path = Path(root)
+    if not path.is_dir():
+        return path.is_file() and is_image_name(path.name)
+    below = any(holds_images(path / name) for name in folder_names(path))
+    return not below and bool(image_names(path))

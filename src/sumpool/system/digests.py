@@ -1,0 +1,65 @@
+"""Digests of files, kept beside them in the format of ``sha256sum``: damage is found when read."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+from sumpool.system.files import StoreError, write_atomic
+
+#: A line of the file: a digest, two spaces and a path relative to the folder.
+_LINE = re.compile(r"([0-9a-f]{64})  ([^/].*)")
+
+
+def write_digests(folder: Path, name: str, *, skip: Collection[str] = ()) -> None:
+    """Write the digests of all files below ``folder`` to its file ``name``.
+
+    Args:
+        folder: The folder.
+        name: The file, for ``sha256sum -c``.
+        skip: Files and folders in ``folder`` that are left out; hidden ones are too.
+    """
+    paths = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    kept = [it for it in paths if it.parts[0] not in (name, *skip) and it.parts[0][0] != "."]
+    lines = [f"{_digest(folder / it)}  {it.as_posix()}\n" for it in kept]
+    write_atomic(folder / name, "".join(lines).encode())
+
+
+def check_digests(folder: Path, name: str, parts: Collection[str]) -> None:
+    """Compare files of ``folder`` with their digests in its file ``name``, if it has that file.
+
+    Files that are not there are not missed, and those without a digest are not compared.
+
+    Args:
+        folder: The folder.
+        name: The file that :func:`write_digests` wrote.
+        parts: Files and folders in ``folder`` to compare.
+
+    Raises:
+        StoreError: If one differs, or ``name`` is damaged.
+    """
+    listing = folder / name
+    if not listing.is_file():
+        return
+    try:
+        lines = listing.read_text(encoding="utf-8").splitlines()
+    except ValueError as error:
+        raise StoreError(f"{listing} is damaged: {error}") from error
+    for number, line in enumerate(lines, 1):
+        match = _LINE.fullmatch(line)
+        if match is None or ".." in Path(match[2]).parts:
+            raise StoreError(f"line {number} of {listing} is damaged: {line!r}")
+        path = folder / match[2]
+        wanted = any(Path(match[2]).is_relative_to(part) for part in parts)
+        if wanted and path.is_file() and _digest(path) != match[1]:
+            raise StoreError(
+                f"{path} is damaged, or was changed: it is not what {name} beside it says; remove "
+                f"{listing} to use it all the same"
+            )
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,65 @@
+"""JSON and YAML from outside: read within limits, whatever is in them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+#: Most characters, nodes and levels of a YAML document; configurations have far fewer.
+CHARACTERS = 1_000_000
+NODES = 20_000
+DEPTH = 32
+
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def load_json(path: Path) -> Any:
+    """What the JSON file holds.
+
+    Raises:
+        OSError: If it cannot be opened.
+        ValueError: If it is not JSON, not UTF-8, or nested too deep.
+    """
+    try:
+        return json.loads(path.read_bytes())
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def load_yaml(text: str) -> Any:
+    """What the YAML text holds.
+
+    Raises:
+        ValueError: If it is not YAML, or beyond the limits of :func:`check_yaml`.
+
+    Example:
+        >>> load_yaml("a: [1, 2]")
+        {'a': [1, 2]}
+    """
+    try:
+        check_yaml(text)
+        return yaml.load(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise ValueError(" ".join(str(error).split())) from error
+
+
+def check_yaml(text: str) -> None:
+    """Refuse what would take long to build: aliases, deep nesting, very many nodes.
+
+    Raises:
+        yaml.YAMLError: If it is not YAML, or beyond a limit.
+    """
+    if len(text) > CHARACTERS:
+        raise yaml.YAMLError(f"it is longer than {CHARACTERS:,} characters")
+    depth = nodes = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.AliasEvent):
+            raise yaml.YAMLError(f"it has an alias, *{event.anchor}: write the value out")
+        depth += isinstance(event, yaml.CollectionStartEvent)
+        depth -= isinstance(event, yaml.CollectionEndEvent)
+        nodes += isinstance(event, yaml.NodeEvent)
+        if depth > DEPTH or nodes > NODES:
+            raise yaml.YAMLError(f"it has more than {DEPTH} levels or {NODES:,} values")

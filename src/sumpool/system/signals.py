@@ -1,0 +1,70 @@
+"""Which process acts on INT and TERM when a whole group of processes receives them.
+
+Ctrl-C in a terminal, ``timeout`` and ``systemctl stop`` signal every process of a command. The
+first one decides what follows; the others are ended by it, or end with it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+#: Ctrl-C, and what clusters and `kill` send.
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def shielded_children(*signals: signal.Signals) -> Iterator[None]:
+    """Processes that are started inside hold back ``signals``, from their first moment.
+
+    Signals to this process are delivered on leaving.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def obey_parent_alone() -> None:
+    """From now on this process ignores INT, and TERM unless its own parent sent it."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    if hasattr(signal, "sigwaitinfo"):  # not on macOS
+        threading.Thread(target=_wait_for_parent, daemon=True).start()
+
+
+def _wait_for_parent() -> None:
+    while signal.sigwaitinfo([signal.SIGTERM]).si_pid != os.getppid():
+        pass
+    os._exit(0)
+
+
+@contextmanager
+def term_interrupts() -> Iterator[None]:
+    """Inside, the first TERM raises KeyboardInterrupt; more of them do not disturb its cleanup.
+
+    Outside the main thread signals cannot be caught, and nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt(signal.Signals(number).name)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def interrupt_status(interrupt: KeyboardInterrupt) -> int:
+    """The exit status that a shell expects: 143 after TERM, 130 after Ctrl-C."""
+    name = interrupt.args[0] if interrupt.args else None
+    return 128 + signal.Signals[name or "SIGINT"]

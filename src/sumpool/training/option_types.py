@@ -1,0 +1,75 @@
+"""What values an option takes: checked, and said in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
+
+_WORDS: Mapping[Any, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "text",
+    NoneType: "null",
+}
+
+
+def fits(value: Any, hint: Any) -> bool:
+    """Whether an option of the type ``hint`` takes ``value``.
+
+    >>> fits(1, float | None), fits(True, int), fits("x", Literal["a", "b"])
+    (True, False, False)
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(fits(value, one) for one in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if origin is dict:
+        return isinstance(value, dict) and all(
+            fits(key, inner[0]) and fits(it, inner[1]) for key, it in value.items()
+        )
+    if origin is list:
+        return isinstance(value, list) and all(fits(it, inner[0]) for it in value)
+    if hint is Any:
+        return True
+    if hint in (int, float):
+        return isinstance(value, int | hint) and not isinstance(value, bool)
+    return not isinstance(hint, type) or isinstance(value, hint)
+
+
+def in_words(hint: Any) -> str:
+    """The values of an option of the type ``hint``.
+
+    >>> in_words(int | None), in_words(Literal["none", "ram"])
+    ('a whole number or null', 'none or ram')
+    """
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(in_words(one) for one in inner)
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is list:
+        return f"a list, each {in_words(inner[0])}"
+    return "a table of names and values" if origin is dict else _WORDS.get(hint, "a group")
+
+
+def plain_error(message: str, hints: Mapping[str, Any]) -> str:
+    r"""An error of the parser in one line, without the types of Python.
+
+    Args:
+        message: What jsonargparse says.
+        hints: The types of options by dotted name.
+
+    >>> plain_error("Parser key \"seed\":\n  Expected a <class 'int'>. Got value: x", {"seed": int})
+    '--seed must be a whole number, got x'
+    """
+    key = re.search(r'Parser key "([\w.]+)"', message)
+    value = re.search(r"(?:Got|Given) value: (.*)", message)
+    if key and value and key[1] in hints:
+        return f"--{key[1]} must be {in_words(hints[key[1]])}, got {value[1]:.80}"
+    message = re.sub(r'Parser key "[\w.]+":|^argument (?=-)', "", message)
+    message = re.sub(r"expected (?:one|at least one) argument", "a value is missing", message)
+    return " ".join(message.split())

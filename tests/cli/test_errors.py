@@ -1,0 +1,155 @@
+"""Whatever the outside world does, a command ends with one line that says what and where."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sumpool.centers import REGULARIZERS
+from sumpool.cli import main, report
+from sumpool.data import DATASETS
+from sumpool.losses import LOSSES
+from sumpool.models import BACKBONES
+from sumpool.pooling import POOLINGS
+from sumpool.training.choices import BACKBONES as OWN
+from sumpool.training.choices import CHOICES, check_choices, timm_models
+from sumpool.training.config import ConfigError
+
+
+def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The one line with which the command ends."""
+    try:
+        status = main(arguments)
+    except SystemExit as end:
+        status = int(end.code or 0)
+    lines = capsys.readouterr().err.splitlines()
+    assert status in (1, 2)
+    assert len(lines) == 1, lines
+    return lines[0].removeprefix("sumpool: error: ")
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "a/b"), "a/b: No space left on device;"),
+        (PermissionError(errno.EACCES, "Permission denied", "a/b"), "a/b: Permission denied;"),
+        (OSError(errno.EROFS, "Read-only file system", b"a/b"), "a/b: Read-only file system;"),
+        (MemoryError(), "lower the batch size"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "lower the batch size"),
+        (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "not UTF-8"),
+        (RecursionError("maximum recursion depth exceeded"), "nested too deep"),
+        (ConfigError("two\nlines"), "two lines"),
+    ],
+)
+def test_what_the_world_can_cause_is_one_line_and_debug_shows_the_traceback(
+    error: Exception,
+    words: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(options: Any) -> int:
+        raise error
+
+    monkeypatch.setattr(report, "run", fail)
+    assert words in complaint(["report", "x"], capsys)
+    with pytest.raises(type(error)):
+        main(["report", "x", "--debug"])
+
+
+def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "run", lambda options: [][1])
+    with pytest.raises(IndexError):
+        main(["report", "x"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("train --lr 1", "unknown option --lr: did you mean --optimizer.lr?"),
+        ("train --max-steps 1", "unknown option --max-steps: did you mean --stop.max-steps?"),
+        ("train --batch-size abc", "--batch-size must be a whole number, got abc"),
+        ("train --batch_size abc", "--batch_size must be a whole number, got abc"),
+        ("train --optimizer.lr x", "--optimizer.lr must be a number or null, got x"),
+        ("train --cache disk", "--cache must be none or ram or gpu, got disk"),
+        ("train --data", "--data: a value is missing"),
+        ("train --loss c4 --data .", "loss must be one of c1, c2"),
+        ("train --pool gps --data .", "did you mean gsp?"),
+        ("train --backbone resnet5O --data .", "did you mean resnet50"),
+        ("train --data nowhere", "the data folder nowhere does not exist"),
+        ("train", "data is missing: name a folder or CSV file with --data"),
+        ("evaluate m --data nowhere", "the data folder nowhere does not exist"),
+        ("embed m --data . --format cup --out a.npy", "did you mean cub?"),
+        ("embed m --data . --out a.npy --batch-size 0", "--batch-size: must be a whole number"),
+        ("bench fair --data cub --loss c4", "loss must be one of c1, c2"),
+        (
+            "bench fair --data glyphs --set stop.patience=x",
+            "stop.patience must be a whole number or",
+        ),
+        ("stduy toy", "VERB must be one of demo, train"),
+    ],
+)
+def test_arguments_are_refused_in_our_words_and_their_spelling(
+    arguments: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    line = complaint(arguments.split(), capsys)
+    assert words in line
+    assert "class" not in line
+    assert "Union" not in line
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("a: &x [1]\nb: *x\n", "alias, *x"),
+        ("[" * 3000, "levels"),
+        ("- a\n" * 30_000, "values"),
+        ("gsp: 3\n", "gsp"),
+        ("- 1\n", "config"),
+        ("seed: [1]\n", "--seed must be a whole number"),
+        ("{1: 2}\n", ""),
+    ],
+)
+def test_a_configuration_of_another_shape_is_one_line(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    assert words in complaint(["train", "--data", ".", "--config", str(path)], capsys)
+
+
+def test_choices_are_those_of_the_catalogs() -> None:
+    assert CHOICES["loss"] == tuple(LOSSES)
+    assert CHOICES["pool"] == tuple(POOLINGS)
+    assert CHOICES["center_reg"] == tuple(REGULARIZERS)
+    assert CHOICES["format"] == ("auto", *DATASETS)
+    assert tuple(BACKBONES) == OWN
+
+
+def test_backbones_of_timm_are_found_without_importing_it() -> None:
+    import timm
+
+    found = timm_models()
+    assert set(timm.list_models()) <= set(found)
+    check_choices("backbone", "resnet50", "resnet50.a1_in1k", "small_cnn", None)
+    with pytest.raises(ConfigError, match="did you mean"):
+        check_choices("backbone", "resnet_50x")
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("arguments", [["--loss", "foo"], ["--pool", "foo"], ["--backbone", "foo"]])
+def test_choices_are_checked_before_torch_is_imported(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "for name in ('torch', 'numpy', 'timm'): sys.modules[name] = None\n"
+        "from sumpool.cli import main\n"
+        f"sys.exit(main(['train', '--data', '.', *{arguments!r}]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "must be one of" in done.stderr
+    assert "Traceback" not in done.stderr

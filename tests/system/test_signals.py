@@ -1,0 +1,70 @@
+"""INT and TERM to a group of processes: the first one decides, the others follow."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from sumpool.system.signals import (
+    SIGNALS,
+    interrupt_status,
+    obey_parent_alone,
+    shielded_children,
+    term_interrupts,
+)
+
+
+def test_term_interrupts_once_and_leaves_the_cleanup_alone() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    @term_interrupts()
+    def command() -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)  # `timeout` sends it twice
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        command()
+    assert interrupt_status(raised.value) == 143
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_ctrl_c_ends_with_its_own_status() -> None:
+    assert interrupt_status(KeyboardInterrupt()) == 130
+
+
+def test_signals_are_delivered_when_the_children_have_started() -> None:
+    reached = []
+
+    @term_interrupts()
+    def command() -> None:
+        with shielded_children(*SIGNALS):
+            os.kill(os.getpid(), signal.SIGTERM)
+            reached.append("the end of the start")
+        reached.append("more")
+
+    with pytest.raises(KeyboardInterrupt):
+        command()
+    assert reached == ["the end of the start"]
+
+
+@pytest.mark.process
+@pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="the system does not say who sent")
+def test_a_worker_obeys_its_parent_alone() -> None:
+    with shielded_children(*SIGNALS):
+        worker = os.fork()
+    if not worker:  # pragma: no cover
+        obey_parent_alone()
+        time.sleep(60)
+        os._exit(9)
+    for number in SIGNALS:
+        other = os.spawnlp(os.P_WAIT, "kill", "kill", f"-{number.value}", str(worker))
+        assert other == 0
+    time.sleep(0.2)
+    assert os.waitpid(worker, os.WNOHANG) == (0, 0)
+    os.kill(worker, signal.SIGTERM)
+    assert os.waitpid(worker, 0) == (worker, 0)
