@@ -16,7 +16,7 @@ JOBS   ?= -n auto --maxprocesses=8 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-process test-all lint timings docs clean
+.PHONY: help demo test test-process test-all test-attack lint timings docs clean
 
 help:  ## List the targets.
 	@echo "sumpool: make <target>"
@@ -28,7 +28,7 @@ demo: $(STAMP)  ## Train and compare on a small problem; figures and tables go t
 
 test: $(STAMP)  ## Run the quick tests: no process of their own, no compiler.
 	@echo "==> Running the quick tests"
-	$(PYTEST) -m "not process and not gpu and not data" $(JOBS) $(ARGS)
+	$(PYTEST) -m "not process and not gpu and not data and not attack" $(JOBS) $(ARGS)
 
 test-process: $(STAMP)  ## Run the tests that need processes or a compiler.
 	@echo "==> Running the tests that need processes or a compiler"
@@ -36,7 +36,12 @@ test-process: $(STAMP)  ## Run the tests that need processes or a compiler.
 
 test-all: $(STAMP)  ## Run all tests but those that need a GPU or real images.
 	@echo "==> Running all tests but those that need a GPU or real images"
-	$(PYTEST) -m "not gpu and not data" $(JOBS) $(ARGS)
+	$(PYTEST) -m "not gpu and not data and not attack" $(JOBS) $(ARGS)
+
+test-attack: $(STAMP)  ## Kill, damage and deceive it 1,700 times (hours); counts go to docs/results/attack.
+	@echo "==> Attacking: 100 kills, 1,400 damaged files, 306 hostile inputs"
+	ATTACK_KILLS=25 ATTACK_DAMAGES=200 ATTACK_INPUTS=34 \
+		$(PYTEST) tests/attack --attack-report docs/results/attack $(ARGS)
 
 lint: $(STAMP)  ## Check style, formatting and types.
 	@echo "==> Checking style"

@@ -62,7 +62,7 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
 ) -> None:
     assert main(["train", "--data", str(photos), *SMALL]) == 0
     printed = capsys.readouterr().out
-    run = Path("runs/folder-c2-gsp-seed0")
+    run = Path("runs/photos-c2-gsp-seed0")
     assert "6 steps, ended by max_steps" in printed
     assert "MAP@R [%]" in printed
     assert f"page: {run / 'report.html'}" in printed

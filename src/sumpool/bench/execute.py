@@ -111,7 +111,8 @@ def train_or_resume(cell: BenchCell, run: Path) -> TrainedCell:
     from sumpool.training.run import run_training
     from sumpool.training.run_folder import RunFolder
 
-    config = replace(cell.config, out=str(run))
+    # Removed when the row is stored: until then a cell resumes from them.
+    config = replace(cell.config, out=str(run), keep_checkpoints=True)
     before = _resumable(run, config)
     result = run_training(config, resume=None if before is None else run, progress=False)
     outcome = result.outcome

@@ -25,6 +25,7 @@ from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
+from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.task import Task, Validate
@@ -109,8 +110,8 @@ def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
         )
 
 
-def build_model(config: TrainConfig) -> Embedder:
-    """The embedder of a resolved ``config``.
+def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder:
+    """The embedder of a resolved ``config``, without weights if it is to start from ``source``.
 
     Raises:
         ConfigError: If its parts do not exist or do not fit.
@@ -141,8 +142,11 @@ def build_model(config: TrainConfig) -> Embedder:
             resize=config.resize,
             crop=config.crop,
         )
-        model = build_embedder(described, seed=config.seed)
+        weights = None if source is None else "none"
+        model = build_embedder(described, seed=config.seed, weights=weights)
         view = model.preprocessing
+        if source is not None:
+            view = with_sizes(source.preprocessing, config.resize, config.crop)
         model.preprocessing = replace(
             view,
             augment=view.augment if config.augment is None else config.augment,

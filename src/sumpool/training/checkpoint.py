@@ -7,6 +7,7 @@ import io
 import logging
 import pickle
 import re
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,16 @@ class Checkpoints:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @property
+    def start(self) -> Path:
+        """Folder of the model that the run started from, where that is another run's."""
+        return self.folder / "start"
+
+    def remove(self) -> None:
+        """Remove all of it, once nothing is left to resume."""
+        if self.folder.is_dir():
+            shutil.rmtree(self.folder)
 
     def files(self) -> list[Path]:
         """The files, from the oldest step to the newest."""

@@ -242,6 +242,8 @@ class TrainConfig:
             for finer maps
         weights: packaged (inside an installed package), none, timm (downloads), or a file (what
             the backbone has: packaged, timm, none)
+        init: run, or folder of a saved model, whose weights training starts from: backbone, map and
+            pooling, where they fit; weights and sizes of images are then those of that model
         resize: shorter side of an image before it is cropped (the backbone's, most often 256)
         crop: side of the square that the network sees (the backbone's, most often 227)
         augment: view in training: crop, a random part, or none, the central one (the backbone's)
@@ -275,6 +277,7 @@ class TrainConfig:
         seed: seed of weights, batches and views
         checkpoint_seconds: shortest time between two checkpoints, which are written after
             validations
+        keep_checkpoints: keep the checkpoints of a finished run, most of what it takes on disk
         gallery: at the end, store pictures for the report
     """
 
@@ -292,6 +295,7 @@ class TrainConfig:
     backbone: str = "tf_efficientnet_lite0"
     backbone_options: dict[str, Any] = field(default_factory=dict)
     weights: str | None = None
+    init: str | None = None
     resize: int | None = None
     crop: int | None = None
     augment: Literal["crop", "none"] | None = None
@@ -318,4 +322,5 @@ class TrainConfig:
     hardware: HardwareConfig = field(default_factory=HardwareConfig)
     seed: int = 0
     checkpoint_seconds: float = 30.0
+    keep_checkpoints: bool = False
     gallery: bool = True

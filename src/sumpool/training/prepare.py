@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -10,7 +12,8 @@ from lightning.fabric import Fabric
 
 from sumpool.data import ImageDataset, ImageFeed
 from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
-from sumpool.models import Embedder
+from sumpool.models import Embedder, load
+from sumpool.models.opening import start_from
 from sumpool.training.assemble import (
     build_fabric,
     build_feed,
@@ -20,10 +23,12 @@ from sumpool.training.assemble import (
     check_batch_norm,
     check_devices,
 )
-from sumpool.training.config import TrainConfig
+from sumpool.training.config import ConfigError, TrainConfig, with_options
 from sumpool.training.settings import check_options, resolve
 from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Task
+
+logger = logging.getLogger(__name__)
 
 
 class Feeds(NamedTuple):
@@ -86,13 +91,18 @@ class Prepared:
 
 
 def prepare(
-    config: TrainConfig, *, splits: Splits | None = None, progress: bool = False
+    config: TrainConfig,
+    *,
+    splits: Splits | None = None,
+    start: Path | None = None,
+    progress: bool = False,
 ) -> Prepared:
     """Open the data of ``config`` and build everything a run needs.
 
     Args:
         config: What to do.
         splits: The data; None opens what ``config`` names.
+        start: Folder of the model to start from; None takes the one that ``config`` names, if any.
         progress: Whether the first process shows progress bars.
 
     Raises:
@@ -106,9 +116,17 @@ def prepare(
     progress = progress and fabric.is_global_zero
     if splits is None:
         splits = open_splits(config, progress=progress)
+    source = None
+    if config.init is not None:
+        source = load(start or config.init)
+        config = _follow(config, source)
     config = resolve(config, splits.name)
     check_devices(config, fabric)
-    model = build_model(config)
+    model = build_model(config, source)
+    if source is not None:
+        found = start_from(model, source)
+        if start is None and fabric.is_global_zero:
+            logger.info("weights of %s: %s", config.init, found)
     check_batch_norm(model, fabric)
     feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=progress)
     images = splits.test if config.selection == "test" else TestSet(splits.validation)
@@ -117,6 +135,27 @@ def prepare(
     validate = build_validation(*selection, fabric)
     task = build_task(config, model, feed, validate, fabric, data_set=splits.name)
     return Prepared(config, fabric, splits, model, task, selection, progress)
+
+
+def _follow(config: TrainConfig, source: Embedder) -> TrainConfig:
+    """``config`` with what it leaves open as in ``source``, the model that training starts from."""
+    view, own = source.preprocessing, source.config
+    for name, value in (("backbone", own.backbone), ("weights", own.weights)):
+        given = getattr(config, name)
+        if given not in (None, value):
+            raise ConfigError(
+                f"{name} is {given}, but the model of init {config.init} has {value}: "
+                + (f"give --backbone {value}" if name == "backbone" else "leave weights out")
+            )
+    inherited = {
+        "weights": own.weights,
+        "resize": view.resize if config.crop in (None, view.crop) else None,
+        "crop": view.crop,
+        "augment": view.augment,
+        "flip": view.flip,
+    }
+    left_open = {name: it for name, it in inherited.items() if getattr(config, name) is None}
+    return with_options(config, left_open)
 
 
 def _open_feeds(

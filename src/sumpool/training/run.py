@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from lightning.fabric import Fabric
 
 from sumpool.evaluation import write_evaluation
 from sumpool.evaluation.gallery import collect_gallery
 from sumpool.models import save_embedder
-from sumpool.report.run.folder import EVALUATION, GALLERY, MODEL
+from sumpool.report.run.files import read_run
+from sumpool.report.run.folder import EVALUATION, GALLERY, MODEL, RUN
 from sumpool.report.run.page import write_run_page
 from sumpool.training.config import (
     FREE_TO_CHANGE,
@@ -67,20 +70,34 @@ def run_training(
         DataError: If the data cannot be used.
     """
     given = resume or (Path(config.out) if config.out is not None else None)
+    start: Path | None = None
     if given is not None:  # before images are opened, which may take long
         RunFolder(given).check_free()
     if resume is not None:
-        _, stored = RunFolder.open(resume)
+        folder, stored = RunFolder.open(resume)
         config = merge(config, stored)
+        facts = folder.facts()
+        if facts.get("finished") is not None:
+            if config == stored:
+                return _finished(folder, facts, config)
+            if not folder.checkpoints.files():
+                raise RunError(
+                    f"{resume} is finished and its checkpoints were removed: it cannot be trained "
+                    f"longer; start a new run from its model with --init {resume}, and keep "
+                    "checkpoints with --keep-checkpoints"
+                )
+        start = folder.checkpoints.start if folder.checkpoints.start.is_dir() else None
     elif given is not None:
         RunFolder(given).check_new()
     # Before the folder: an image that cannot be read leaves no empty run behind.
-    prepared = prepare(config, progress=progress)
+    prepared = prepare(config, start=start, progress=progress)
     path = resume or given or _free_folder(prepared.config, prepared.splits.name)
     folder = RunFolder(Path(prepared.fabric.broadcast(str(path))))
     with _held(prepared.fabric, folder):
         if resume is None:
             _begin(prepared, folder)
+        elif prepared.fabric.is_global_zero:  # images may be left out since
+            folder.update(finished=None, **_images(prepared))
         return _train(prepared, folder, resume=resume is not None, progress=progress)
 
 
@@ -92,6 +109,7 @@ def _held(fabric: Fabric, folder: RunFolder) -> Iterator[None]:
         if fabric.is_global_zero:
             try:
                 held.enter_context(folder.lock())
+                folder.drop_digests()
             except RunError as error:
                 refusal = str(error)
         refusal = fabric.broadcast(refusal)
@@ -115,7 +133,23 @@ def _train(prepared: Prepared, folder: RunFolder, *, resume: bool, progress: boo
     if fabric.is_global_zero:
         folder.finish()
         page = write_run_page(folder.path)
+        if not prepared.config.keep_checkpoints:
+            folder.checkpoints.remove()
     fabric.barrier()
+    return RunResult(folder.path, outcome, metrics, page)
+
+
+def _finished(folder: RunFolder, facts: dict[str, Any], config: TrainConfig) -> RunResult:
+    """The result of a run that has nothing left to do; its page is drawn again."""
+    metrics = {name: dict(found) for name, found in read_run(folder.path).evaluations.items()}
+    missing = [name for name in ("stopped", "steps", "best_step") if name not in facts]
+    if missing:
+        raise RunError(f"{folder.path / RUN} is damaged: {', '.join(missing)} missing")
+    logger.info("the run in %s is finished: nothing is left to do", folder.path)
+    outcome = Outcome(facts["stopped"], facts["steps"], facts["best_step"])
+    page = write_run_page(folder.path)
+    if not config.keep_checkpoints:
+        folder.checkpoints.remove()
     return RunResult(folder.path, outcome, metrics, page)
 
 
@@ -141,29 +175,43 @@ def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
 
 
 def _begin(prepared: Prepared, folder: RunFolder) -> None:
-    config, splits, fabric = prepared.config, prepared.splits, prepared.fabric
-    parts = {"train": splits.train}
-    if config.selection == "validation":
-        parts["validation"] = splits.validation
-    if splits.test is not None:
-        parts["test"] = splits.test.query
+    config, fabric = prepared.config, prepared.fabric
     facts = {
-        "data_set": splits.name,
+        "data_set": prepared.splits.name,
         "selection": config.selection,
         "seed": config.seed,
         "device": fabric.device.type,
         "processes": fabric.world_size,
-        "classes": {name: int(part.labels.unique().numel()) for name, part in parts.items()},
-        "images": {name: len(part) for name, part in parts.items()},
-        "broken_images": splits.broken,
+        **_images(prepared),
     }
     if fabric.is_global_zero:
         RunFolder.create(folder.path, replace(config, out=str(folder.path)), facts)
+        if config.init is not None:  # to resume, the other run need not be there any more
+            save_embedder(prepared.model, folder.checkpoints.start)
         logger.info("the run is kept in %s", folder.path)
     fabric.barrier()
 
 
+def _images(prepared: Prepared) -> dict[str, Any]:
+    splits = prepared.splits
+    parts = {"train": splits.train}
+    if prepared.config.selection == "validation":
+        parts["validation"] = splits.validation
+    if splits.test is not None:
+        parts["test"] = splits.test.query
+    return {
+        "classes": {name: int(part.labels.unique().numel()) for name, part in parts.items()},
+        "images": {name: len(part) for name, part in parts.items()},
+        "broken_images": len(splits.broken),
+        "left_out": dict(splits.broken),
+    }
+
+
 def _free_folder(config: TrainConfig, name: str) -> Path:
+    if config.data is not None and name in ("folder", "csv"):  # formats, not names of data
+        data = Path(config.data).resolve()
+        own = data.name if data.is_dir() else data.stem
+        name = re.sub(r"[^\w.-]+", "-", own).strip("-.") or name
     stem = f"{name}-{config.loss}-{config.pool}-seed{config.seed}"
     path, number = Path("runs") / stem, 2
     while path.exists():

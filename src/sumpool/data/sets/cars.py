@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import ClassVar
 
-import numpy as np
-
 from sumpool.data.base import DataError
 from sumpool.data.sets.archive import ArchiveLayout
+from sumpool.data.sets.matlab import read_mat
 from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
@@ -27,17 +26,16 @@ class Cars196(PublishedDataset):
     @classmethod
     def read(cls, home: Path) -> Listing:
         """All images, in the order of the annotations."""
-        import scipy.io  # takes longer to import than any other data set to open
-
         path = home / "cars_annos.mat"
         try:
-            # Reads numbers, text and structures; code in a .mat file stays data.
-            content = scipy.io.loadmat(path, variable_names=["annotations", "class_names"])
-            annotations, names = content["annotations"].ravel(), content["class_names"].ravel()
-            paths = [str(np.asarray(it).item()) for it in annotations["relative_im_path"]]
-            labels = [int(np.asarray(it).item()) - 1 for it in annotations["class"]]
-            class_names = [str(np.asarray(it).item()) for it in names]
-        except Exception as error:  # damaged bytes make the reader raise all sorts
+            content = read_mat(path)
+            annotations = content["annotations"]
+            paths = [str(it["relative_im_path"]) for it in annotations]
+            labels = [int(it["class"]) - 1 for it in annotations]
+            class_names = [str(it) for it in content["class_names"]]
+        except OSError as error:
+            raise DataError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, OverflowError) as error:
             raise DataError(
                 f"cannot read {path}: wanted annotations with relative_im_path and class, and "
                 f"class_names ({type(error).__name__}: {error})"

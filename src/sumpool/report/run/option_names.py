@@ -15,7 +15,9 @@ RENAMED: Mapping[str, str] = {
     **{f"chance.{name}": f"ccp.{name}" for name in _CCP},
 }
 #: Options that say where a run goes and what is kept of it, and change nothing in its result.
-WHERE_IT_RUNS = frozenset({"out", "cache", "cache_dir", "gallery", "checkpoint_seconds"})
+WHERE_IT_RUNS = frozenset(
+    {"out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "keep_checkpoints"}
+)
 _FORMER = {new: old for old, new in RENAMED.items()}
 
 
