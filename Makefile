@@ -81,5 +81,5 @@ $(STAMP): pyproject.toml constraints.txt
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check uv; \
 	fi
 	@echo "==> Installing sumpool and its pinned dependencies into $(VENV) (some minutes the first time)"
-	@$(BIN)/uv pip install --quiet --python $(BIN)/python --constraints constraints.txt --editable '.[dev]'
+	@$(BIN)/uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraints constraints.txt --editable '.[dev]'
 	@touch $@

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from bench.bench_tasks import fake_cells
 from sumpool.bench.planned_cells import add_to_grid, read_grid
-from sumpool.bench.store.rows import BenchRow
+from sumpool.bench.store.rows import SCHEMA, BenchRow, NotARowError, encode_row, read_row
 from sumpool.bench.store.store import BenchStore
 from sumpool.system.files import StoreError, write_atomic
 
@@ -101,6 +103,47 @@ def test_a_row_under_the_name_of_another_cell_is_reported(
     with caplog.at_level(logging.WARNING):
         assert BenchStore(store.folder).rows() == []
     assert f"it is the row of {ROW.id}" in caplog.text
+
+
+def test_damage_to_a_row_is_noticed_or_without_effect(store: BenchStore) -> None:
+    store.add(ROW)
+    path = store.folder / "rows" / f"{ROW.id}.parquet"
+    sound = path.read_bytes()
+    noticed = 0
+    for place in range(5, 8 * len(sound), 97):
+        damaged = bytearray(sound)
+        damaged[place // 8] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            assert read_row(path) == ROW
+        except NotARowError:
+            noticed += 1
+    assert noticed > 300
+
+
+def test_a_row_of_earlier_versions_has_no_digest_and_is_read(tmp_path: Path) -> None:
+    path = tmp_path / f"{ROW.id}.parquet"
+    values = {**asdict(ROW), "metrics": list(ROW.metrics.items())}
+    pq.write_table(pa.Table.from_pylist([values], schema=SCHEMA), path)
+    assert read_row(path) == ROW
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"metrics": {"test.recall_at_2": 1.5}}, r"test\.recall_at_2 is 1\.5, not a share"),
+        ({"metrics": {"test.queries": -1}}, "not a count"),
+        ({"steps": -3}, "steps is -3"),
+        ({"config": "["}, "it is damaged"),
+    ],
+)
+def test_numbers_out_of_range_are_no_row(
+    tmp_path: Path, change: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / f"{ROW.id}.parquet"
+    path.write_bytes(encode_row(replace(ROW, **change)))
+    with pytest.raises(NotARowError, match=message):
+        read_row(path)
 
 
 def test_foreign_files_are_reported(store: BenchStore, caplog: pytest.LogCaptureFixture) -> None:

@@ -98,6 +98,24 @@ def test_a_file_of_something_else_is_refused_by_name(tmp_path: Path, text: str, 
     assert str(path) in str(error.value)
 
 
+@pytest.mark.parametrize("place", range(0, 400, 7))
+def test_a_changed_file_is_refused(tmp_path: Path, place: int) -> None:
+    path = write_scores(tmp_path / SCORES, [SCORE], [GAIN])
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    before = write_scores(tmp_path / "other.json", [SCORE], [GAIN])
+    try:
+        assert read_scores(path) == read_scores(before)
+    except StoreError:
+        return
+
+
+def test_a_score_out_of_range_is_refused() -> None:
+    with pytest.raises(ValueError, match="not a share between 0 and 1"):
+        replace(SCORE, mean=57.0)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"nowhere\.json cannot be read: No such file"):
         read_scores(tmp_path / "nowhere.json")

@@ -146,7 +146,7 @@ def test_truncated_images_are_named(tmp_path: Path, name: str, share: float) -> 
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "in none of the formats JPEG, PNG"),
+        (b"", "the file is empty"),
         (b"Hello, world!" * 40, "in none of the formats JPEG, PNG"),
         (b"\xff\xd8\xff\xe0" + bytes(200), r"\S"),
         (b"\x89PNG\r\n\x1a\n" + bytes(200), r"\S"),

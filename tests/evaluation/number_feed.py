@@ -15,6 +15,7 @@ class Numbers:
 
     def __init__(self, count: int) -> None:
         self.labels = torch.arange(count) % 3
+        self.class_names = [f"class {number}" for number in range(3)]
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -25,6 +25,15 @@ def recalls(metrics: dict[str, float]) -> list[int]:
     return [int(name[10:]) for name in metrics if name.startswith("recall_at_")]
 
 
+@pytest.mark.parametrize("gallery", [None, 1])
+def test_nothing_is_measured_among_images_of_one_class(gallery: int | None) -> None:
+    feed: Any = NumberFeed(9)
+    searched: Any = None if gallery is None else NumberFeed(gallery)
+    feed.dataset.labels[:] = 0
+    with pytest.raises(DataError, match=r"nothing can be measured: .* class 0"):
+        evaluate_retrieval(Squares(), feed, searched)
+
+
 @pytest.mark.parametrize(
     ("count", "gallery", "expected"),
     [
@@ -32,7 +41,7 @@ def recalls(metrics: dict[str, float]) -> list[int]:
         (5, None, [1, 2, 4]),
         (8, None, [1, 2, 4]),
         (9, None, [1, 2, 4, 8]),
-        (9, 1, [1]),
+        (9, 2, [1, 2]),
         (1, 8, [1, 2, 4, 8]),
     ],
 )

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import base64
+import json
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from report.fake_runs import PageReader, make_run
+from sumpool.report.run.comparability import check_comparable, difference_table
 from sumpool.report.run.comparison import comparison_table, group_runs, write_comparison_page
+from sumpool.report.run.files import read_run
 from sumpool.report.run.page import write_run_page
 from sumpool.system.files import StoreError
 
@@ -47,6 +51,66 @@ def test_groups_are_averaged_and_compared(groups: Groups, tmp_path: Path) -> Non
         assert base64.b64decode(link.partition("base64,")[2], validate=True)
     # An image and a map for each group, for both images of the sample; five charts.
     assert len(page.links) == 5 + 2 * 3
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_the_page_says_in_which_settings_and_data_groups_differ(tmp_path: Path) -> None:
+    one = make_run(tmp_path / "a", "gap", data_set="cub")
+    two = make_run(tmp_path / "b", "gsp", data_set="cars", seed=1)
+    groups = {"GAP": [one], "GSP": [two]}
+    table = difference_table(
+        {name: [read_run(run) for run in runs] for name, runs in groups.items()}
+    )
+    rows = {row[0]: row[1:] for row in table.rows}
+    assert rows["data_set"] == ["cub", "cars"]
+    assert rows["zero_shot.weight"] == ["0.0", "0.1"]
+    assert rows["seed"] == ["0", "1"]
+    assert "loss" not in rows
+    page = write_comparison_page(groups, tmp_path / "c.html", "A").read_text()
+    assert "Settings and data in which the groups differ" in page
+    same = difference_table({"A": [read_run(one)], "B": [read_run(one)]})
+    assert (same.rows, "do not differ" in same.caption) == ([], True)
+
+
+def list_images(run: Path, source: str, names: list[str]) -> None:
+    folder = run / "evaluation" / source
+    (folder / "items.json").write_text(json.dumps({"names": names}))
+    np.save(folder / "labels.npy", np.arange(len(names)) % 2)
+
+
+def test_runs_tested_on_different_images_are_not_compared(groups: Groups) -> None:
+    for run in (*groups["GAP"], *groups["GSP"]):
+        list_images(run, "test", [f"/{run.name}/x/1.jpg", f"/{run.name}/y/2.jpg"])
+    comparison_table(groups)  # the same images in other places
+    list_images(groups["GSP"][2], "test", ["/x/1.jpg", "/y/3.jpg"])
+    with pytest.raises(StoreError, match=r"gap 0 and .*gsp 2 cannot be compared.* test images"):
+        comparison_table(groups)
+    (groups["GSP"][2] / "evaluation/test/labels.npy").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"items\.json, or labels\.npy beside it, is damaged"):
+        comparison_table(groups)
+
+
+def test_groups_must_share_validation_images_which_may_follow_the_seed(groups: Groups) -> None:
+    for runs in groups.values():
+        for seed, run in enumerate(runs):
+            shutil.rmtree(run / "evaluation" / "test")
+            list_images(run, "validation", [f"x/{seed}.jpg", "y/0.jpg"])
+    read = {name: [read_run(run) for run in runs] for name, runs in groups.items()}
+    assert check_comparable(read, "validation") == []
+    (note,) = check_comparable({**read, "GSP": read["GSP"][:1]}, "validation")
+    assert note == "Some runs were evaluated on other validation images than the rest."
+    with pytest.raises(StoreError, match="different validation images"):
+        check_comparable({"GAP": read["GAP"][:1], "GSP": read["GSP"][1:]}, "validation")
+
+
+def test_runs_on_other_numbers_of_images_are_not_compared(tmp_path: Path) -> None:
+    counts = {"images": {"test": 40}, "classes": {"test": 2}}
+    runs = [
+        make_run(tmp_path / "a", **counts),
+        make_run(tmp_path / "b", "gap", **{**counts, "images": {"test": 41}}),
+    ]
+    with pytest.raises(StoreError, match="cannot be compared"):
+        comparison_table({"a": runs[:1], "b": runs[1:]})
 
 
 @pytest.mark.usefixtures("undrawn")

@@ -11,6 +11,8 @@ import pytest
 
 from report.fake_runs import make_run
 from sumpool.report.run.files import read_run
+from sumpool.report.run.folder import DIGESTS
+from sumpool.system.digests import write_digests
 from sumpool.system.files import StoreError
 
 
@@ -57,6 +59,51 @@ def test_what_is_no_run_is_told(tmp_path: Path) -> None:
 def test_a_damaged_file_is_named(folder: Path, name: str, text: str, said: str) -> None:
     (folder / name).write_text(text)
     with pytest.raises(StoreError, match=said):
+        read_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "said"),
+    [
+        (
+            "evaluation/test/metrics.json",
+            '"r_precision": 0.35',
+            '"r_precision": 1.35',
+            "not a share",
+        ),
+        (
+            "evaluation/test/metrics.json",
+            '"r_precision": 0.35',
+            '"r_precision": NaN',
+            "not a finite",
+        ),
+        ("evaluation/test/metrics.json", '"queries": 120', '"queries": -120', "not a count"),
+        ("evaluation/test/metrics.json", '"queries": 120', '"queries": true', "not a number"),
+        ("run.json", '"steps": 40', '"steps": -40', "steps is -40"),
+        ("run.json", '"steps": 40', '"steps": "40"', "steps is '40'"),
+        ("run.json", '"versions": {"torch": "2.15.0"}', '"versions": 3', "versions is 3"),
+        ("validation.csv", ",0.3,", ",3.3,", "is 3.3"),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(
+    folder: Path, name: str, before: str, after: str, said: str
+) -> None:
+    path = folder / name
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after, 1))
+    with pytest.raises(StoreError, match=f"{path} is damaged: .*{said}"):
+        read_run(folder)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "run.json", "log.csv", "exhibits/arrays.npz"])
+def test_any_change_to_a_file_of_a_finished_run_is_noticed(folder: Path, name: str) -> None:
+    write_digests(folder, DIGESTS)
+    read_run(folder)
+    content = bytearray((folder / name).read_bytes())
+    content[-2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(StoreError, match=f"{folder / name} is damaged, or was changed"):
         read_run(folder)
 
 

@@ -18,6 +18,7 @@ from sumpool.bench.report.published import PublishedScore, published_scores
 from sumpool.bench.settings import parse_settings
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS
+from sumpool.system.files import refuse_overwriting
 from sumpool.training.config import ConfigError, TrainConfig, write_config
 
 
@@ -129,6 +130,7 @@ def write_recipes(
     root: Path = Path("data"),
     backbone: str | None = None,
     weights: str | None = None,
+    overwrite: bool = False,
 ) -> list[Path]:
     """Write each recipe to ``folder``: the complete configuration of its first fold and seed.
 
@@ -137,6 +139,7 @@ def write_recipes(
         root: Folder that the data sets are in.
         backbone: The network; None is the one that `sumpool train` has by default.
         weights: Its weights, as in `sumpool train`; None is what it has.
+        overwrite: Whether files that are there are replaced.
 
     Returns:
         The files.
@@ -145,7 +148,9 @@ def write_recipes(
         ConfigError: If the network has no weights of its own and none are given: published ones
             start from ImageNet.
         sumpool.bench.GridError: If a setting cannot be trained with this network.
+        StoreError: If a file is there already.
     """
+    refuse_overwriting((folder / it.name for it in recipes()), overwrite=overwrite)
     network = TrainConfig.backbone if backbone is None else backbone
     paths = []
     for recipe in recipes():

@@ -8,6 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.bench_options import add_out, add_root
+from sumpool.cli.options import add_overwrite
 
 FORMATS = ("markdown", "latex", "html")
 
@@ -60,6 +61,7 @@ def add_table_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="write the tables there (default: print them)"
     )
+    add_overwrite(parser)
 
 
 def run_table(options: Namespace) -> int:
@@ -71,8 +73,14 @@ def run_table(options: Namespace) -> int:
     from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
     from sumpool.bench.report.score_table import score_tables
     from sumpool.bench.report.scores import SCORES, read_incomplete, read_scores
-    from sumpool.system.files import StoreError, write_atomic
+    from sumpool.report.html_page import refuse_foreign_page
+    from sumpool.system.files import StoreError, refuse_overwriting, write_atomic
 
+    if options.file is not None:
+        if options.format == "html":
+            refuse_foreign_page(options.file, overwrite=options.overwrite)
+        else:
+            refuse_overwriting([options.file], overwrite=options.overwrite)
     path = options.out / SCORES
     nothing = f"{options.out} has no scores yet: no run of a protocol is finished"
     if not path.exists():
@@ -107,9 +115,11 @@ def run_table(options: Namespace) -> int:
         text = page_text(tables, list(pictures.values()))
     else:
         text = (latex_text if options.format == "latex" else markdown_text)(tables)
-        for name, picture in pictures.items():
-            written.append(folder / f"improvement-{name}.png")
-            write_atomic(written[-1], picture.png)
+        written = [folder / f"improvement-{name}.png" for name in pictures]
+        if folder != options.out:  # in the folder of the benchmark they are its own
+            refuse_overwriting(written, overwrite=options.overwrite)
+        for path, picture in zip(written, pictures.values(), strict=True):
+            write_atomic(path, picture.png)
     if options.file is None:
         print(text, end="")
     else:
@@ -139,6 +149,7 @@ def add_recipe_options(parser: ArgumentParser) -> None:
         "published one is bn_inception)",
     )
     parser.add_argument("--weights", metavar="FILE", help="its weights, as in `sumpool train`")
+    add_overwrite(parser)
 
 
 def run_recipes(options: Namespace) -> int:
@@ -147,7 +158,11 @@ def run_recipes(options: Namespace) -> int:
     from sumpool.bench.recipes import write_recipes
 
     paths = write_recipes(
-        options.out, root=options.root, backbone=options.backbone, weights=options.weights
+        options.out,
+        root=options.root,
+        backbone=options.backbone,
+        weights=options.weights,
+        overwrite=options.overwrite,
     )
     print(f"{len(paths)} recipes: {options.out}")
     return 0

@@ -57,9 +57,10 @@ def run(options: Namespace) -> int:
     # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
     from sumpool.report.run.comparison import write_comparison_page
     from sumpool.studies.glyphs.experiment import METHODS, cell_folder
-    from sumpool.studies.page import tables_of
+    from sumpool.studies.page import refuse_foreign_files, tables_of
 
     out = folder(options)
+    refuse_foreign_files(out, overwrite=options.overwrite)
     rows = get_study("glyphs").run(
         out, seeds=options.seeds, quick=options.quick, force=options.force
     )

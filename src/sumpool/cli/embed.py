@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_image_options, check_data, verb_parser
+from sumpool.cli.options import add_image_options, add_overwrite, check_data, verb_parser
 from sumpool.training.choices import check_choices
 
 SUMMARY = "embed images with a model, to a Parquet or NumPy file"
@@ -17,8 +17,8 @@ images or a single file will do. With `pretrained` as MODEL, nothing has to be t
 are averages over the last map of the packaged ImageNet network.
 
 A .parquet file has the columns name, label, class and embedding; without labels, name and
-embedding. A .npy file has only the vectors; a .csv file of the same name beside it has the other
-columns, line by line.
+embedding. A .npy file has only the vectors; the other columns are in a file beside it, line by
+line: photos.names.csv for photos.npy.
 
 examples:
   sumpool embed runs/photos --data photos/ --out photos.parquet
@@ -36,6 +36,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--out", type=Path, required=True, metavar="FILE", help="file to write: .parquet or .npy"
     )
+    add_overwrite(parser)
     return parser
 
 
@@ -46,11 +47,13 @@ def run(options: Namespace) -> int:
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.evaluation import embed_images, write_vectors
-    from sumpool.evaluation.evaluate import VECTOR_FILES
+    from sumpool.evaluation.evaluate import VECTOR_FILES, vector_files
+    from sumpool.system.files import refuse_overwriting
     from sumpool.training import ConfigError
 
     if options.out.suffix not in VECTOR_FILES:
         raise ConfigError(f"out must end in {' or '.join(VECTOR_FILES)}, got {options.out}")
+    refuse_overwriting(vector_files(options.out), overwrite=options.overwrite)
     model, device = open_model(options)
     feed = open_images(options, model, device, options.split, need_labels=False)
     found = embed_images(model, feed, batch_size=options.batch_size, progress=True)

@@ -167,6 +167,17 @@ def add_image_options(parser: ArgumentParser) -> None:
         default=False,
         help="leave unreadable images out, and say which, instead of stopping",
     )
+    add_allow_outside(parser)
+
+
+def add_allow_outside(parser: ArgumentParser) -> None:
+    """Add --allow-outside."""
+    parser.add_argument(
+        "--allow_outside",
+        type=bool,
+        default=False,
+        help="accept images of a CSV file that lie outside its folder",
+    )
 
 
 def check_data(path: str | None) -> None:

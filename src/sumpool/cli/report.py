@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import verb_parser
+from sumpool.cli.options import add_overwrite, verb_parser
 
 SUMMARY = "write the page of a run, one that compares several, or that of studies"
 
@@ -37,13 +37,16 @@ def build_parser() -> ArgumentParser:
         help="the page (default: report.html in the folder; comparison.html for several runs, "
         "studies.html for several studies)",
     )
+    add_overwrite(parser)
     return parser
 
 
 def run(options: Namespace) -> int:
     """Write the page and say where it is."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
+    from sumpool.report.html_page import refuse_foreign_page
     from sumpool.report.run.comparison import group_runs, write_comparison_page
+    from sumpool.report.run.folder import REPORT
     from sumpool.report.run.page import write_run_page
     from sumpool.studies.page import write_page
     from sumpool.system.files import StoreError
@@ -57,15 +60,15 @@ def run(options: Namespace) -> int:
                 f"a page has runs or studies: {', '.join(others)} hold no study, unlike "
                 f"{', '.join(map(str, studies))}"
             )
-        alone = studies[0] / "report.html" if len(studies) == 1 else Path("studies.html")
-        page = write_page(studies, options.out or alone, "sumpool: studies")
-    elif len(options.runs) == 1:
-        page = write_run_page(options.runs[0], options.out)
+    several = "studies.html" if studies else "comparison.html"
+    alone = len(options.runs) == 1
+    out = options.out or (options.runs[0] / REPORT if alone else Path(several))
+    refuse_foreign_page(out, overwrite=options.overwrite)
+    if studies:
+        write_page(studies, out, "sumpool: studies")
+    elif alone:
+        write_run_page(options.runs[0], out)
     else:
-        page = write_comparison_page(
-            group_runs(options.runs),
-            options.out or Path("comparison.html"),
-            "sumpool: runs compared",
-        )
-    print(f"page: {page}")
+        write_comparison_page(group_runs(options.runs), out, "sumpool: runs compared")
+    print(f"page: {out}")
     return 0

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+from argparse import SUPPRESS, Action
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import check_data, verb_parser
+from sumpool.cli.options import HelpFormatter, check_data
+from sumpool.cli.parsing import Parser
 from sumpool.training.choices import CHOICES, check_choices
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict
 
@@ -29,7 +33,7 @@ resumes bit for bit.
 Options can also come from a YAML file (--config); options on the command line replace its values,
 --print_config shows the result, and an unknown option is an error. Options that are null follow the
 data set and the loss, as noted below in parentheses; config.yaml in the run folder has the values
-that were used.
+that were used. `sumpool train --help-all` lists all options.
 
 examples:
   sumpool train --data photos/
@@ -38,12 +42,56 @@ examples:
   sumpool train --data CUB_200_2011 --pool gap --loss ms --stop.max-steps 3000
   sumpool train --config run.yaml --hardware.devices 4
   sumpool train --resume runs/proxies
+  sumpool train --data more-photos/ --init runs/proxies
 """
+
+#: The options that most people use, by group: those of ``--help``.
+COMMON = {
+    "images": ("data", "skip_broken", "cache"),
+    "model": ("backbone", "init", "pool", "embedding_size"),
+    "training": ("loss", "batch_size", "optimizer.lr", "stop.max_steps", "seed"),
+    "run": ("out", "resume", "config"),
+}
+
+
+class TrainParser(Parser):
+    """A parser with a short and a complete help."""
+
+    complete = False
+
+    def format_help(self, formatter: HelpFormatter | None = None) -> str:
+        """The help: options of :data:`COMMON`, or with ``complete`` all."""
+        groups, actions = self._action_groups, {it.dest: it for it in self._actions}
+        if not self.complete:
+            self._action_groups = [
+                SimpleNamespace(
+                    title=title, description=None, _group_actions=[actions[name] for name in names]
+                )
+                for title, names in COMMON.items()
+            ]
+        try:
+            return str(super().format_help(formatter))
+        finally:
+            self._action_groups = groups
+
+
+class HelpAll(Action):
+    """Prints all options."""
+
+    def __call__(self, parser: Any, *_: Any) -> None:
+        """Print and end the process."""
+        parser.complete = True
+        parser.print_help()
+        parser.exit()
 
 
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
-    parser = verb_parser(DESCRIPTION, usage="sumpool train --data FOLDER [options]")
+    usage = "sumpool train --data FOLDER [options]"
+    parser = TrainParser(usage=usage, description=DESCRIPTION, formatter_class=HelpFormatter)
+    parser.add_argument(
+        "--help_all", action=HelpAll, nargs=0, default=SUPPRESS, help="list all options and exit"
+    )
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_class_arguments(TrainConfig, as_group=False)

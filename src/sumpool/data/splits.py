@@ -58,7 +58,7 @@ def split_classes(
     Args:
         labels: The class of each image, (N,).
         fraction: Share of the classes that is held out, in (0, 1); rounded to whole classes, at
-            least one, and at least one is kept.
+            least two (one of fewer than four classes), and at least one is kept.
         seed: Chooses the classes; the same seed, the same classes.
 
     Returns:
@@ -70,7 +70,7 @@ def split_classes(
     Example:
         >>> kept, held_out = split_classes([5, 5, 6, 6, 7, 7, 8, 8], 0.25, seed=0)
         >>> len(kept), len(held_out)
-        (6, 2)
+        (4, 4)
     """
     if not 0 < fraction < 1:
         raise ValueError(f"fraction must be a number in (0, 1), got {fraction}")
@@ -78,7 +78,9 @@ def split_classes(
     count = len(classes)
     if count < 2:
         raise DataError(f"a split by classes needs two of them, there are {count}")
-    held_out = max(1, min(count - 1, round(fraction * count)))
+    # Among images of one class whatever is found is right.
+    least = 2 if count >= 4 else 1
+    held_out = max(least, min(count - 1, round(fraction * count)))
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     chosen = torch.zeros(count, dtype=torch.bool)
     chosen[order[:held_out]] = True

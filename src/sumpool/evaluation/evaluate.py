@@ -23,6 +23,8 @@ from sumpool.system.files import atomic_path, write_atomic
 
 #: The default K of R@K.
 KS = (1, 2, 4, 8)
+#: Files of each part of an evaluation, queries and gallery.
+PART_FILES = ("embeddings.npy", "labels.npy", "items.json")
 #: Endings of the files that :func:`write_vectors` can write.
 VECTOR_FILES = (".parquet", ".npy")
 
@@ -90,7 +92,8 @@ def measurable_ks(
         ks: The wanted K.
 
     Raises:
-        DataError: If a query cannot find as many images, or none can find one of its class.
+        DataError: If a query cannot find as many images, none can find one of its class, or all
+            are of one class.
     """
     own = gallery is None
     searched = queries if gallery is None else gallery
@@ -98,6 +101,13 @@ def measurable_ks(
         raise DataError(
             f"none of the {len(queries)} images to search for has another one of its class to "
             "find, so no metric is defined"
+        )
+    classes = searched.labels.unique()
+    if len(classes) == 1:
+        raise DataError(
+            "nothing can be measured: there is one class to search among, "
+            f"{searched.class_names[int(classes)]}, so that whatever is found is right; take "
+            "images of at least two classes"
         )
     available = len(searched) - int(own)
     if tuple(ks) == KS:
@@ -130,12 +140,29 @@ def write_evaluation(
     write_atomic(folder / METRICS, metrics.encode())
 
 
+def vector_files(path: Path) -> list[Path]:
+    """The files that :func:`write_vectors` writes.
+
+    Example:
+        >>> [file.name for file in vector_files(Path("five.npy"))]
+        ['five.npy', 'five.names.csv']
+    """
+    # Not five.csv: images are often listed in a file of that name.
+    return [path, path.with_suffix(".names.csv")] if path.suffix == ".npy" else [path]
+
+
+def evaluation_files(folder: Path, *, gallery: bool) -> list[Path]:
+    """The files that :func:`write_evaluation` writes."""
+    parts = ("", "gallery-") if gallery else ("",)
+    return [folder / METRICS, *(folder / f"{part}{name}" for part in parts for name in PART_FILES)]
+
+
 def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     """Write embeddings with the names and classes of their images.
 
     ``.parquet`` has the columns name, label, class and embedding; without labels, name and
-    embedding. ``.npy`` holds only the vectors, and a CSV file of the same name beside it the other
-    columns, line by line.
+    embedding. ``.npy`` holds only the vectors; the other columns are in the CSV file beside it that
+    :func:`vector_files` names, line by line. Files that are there are replaced.
 
     Raises:
         ValueError: If the file's ending is neither.
@@ -151,7 +178,7 @@ def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
         import pyarrow.csv
 
         _write_array(path, vectors)
-        with atomic_path(path.with_suffix(".csv")) as aside:
+        with atomic_path(vector_files(path)[1]) as aside:
             pyarrow.csv.write_csv(pa.table(columns), aside)
         return
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), vectors.shape[1])

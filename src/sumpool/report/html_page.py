@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sumpool.system.files import write_atomic
+from sumpool.system.files import refuse_overwriting, write_atomic
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,22 @@ def write_page(out: Path, template: str, **values: Any) -> Path:
     """Write the filled template to ``out``, whole or not at all, and return ``out``."""
     write_atomic(out, render(template, **values).encode())
     return out
+
+
+def refuse_foreign_page(out: Path, *, overwrite: bool = False) -> None:
+    """Refuse to write over a file that is not a page of this package, unless asked to.
+
+    Raises:
+        StoreError: Naming it.
+    """
+    try:
+        with out.open("rb") as file:
+            start = file.read(2000)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        start = b""
+    # Pages of the first version have only the title.
+    if not (b'name="generator" content="sumpool"' in start or b"<title>sumpool" in start):
+        refuse_overwriting([out], overwrite=overwrite)
 
 
 def write_document(out: Path, title: str, body: str, style: str = "") -> Path:

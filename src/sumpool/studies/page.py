@@ -6,13 +6,21 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from sumpool.report.html_page import paragraphs, pictures_html, write_document
+from sumpool.report.html_page import (
+    paragraphs,
+    pictures_html,
+    refuse_foreign_page,
+    write_document,
+)
+from sumpool.report.run.folder import REPORT
 from sumpool.report.section import Section
 from sumpool.report.tables import Table
 from sumpool.studies.catalog import STUDIES
 from sumpool.studies.shared.study import Study
-from sumpool.system.files import StoreError
-from sumpool.system.rows import Row, read_rows
+from sumpool.system.files import StoreError, refuse_overwriting
+from sumpool.system.rows import ROWS, Row, read_rows
+
+TABLES = "tables.md"
 
 
 def section_of(folder: Path) -> Section:
@@ -39,12 +47,24 @@ def _stored(folder: Path) -> tuple[Study, list[Row]]:
 
 
 def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
-    """Write the sections of the studies in ``folders``, in that order, to the page ``out``; return it.
+    """Write the sections of the studies in ``folders``, in that order, to the page ``out``.
 
-    Images are inside the page; nothing outside of it is referred to.
+    Images are inside the page; nothing outside of it is referred to. Returns ``out``.
     """
     body = "\n".join(_section_html(section_of(folder)) for folder in folders)
     return write_document(out, title, body)
+
+
+def refuse_foreign_files(folder: Path, *, overwrite: bool = False) -> None:
+    """Refuse a folder with files that a study would write over and did not make.
+
+    Raises:
+        StoreError: Naming the file.
+    """
+    refuse_foreign_page(folder / REPORT, overwrite=overwrite)
+    if not (folder / ROWS).is_file():
+        own = [folder / TABLES, *sorted(folder.glob("figure-*.png"))]
+        refuse_overwriting(own, overwrite=overwrite)
 
 
 def write_files(folder: Path) -> list[Path]:
@@ -53,7 +73,7 @@ def write_files(folder: Path) -> list[Path]:
     Returns ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
     """
     part = section_of(folder)
-    tables = folder / "tables.md"
+    tables = folder / TABLES
     texts = [f"{table.caption}\n\n{table.markdown()}\n" for table in part.tables]
     tables.write_text("\n".join([*texts, f"{part.provenance}\n"]), encoding="utf-8")
     figures = []

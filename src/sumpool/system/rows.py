@@ -104,13 +104,20 @@ class ResultStore:
         self.study = study
         self.settings: dict[str, Any] = json.loads(_canonical(settings))
         self._path = folder / ROWS
-        (folder / ARRAYS).mkdir(parents=True, exist_ok=True)
+        arrays = folder / ARRAYS
+        if not self._path.exists() and arrays.exists() and any(arrays.iterdir()):
+            raise StoreError(
+                f"{arrays} is not of a study, there is no {ROWS} beside it: choose another folder "
+                "with --out"
+            )
+        arrays.mkdir(parents=True, exist_ok=True)
+        self._path.touch()  # from here on, the folder is that of a study
         if force:
-            self._path.unlink(missing_ok=True)
-            shutil.rmtree(folder / ARRAYS)
-            (folder / ARRAYS).mkdir()
+            os.truncate(self._path, 0)
+            shutil.rmtree(arrays)
+            arrays.mkdir()
         self._rows: dict[str, Row] = {}
-        if self._path.is_file():
+        if self._path.stat().st_size:
             rows, sound = _parse(self._path)
             self._check(rows)
             self._cut(sound)

@@ -18,15 +18,13 @@ from tqdm import tqdm
 from sumpool.data import Batch, DataError, ImageDataset, Preprocessing, detect_format, open_dataset
 from sumpool.models import build_backbone
 from sumpool.models.weights import DIGEST, tensors_digest
-from sumpool.report.run.folder import CHECKPOINTS
 from sumpool.system.documents import load_json
 from sumpool.system.files import write_atomic
-from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import ConfigError
 from sumpool.training.cuda_graph_step import CudaGraphStep, Step
 from sumpool.training.errors import RunError
 from sumpool.training.pretrain_config import PretrainConfig
-from sumpool.training.run_folder import machine, versions, write_json
+from sumpool.training.run_folder import RunFolder, machine, versions, write_json
 
 #: The weights of the backbone, and what they are.
 WEIGHTS, FACTS = "backbone.safetensors", "pretraining.json"
@@ -65,7 +63,8 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
         The file of weights, for ``weights`` of :class:`sumpool.models.EmbedderConfig`.
 
     Raises:
-        RunError: If the folder holds a pretraining of another configuration.
+        RunError: If the folder holds a pretraining of another configuration or other weights, or
+            another process pretrains in it.
         ConfigError: If the configuration cannot be used.
         DataError: If the data cannot be used.
     """
@@ -80,6 +79,8 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
     if facts is not None and facts["finished"]:
         return out / WEIGHTS
+    if facts is None and (out / WEIGHTS).exists():
+        raise RunError(f"{out / WEIGHTS} is not of a pretraining: choose another --out")
     device = torch.device(_device(config.accelerator))
     train, test = _open_parts(config)
     torch.manual_seed(config.seed)
@@ -93,32 +94,37 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     images, labels = _pixels(train, device), train.labels.to(device)
     run = _Descent(config, model, backbone.preprocessing, images, labels)
     # Only now, so that what cannot start does not occupy a folder.
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(out / FACTS, {"config": options, "finished": False})
-    checkpoints = Checkpoints(out / CHECKPOINTS)
-    first = run.load(checkpoints.load())
-    with tqdm(
-        total=config.epochs, initial=first, desc="pretraining", unit="epoch", disable=not progress
-    ) as bar:
-        for epoch in range(first, config.epochs):
-            loss = run.epoch(epoch)
-            bar.update()
-            bar.set_postfix_str(f"loss {loss:.3f}")
-            checkpoints.save(epoch + 1, run.state(epoch + 1))
-    accuracy = classification_accuracy(model, test, backbone.preprocessing)
-    state = {name: it.cpu().contiguous() for name, it in model.backbone.state_dict().items()}
-    write_atomic(out / WEIGHTS, save(state, {DIGEST: tensors_digest(state)}))
-    done = {
-        "config": options,
-        "finished": True,
-        "test_accuracy": accuracy,
-        "train_images": len(train),
-        "test_images": len(test),
-        "versions": versions(),
-        "machine": machine(),
-        "device": device.type,
-    }
-    write_json(out / FACTS, done)
+    folder = RunFolder(out)
+    with folder.lock():
+        write_json(out / FACTS, {"config": options, "finished": False})
+        checkpoints = folder.checkpoints
+        first = run.load(checkpoints.load())
+        with tqdm(
+            total=config.epochs,
+            initial=first,
+            desc="pretraining",
+            unit="epoch",
+            disable=not progress,
+        ) as bar:
+            for epoch in range(first, config.epochs):
+                loss = run.epoch(epoch)
+                bar.update()
+                bar.set_postfix_str(f"loss {loss:.3f}")
+                checkpoints.save(epoch + 1, run.state(epoch + 1))
+        accuracy = classification_accuracy(model, test, backbone.preprocessing)
+        state = {name: it.cpu().contiguous() for name, it in model.backbone.state_dict().items()}
+        write_atomic(out / WEIGHTS, save(state, {DIGEST: tensors_digest(state)}))
+        done = {
+            "config": options,
+            "finished": True,
+            "test_accuracy": accuracy,
+            "train_images": len(train),
+            "test_images": len(test),
+            "versions": versions(),
+            "machine": machine(),
+            "device": device.type,
+        }
+        write_json(out / FACTS, done)
     return out / WEIGHTS
 
 

@@ -16,6 +16,7 @@ from sumpool.data import (
     split_classes,
 )
 from sumpool.data.base import Broken
+from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 
 logger = logging.getLogger(__name__)
@@ -101,7 +102,8 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
             f"{', '.join(parts)}"
         )
     used = [learned, *([own] if own else []), *tests]
-    opened = {split: open_dataset(config.data, name, split) for split in used}
+    more = {"allow_outside": config.allow_outside} if name == "csv" else {}
+    opened = {split: open_dataset(config.data, name, split, **more) for split in used}
     broken: tuple[Broken, ...] = ()
     if check:
         # What a cache decodes before the first step is checked by that.
@@ -129,10 +131,10 @@ def _split(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, Im
             raise ConfigError(f"folds is {config.folds}, but there are only {classes} classes")
         learn, keep = class_fold(dataset.labels, config.fold - 1, config.folds)
     else:
-        if classes < 2:
+        if classes < 4:
             raise ConfigError(
-                f"{config.data} has {classes} class: two are needed, one to learn from and one "
-                "to validate on"
+                f"{config.data} has {counted(classes, 'class', 'classes')}: four are needed, two "
+                "to learn from and two to validate on"
             )
         learn, keep = split_classes(dataset.labels, config.validation, config.seed)
     return dataset.subset(learn), dataset.subset(keep)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -11,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sumpool.report.run.metric_values import check_metrics
 from sumpool.report.run.option_names import current_name
 
 _TYPES = {
@@ -93,6 +95,10 @@ SCHEMA = pa.schema(
 )
 
 
+#: Key of the file's metadata under which it has the digest of the row.
+DIGEST = b"sumpool_row_sha256"
+
+
 class NotARowError(ValueError):
     """A file is not the row of a cell; the message says why."""
 
@@ -101,7 +107,9 @@ def encode_row(row: BenchRow) -> bytes:
     """The Parquet file of ``row``."""
     values = {**asdict(row), "metrics": list(row.metrics.items())}
     buffer = pa.BufferOutputStream()
-    pq.write_table(pa.Table.from_pylist([values], schema=SCHEMA), buffer)
+    schema = SCHEMA.with_metadata({DIGEST: _digest(row)})
+    table = pa.Table.from_pylist([values], schema=schema)
+    pq.write_table(table, buffer, write_page_checksum=True)
     content: bytes = buffer.getvalue().to_pybytes()
     return content
 
@@ -109,13 +117,17 @@ def encode_row(row: BenchRow) -> bytes:
 def read_row(path: Path) -> BenchRow:
     """The row in the file ``path``, which is named after its cell.
 
+    Rows of earlier versions have no digest; of them, numbers out of range are noticed.
+
     Raises:
-        NotARowError: If it is torn, or something else.
+        NotARowError: If it is torn, damaged, or something else.
     """
     try:
-        (values,) = pq.ParquetFile(path).read().to_pylist(maps_as_pydicts="strict")
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        (values,) = table.to_pylist(maps_as_pydicts="strict")
         row = BenchRow(**values)
-    except (OSError, ValueError, TypeError, pa.ArrowException) as error:
+    except (OSError, ValueError, TypeError, KeyError, MemoryError, pa.ArrowException) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise NotARowError(reason) from error
     missing = [it.name for it in fields(row) if it.name != "fold" and values[it.name] is None]
@@ -123,4 +135,31 @@ def read_row(path: Path) -> BenchRow:
         raise NotARowError(f"it lacks {', '.join(missing)}")
     if row.id != path.stem:
         raise NotARowError(f"it is the row of {row.id}")
+    digest = (table.schema.metadata or {}).get(DIGEST)
+    if digest is not None and digest != _digest(row):
+        raise NotARowError("it is damaged: it has another digest than when it was written")
+    try:
+        _check(row)
+    except (TypeError, ValueError) as error:
+        raise NotARowError(f"it is damaged: {error}") from error
     return row
+
+
+def _digest(row: BenchRow) -> bytes:
+    # Numbers as they are read back.
+    metrics = {name: float(value) for name, value in row.metrics.items()}
+    values = {**asdict(row), "metrics": metrics, "duration_s": float(row.duration_s)}
+    text = json.dumps(values, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest().encode()
+
+
+def _check(row: BenchRow) -> None:
+    """Raise a ValueError unless the numbers can be those of a run."""
+    for name, text in (("config", row.config), ("versions", row.versions)):
+        if not isinstance(json.loads(text), dict):
+            raise ValueError(f"{name} is {text!r}")
+    counts = {"steps": row.steps, "best_step": row.best_step, "attempts": row.attempts}
+    for name, value in {**counts, "duration_s": row.duration_s}.items():
+        if not 0 <= value < float("inf"):
+            raise ValueError(f"{name} is {value}")
+    check_metrics(row.metrics)

@@ -70,7 +70,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
         if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
             raise
         name = source if not isinstance(source, Image.Image) else _name(source)
-        reason = _reason(error)
+        reason = _reason(error, source)
         message = f"cannot read the image {os.fspath(name)}: {reason}"
         raise BrokenImageError(message, reason) from error
 
@@ -122,8 +122,10 @@ def _name(image: Image.Image) -> str:
     return str(getattr(image, "filename", "")) or f"of mode {image.mode}, {size} pixels"
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, source: str | os.PathLike[str] | Image.Image) -> str:
     if isinstance(error, UnidentifiedImageError):
+        if not isinstance(source, Image.Image) and os.path.getsize(source) == 0:
+            return "the file is empty"
         return f"it is in none of the formats {', '.join(image_formats())}"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror

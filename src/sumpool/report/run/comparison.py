@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sumpool.report.html_page import write_page
 from sumpool.report.overlays import overlay, scale_stops, scale_top
+from sumpool.report.run.comparability import check_comparable, difference_table
 from sumpool.report.run.curves import SCORES, comparison_pictures, score_picture
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.folder import REPORT
@@ -46,10 +47,12 @@ def write_comparison_page(
         ``out``.
 
     Raises:
-        StoreError: If there is nothing to compare, or a folder holds no run.
+        StoreError: If there is nothing to compare, a folder holds no run, or the runs were
+            evaluated on different images.
     """
     read = _read(groups)
     source = _source(read)
+    notes = [*notes, *check_comparable(read, source)]
     scores = {
         label: {group: _values(runs, source, metric) for group, runs in read.items()}
         for metric, label in SCORES.items()
@@ -62,6 +65,7 @@ def write_comparison_page(
         notes=notes,
         table=_table(read, source),
         differences=_differences(read, source),
+        settings=difference_table(read),
         scores=[score_picture(label, source, own) for label, own in scores.items() if anything],
         curves=comparison_pictures(read),
         weights=_weights(read),
@@ -72,6 +76,7 @@ def write_comparison_page(
 def comparison_table(groups: Mapping[str, Sequence[Path]]) -> Table:
     """Mean ± standard deviation of each group's scores, on the test set where there is one."""
     read = _read(groups)
+    check_comparable(read, _source(read))
     return _table(read, _source(read))
 
 
