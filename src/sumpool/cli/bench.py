@@ -16,7 +16,7 @@ from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
 from sumpool.cli.options import HelpFormatter
 from sumpool.cli.parsing import Parser
-from sumpool.training.choices import check_choices
+from sumpool.training.values.choices import check_choices
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary

@@ -12,8 +12,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, check_data
 from sumpool.cli.parsing import Parser
-from sumpool.training.choices import CHOICES, check_choices
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict
+from sumpool.training.values.choices import CHOICES, check_choices
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 

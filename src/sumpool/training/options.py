@@ -209,6 +209,7 @@ class TrainConfig:
         selection: images that decide which model is kept: validation, classes that are not trained
             on, or test, the test set itself, as older papers do. With test all training classes are
             trained on; scores are then too good, and are marked "selected on the test set"
+        allow_outside: accept images of a CSV file that lie outside its folder
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
@@ -256,6 +257,7 @@ class TrainConfig:
     folds: int = 4
     validation: float = 0.25
     selection: Literal["validation", "test"] = "validation"
+    allow_outside: bool = False
     skip_broken: bool = False
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None
