@@ -30,12 +30,11 @@ KEPT: pytest.StashKey[list[Attacks]] = pytest.StashKey()
 
 
 @pytest.fixture
-def attacks(request: pytest.FixtureRequest) -> Iterator[Attacks]:
+def attacks(request: pytest.FixtureRequest) -> Attacks:
     """Counts the attacks of one test."""
     counted = Attacks(request.node.name)
     request.config.stash[KEPT].append(counted)
-    yield counted
-    assert counted.attacks, "nothing was attacked"
+    return counted
 
 
 @pytest.fixture(scope="session")
