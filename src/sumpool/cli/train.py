@@ -12,8 +12,9 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, check_data
 from sumpool.cli.parsing import Parser
-from sumpool.training.config import ConfigError, TrainConfig, config_from_dict
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 from sumpool.training.values.choices import CHOICES, check_choices
+from sumpool.training.values.limits import check_limits
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
@@ -106,6 +107,7 @@ def run(options: Namespace) -> int:
     config = config_from_dict(values)
     for name in (*CHOICES, "backbone"):
         check_choices(name, getattr(config, name))
+    check_limits(flat(config))
     if config.data is None and config.format != "glyphs" and options.resume is None:
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)

@@ -110,6 +110,28 @@ def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
         )
 
 
+def check_prototypes(model: Embedder, config: TrainConfig) -> None:
+    """Refuse more prototypes than the first batch has local features to pick them among.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    pooling: Any = model.pooling
+    if not hasattr(pooling, "initialize_prototypes") or config.gsp.average_steps:
+        return
+    training, side = model.training, model.preprocessing.crop
+    with torch.no_grad():
+        features = model.eval().feature_map(torch.zeros(1, 3, side, side))
+    model.train(training)
+    count, there = len(pooling.prototypes), pooling.to_tokens(features)[0].shape[1]
+    if count > there * config.batch_size:
+        raise ConfigError(
+            f"{count} prototypes are more than the {there * config.batch_size} local features of a "
+            f"batch ({config.batch_size} images, {there} each): lower gsp.prototypes, or raise "
+            "batch_size or crop"
+        )
+
+
 def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder:
     """The embedder of a resolved ``config``, without weights if it is to start from ``source``.
 
