@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
-from argparse import SUPPRESS, Action
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,11 +60,11 @@ class TrainParser(Parser):
 
     complete = False
 
-    def format_help(self, formatter: HelpFormatter | None = None) -> str:
+    def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
         """The help: options of :data:`COMMON`, or with ``complete`` all."""
         groups, actions = self._action_groups, {it.dest: it for it in self._actions}
         if not self.complete:
-            self._action_groups = [
+            self._action_groups = [  # type: ignore[misc]
                 SimpleNamespace(
                     title=title, description=None, _group_actions=[actions[name] for name in names]
                 )
@@ -76,7 +76,7 @@ class TrainParser(Parser):
             self._action_groups = groups
 
 
-class HelpAll(Action):
+class HelpAll(argparse.Action):
     """Prints all options."""
 
     def __call__(self, parser: Any, *_: Any) -> None:
@@ -91,7 +91,11 @@ def build_parser() -> ArgumentParser:
     usage = "sumpool train --data FOLDER [options]"
     parser = TrainParser(usage=usage, description=DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument(
-        "--help_all", action=HelpAll, nargs=0, default=SUPPRESS, help="list all options and exit"
+        "--help_all",
+        action=HelpAll,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="list all options and exit",
     )
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
