@@ -12,6 +12,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, check_data
 from sumpool.cli.parsing import Parser
+from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
@@ -139,7 +140,7 @@ def run(options: Namespace) -> int:
         why = "patience" if outcome.stopped == "patience" else "max_steps"
         marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
-            f"{outcome.steps} steps, ended by {why}; the model of step {outcome.best_step} is kept"
+            f"{counted(outcome.steps, 'step')}, ended by {why}; the model of step {outcome.best_step} is kept"
             f"{marked}"
         )
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())

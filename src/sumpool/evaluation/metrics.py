@@ -103,7 +103,7 @@ def retrieval_metrics(
     queries = int(counted.sum())
     if not queries:
         raise ValueError(
-            f"none of the {len(labels)} queries has a match: no other gallery item is of its "
+            f"none of the {counted(len(labels), 'query', 'queries')} has a match: no other gallery item is of its "
             "class, so no metric is defined"
         )
     first = scores.first_match[counted]

@@ -27,6 +27,7 @@ from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
+from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.task import Task, Validate
 
@@ -126,8 +127,9 @@ def check_prototypes(model: Embedder, config: TrainConfig) -> None:
     count, there = len(pooling.prototypes), pooling.to_tokens(features)[0].shape[1]
     if count > there * config.batch_size:
         raise ConfigError(
-            f"{count} prototypes are more than the {there * config.batch_size} local features of a "
-            f"batch ({config.batch_size} images, {there} each): lower gsp.prototypes, or raise "
+            f"{count} prototypes are more than the "
+            f"{counted(there * config.batch_size, 'local feature')} of a "
+            f"batch ({counted(config.batch_size, 'image')}, {there} each): lower gsp.prototypes, or raise "
             "batch_size or crop"
         )
 
