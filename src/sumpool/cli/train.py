@@ -65,12 +65,13 @@ class TrainParser(Parser):
         """The help: options of :data:`COMMON`, or with ``complete`` all."""
         groups, actions = self._action_groups, {it.dest: it for it in self._actions}
         if not self.complete:
-            self._action_groups = [  # type: ignore[misc]
+            common: list[Any] = [
                 SimpleNamespace(
                     title=title, description=None, _group_actions=[actions[name] for name in names]
                 )
                 for title, names in COMMON.items()
             ]
+            self._action_groups = common
         try:
             return str(super().format_help(formatter))
         finally:
@@ -140,8 +141,8 @@ def run(options: Namespace) -> int:
         why = "patience" if outcome.stopped == "patience" else "max_steps"
         marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
-            f"{counted(outcome.steps, 'step')}, ended by {why}; the model of step {outcome.best_step} is kept"
-            f"{marked}"
+            f"{counted(outcome.steps, 'step')}, ended by {why}; the model of step "
+            f"{outcome.best_step} is kept{marked}"
         )
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
