@@ -196,8 +196,8 @@ def _fitted(
 def _print_summary(store: BenchStore, summary: Summary) -> None:
     """Print how the grid ended, with the end of the log of each failed cell."""
     print(
-        f"{counted(len(summary.done), 'cell')} finished, {len(summary.elsewhere)} were finished before or "
-        f"elsewhere, {len(summary.failed)} failed"
+        f"{counted(len(summary.done), 'cell')} finished, {len(summary.elsewhere)} were finished "
+        f"before or elsewhere, {len(summary.failed)} failed"
     )
     for cell, failure in summary.failed:
         log = store.cell_folder(cell.id) / "log.txt"

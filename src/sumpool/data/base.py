@@ -128,8 +128,8 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         return image, label
 
     def __repr__(self) -> str:
-        classes = self.labels.unique().numel()
-        return f"{type(self).__name__}({counted(len(self), 'image')} of {counted(classes, 'class', 'classes')})"
+        classes = counted(self.labels.unique().numel(), "class", "classes")
+        return f"{type(self).__name__}({counted(len(self), 'image')} of {classes})"
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
         """The images at ``indices``, in that order, with the same labels, names and transforms."""

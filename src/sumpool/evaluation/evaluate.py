@@ -100,8 +100,8 @@ def measurable_ks(
     searched = queries if gallery is None else gallery
     if int(count_matches(queries.labels, searched.labels).max()) <= int(own):
         raise DataError(
-            f"none of the {counted(len(queries), 'image')} to search for has another one of its class to "
-            "find, so no metric is defined"
+            f"none of the {counted(len(queries), 'image')} to search for has another one of its "
+            "class to find, so no metric is defined"
         )
     classes = searched.labels.unique()
     if len(classes) == 1:

@@ -127,10 +127,9 @@ def check_prototypes(model: Embedder, config: TrainConfig) -> None:
     count, there = len(pooling.prototypes), pooling.to_tokens(features)[0].shape[1]
     if count > there * config.batch_size:
         raise ConfigError(
-            f"{count} prototypes are more than the "
-            f"{counted(there * config.batch_size, 'local feature')} of a "
-            f"batch ({counted(config.batch_size, 'image')}, {there} each): lower gsp.prototypes, or raise "
-            "batch_size or crop"
+            f"{counted(count, 'prototype')} are more than the {there * config.batch_size:,} local "
+            f"features of a batch of {counted(config.batch_size, 'image')}: lower gsp.prototypes, "
+            "or raise batch_size or crop"
         )
 
 
