@@ -22,7 +22,7 @@ def interrupted_training(config: TrainConfig, *, resume: Path | None, **_options
     else:
         folder, _ = RunFolder.open(resume)
         folder.update(resumed=True)
-    return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))
+    return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted", signal=2))
 
 
 def test_a_run_begins_anew_until_it_can_be_resumed(
