@@ -16,7 +16,7 @@ JOBS   ?= -n auto --maxprocesses=8 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-process test-all test-attack lint timings docs clean
+.PHONY: help demo lock lock-check sbom test test-process test-all test-attack lint timings docs clean
 
 help:  ## List the targets.
 	@echo "sumpool: make <target>"
@@ -50,6 +50,9 @@ lint: $(STAMP)  ## Check style, formatting and types.
 	$(BIN)/ruff format --check .
 	@echo "==> Checking types"
 	$(BIN)/mypy
+	@echo "==> Checking that the installed packages fit each other"
+	$(BIN)/uv pip check --python $(BIN)/python
+	$(BIN)/python -m pip check
 
 timings: $(STAMP)  ## Time the solvers and poolings; results go to runs/timings.
 	@echo "==> Timing the solvers and poolings, results go to runs/timings"
@@ -58,6 +61,25 @@ timings: $(STAMP)  ## Time the solvers and poolings; results go to runs/timings.
 docs: $(STAMP)  ## Run the examples in README.md and docs/, and check their links.
 	@echo "==> Checking the examples and links of the documentation"
 	$(PYTEST) README.md docs tests/test_docs.py $(ARGS)
+
+# Installing by hash is opt-in: a file that was built for one machine (a local version of torch, say) has
+# another hash than the published one and would be refused, where constraints.txt accepts it.
+LOCKED := requirements-hashed.txt
+lock: $(STAMP)  ## Write the hashes of all pinned packages, for every platform, to requirements-hashed.txt.
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+		--constraints constraints.txt --extra dev pyproject.toml --output-file $(LOCKED)
+
+lock-check: $(STAMP)  ## Install everything by hash into build/locked, and check that it fits.
+	@echo "==> Installing the packages of $(LOCKED) by hash into build/locked"
+	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/locked
+	$(BIN)/uv pip install --quiet --require-hashes --requirements $(LOCKED) --python build/locked/bin/python
+	$(BIN)/uv pip check --python build/locked/bin/python
+
+sbom: $(STAMP)  ## Write the bill of materials of the environment to build/sbom.json (CycloneDX).
+	@mkdir -p build
+	$(BIN)/uv tool run --quiet --from 'cyclonedx-bom>=7,<8' cyclonedx-py environment --pyproject pyproject.toml \
+		--mc-type library --output-reproducible --output-format JSON --output-file build/sbom.json $(BIN)/python
+	@echo "bill of materials: build/sbom.json"
 
 clean:  ## Remove the environment, caches and everything under runs/.
 	rm -rf $(VENV) runs build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import sumpool
+from sumpool.models import PACKAGED
 from test_architecture import imported_names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -71,3 +74,49 @@ def test_the_version_has_a_section_in_the_changelog(project: dict[str, Any]) -> 
     assert ROOT / project["tool"]["hatch"]["version"]["path"] == Path(sumpool.__file__)
     section = "Unreleased" if "dev" in sumpool.__version__ else sumpool.__version__
     assert f"## [{section}]" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+#: Extras that users install; the tools of developers are only pinned.
+USED = ("onnx", "faiss", "search", "ray")
+
+
+def pins(path: Path) -> dict[str, Version]:
+    """Versions by distribution in a file of requirements."""
+    found = re.findall(r"^([\w.-]+)==([^\s;\\]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    return {normal(name): Version(version) for name, version in found}
+
+
+def test_dependencies_end_before_the_next_major_version_after_the_tested_one(
+    project: dict[str, Any],
+) -> None:
+    tested = pins(ROOT / "constraints.txt")
+    extras = project["project"]["optional-dependencies"]
+    for line in (
+        *project["project"]["dependencies"],
+        *(it for name in USED for it in extras[name]),
+    ):
+        requirement = Requirement(line)
+        version = tested[normal(requirement.name)]
+        assert requirement.specifier.contains(version), line
+        assert f"<{version.major + 1}" in [str(it) for it in requirement.specifier], line
+
+
+def test_every_pin_has_a_hash_and_no_address() -> None:
+    path = ROOT / "requirements-hashed.txt"
+    hashed, text = pins(path), path.read_text(encoding="utf-8")
+    assert "://" not in text
+    assert "--index" not in text
+    blocks = re.split(r"\n(?=\S)", text.strip())
+    assert [it for it in blocks if "--hash=sha256:" not in it] == []
+    assert len(blocks) == len(hashed)
+    tested = pins(ROOT / "constraints.txt")
+    assert {name: it for name, it in tested.items() if hashed.get(name) != it} == {}, "make lock"
+
+
+def test_packaged_weights_have_their_license_in_the_notice(project: dict[str, Any]) -> None:
+    notice = (ROOT / "NOTICE").read_text(encoding="utf-8")
+    assert "NOTICE" in project["project"]["license-files"]
+    for weights in PACKAGED.values():
+        assert weights.package in notice
+        assert weights.file in notice
+    assert "Apache License 2.0" in notice

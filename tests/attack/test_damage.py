@@ -57,7 +57,7 @@ def _run(folder: Path) -> list[Any]:
     metrics = {part: dict(values) for part, values in run.evaluations.items()}
     found: list[Any] = [*metrics.items(), *_vectors(folder)]
     for part in metrics:
-        query, _ = read_images(MemberResult(Member(seed=0), folder, {}), part)
+        query, _ = read_images(MemberResult(Member(None, 0), folder, {}), part)
         found += [query.labels.tolist(), list(query.names), query.vectors.tobytes()]
     return found
 

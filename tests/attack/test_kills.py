@@ -86,7 +86,8 @@ def train(photos: Path, _: Path) -> Command:
 def bench(photos: Path, _: Path) -> Command:
     settings = {**SMALL, "hardware.workers": "1"}
     chosen = [f"{name}={value}" for name, value in settings.items() if name != "backbone"]
-    command = ["bench", "fair", "--data", str(photos), "--backbone=small_cnn", "--pool", "gap"]
+    data = str(photos.parent / "parted")
+    command = ["bench", "fair", "--data", data, "--backbone=small_cnn", "--pool", "gap"]
     command += ["--seeds=1", "--folds", "1", "--jobs=1", "--out=b", "--set", *chosen]
 
     def results(folder: Path) -> Any:

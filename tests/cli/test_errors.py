@@ -16,9 +16,9 @@ from sumpool.data import DATASETS
 from sumpool.losses import LOSSES
 from sumpool.models import BACKBONES
 from sumpool.pooling import POOLINGS
-from sumpool.training.choices import BACKBONES as OWN
-from sumpool.training.choices import CHOICES, check_choices, timm_models
 from sumpool.training.config import ConfigError
+from sumpool.training.values.choices import BACKBONES as OWN
+from sumpool.training.values.choices import CHOICES, check_choices, timm_models
 
 
 def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -86,10 +86,7 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         ("embed m --data . --format cup --out a.npy", "did you mean cub?"),
         ("embed m --data . --out a.npy --batch-size 0", "--batch-size: must be a whole number"),
         ("bench fair --data cub --loss c4", "loss must be one of c1, c2"),
-        (
-            "bench fair --data glyphs --set stop.patience=x",
-            "stop.patience must be a whole number or",
-        ),
+        ("bench fair --data glyphs --set stop.patience=x", "stop.patience must be a whole"),
         ("stduy toy", "VERB must be one of demo, train"),
     ],
 )

@@ -88,7 +88,7 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert main(["embed", str(run), "--data", str(photos), "--out", "vectors.npy"]) == 0
     assert np.array_equal(np.load("vectors.npy"), vectors)
-    assert len(Path("vectors.csv").read_text().splitlines()) == 49
+    assert len(Path("vectors.names.csv").read_text().splitlines()) == 49
 
     (run / "report.html").unlink()
     assert main(["report", str(run)]) == 0
@@ -334,7 +334,7 @@ def few_images(root: Path, classes: int, images: int) -> Path:
 def test_a_run_with_few_images_to_evaluate_ends_with_metrics_and_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    few = few_images(tmp_path / "few", 5, 4)  # of which one class is for validation
+    few = few_images(tmp_path / "few", 5, 4)  # of which two classes are for validation
     # And a test part that is larger.
     few_images(tmp_path / "parts" / "test", 3, 4)
     few.rename(tmp_path / "parts" / "train")
@@ -342,15 +342,18 @@ def test_a_run_with_few_images_to_evaluate_ends_with_metrics_and_a_page(
     assert main([*command, "--out", "run"]) == 0
     with Path("run/validation.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [row["step"] for row in rows] == ["3", "6"]
+    assert [row["step"] for row in rows] == ["0", "3", "6"]
     for row in rows:
         assert row["recall_at_2"]
         assert row["mean_average_precision_at_r"]
-        assert row["recall_at_4"] == row["recall_at_8"] == ""
+        assert row["recall_at_4"]
+        assert row["recall_at_8"] == ""
     printed = capsys.readouterr().out
     (line,) = (line for line in printed.splitlines() if line.startswith("validation"))
-    assert line.split()[3:5] == ["–", "–"]
-    assert "R@8" in Path("run/report.html").read_text()
+    assert line.split()[4] == "–"
+    page = Path("run/report.html").read_text()
+    assert "R@8" in page
+    assert "validation, before training" in page
 
 
 def test_classes_of_one_image_to_validate_on_are_refused_before_training(

@@ -34,10 +34,29 @@ def test_paths_may_be_absolute_and_quoted(
 ) -> None:
     away = tmp_path_factory.mktemp("away") / "x.csv"
     text(away, "label,path", f'"a ""b""","{folder}/comma, é.png"')
-    data = ImageTable(away)
+    data = ImageTable(away, allow_outside=True)
     assert data.item_name(0) == f"{folder}/comma, é.png"
     assert data.class_names == ('a "b"',)
     assert data.load(0).size == (8, 6)
+
+
+@pytest.mark.parametrize("named", ["../1.png", "/etc/passwd", "sub/../../1.png", "{folder}/1.png"])
+def test_paths_stay_inside_the_folder_unless_allowed(folder: Path, named: str) -> None:
+    image(folder / "inner" / "a.png")
+    path = text(folder / "inner/x.csv", "path,label", "a.png,a", named.format(folder=folder) + ",b")
+    with pytest.raises(DataError, match=r"x\.csv, line 3: .* outside .*--allow-outside"):
+        ImageTable(path)
+
+
+def test_an_absolute_path_inside_the_folder_is_accepted(folder: Path) -> None:
+    path = text(folder / "x.csv", "path,label", f"{folder}/sub/3.png,a", "sub/../1.png,b")
+    assert len(ImageTable(path)) == 2
+
+
+def test_labels_of_thousands_of_digits_sort_by_value(folder: Path) -> None:
+    long = "1" * 6000
+    path = text(folder / "x.csv", "path,label", f"1.png,{long}", "2.png,2", "sub/3.png,002")
+    assert ImageTable(path).class_names == ("002", "2", long)
 
 
 def test_the_split_column_chooses_rows(folder: Path) -> None:

@@ -165,3 +165,9 @@ def test_a_failed_download_says_that_it_was_one(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(timm, "create_model", offline)
     with pytest.raises(ModelError, match=r"'resnet18', whose weights it downloads.*no route"):
         build_backbone("resnet18", weights="timm")
+
+
+@pytest.mark.parametrize("name", ["checkpoint_path", "pretrained_cfg", "cache_dir", "exportable"])
+def test_options_of_a_network_are_an_allow_list(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"must be among output_stride, .*got \['{name}'\]"):
+        build_backbone("resnet18", options={name: "/etc/passwd"})

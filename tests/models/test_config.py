@@ -41,10 +41,10 @@ def test_unknown_keys_are_refused_by_name() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"embedding_size": 0}, "embedding_size must be a whole number of at least 1, got 0"),
+        ({"embedding_size": 0}, "embedding_size must be a whole number from 1 to 65,536, got 0"),
         ({"embedding_size": None}, "embedding_size must be a whole number"),
         ({"embedding_size": True}, "embedding_size must be a whole number"),
-        ({"crop": -1}, "crop must be a whole number of at least 1, got -1"),
+        ({"crop": -1}, "crop must be a whole number from 1 to 2,048, got -1"),
         ({"resize": 2.5}, "resize must be a whole number"),
         ({"normalize": "l1"}, r"normalize must be one of \('l2', 'ball'\), got 'l1'"),
         ({"backbone": ""}, "backbone must be a non-empty text"),
@@ -60,3 +60,10 @@ def test_unknown_keys_are_refused_by_name() -> None:
 def test_bad_values_are_named(values: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         config(**values)
+
+
+@pytest.mark.parametrize("size", [10**9, 10**12])
+@pytest.mark.parametrize("name", ["embedding_size", "resize", "crop"])
+def test_sizes_beyond_reason_are_refused_by_name(name: str, size: int) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be .* from 1 to"):
+        config(**{name: size})

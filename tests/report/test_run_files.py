@@ -12,6 +12,7 @@ import pytest
 from report.fake_runs import make_run
 from sumpool.report.run.files import read_run
 from sumpool.report.run.folder import DIGESTS
+from sumpool.report.run.labels import metric_table
 from sumpool.system.digests import write_digests
 from sumpool.system.files import StoreError
 
@@ -31,6 +32,24 @@ def test_a_run_is_read_as_it_is_written(folder: Path) -> None:
     assert run.best_step == 20
     assert run.gallery is not None
     assert run.notes == ()
+
+
+@pytest.mark.parametrize("recorded", [20, 0])
+def test_the_validation_before_training_is_never_the_best(folder: Path, recorded: int) -> None:
+    path, facts = folder / "validation.csv", folder / "run.json"
+    header, *lines = path.read_text().splitlines()
+    assert read_run(folder).before_training is None
+    first = lines[1].replace("20,20,", "0,0,", 1).replace("0.3", "0.9")
+    path.write_text("\n".join([header, first, *lines, ""]))
+    facts.write_text(facts.read_text().replace('"best_step": 20', f'"best_step": {recorded}'))
+    run = read_run(folder)
+    assert run.best_step == 20
+    assert run.before_training is not None
+    assert run.before_training["step"] == 0
+    assert "validation, before training" in [row[0] for row in metric_table(run).rows]
+    path.write_text("\n".join([header, first, ""]))
+    if not recorded:
+        assert read_run(folder).best_step is None
 
 
 def test_what_is_no_run_is_told(tmp_path: Path) -> None:

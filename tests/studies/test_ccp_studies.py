@@ -13,13 +13,14 @@ import torch
 
 from sumpool.studies.ccp_geometry import experiment as ccp_geometry
 from sumpool.studies.ccp_search import experiment as ccp_search
+from sumpool.studies.ccp_search.trials import Trial
 from sumpool.studies.ccp_settings import experiment as ccp_settings
 from sumpool.studies.cells import CellResult
 from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
 from sumpool.studies.shared import ccp as ccp_testbed
 from sumpool.studies.shared import testbed
 from sumpool.studies.shared.ccp_labels import METHODS
-from sumpool.system.rows import ResultStore, read_arrays
+from sumpool.system.rows import ResultStore, Row, read_arrays
 from sumpool.training import ConfigError, HardwareConfig, TrainConfig, resolve
 
 
@@ -230,7 +231,12 @@ def test_points_are_trained_with_every_seed(search: list[dict[str, Any]], tmp_pa
 
 def test_several_points_are_asked_at_once() -> None:
     done = [
-        ccp_search.Point(**ccp_search.spread_point(it), value=0.1 * (it % 3)) for it in range(5)
+        Trial(
+            it,
+            **ccp_search.spread_point(it),
+            rows=[Row("", {}, {}, {"validation_map_at_r": 0.1 * (it % 3)}, {}, 0.0, None)],
+        )
+        for it in range(5)
     ]
     assert ccp_search.ask(done[:3], 4, start=5) == [ccp_search.spread_point(it) for it in (3, 4)]
     asked = ccp_search.ask(done, 2, start=5)

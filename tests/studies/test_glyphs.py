@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 
+from sumpool.report.run.folder import LOCK
 from sumpool.studies.glyphs import experiment as glyphs
 from sumpool.training import TrainConfig
 from sumpool.training.config import write_config
 from sumpool.training.run_folder import RunFolder
 
 
-def interrupted_training(config: TrainConfig, *, resume: Path | None, progress: bool) -> Any:
+def interrupted_training(config: TrainConfig, *, resume: Path | None, **_options: bool) -> Any:
     """Begins a run, or opens the one that is there, and is interrupted."""
     if resume is None:
         RunFolder.create(Path(config.out), config, {"resumed": False})
     else:
         folder, _ = RunFolder.open(resume)
         folder.update(resumed=True)
-    return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted"))
+    return SimpleNamespace(outcome=SimpleNamespace(stopped="interrupted", signal=2))
 
 
 def test_a_run_begins_anew_until_it_can_be_resumed(
@@ -30,6 +31,7 @@ def test_a_run_begins_anew_until_it_can_be_resumed(
     monkeypatch.setattr(glyphs, "run_training", interrupted_training)
     folder = glyphs.cell_folder(tmp_path, "GAP", 0)
     folder.mkdir(parents=True)
+    (folder / LOCK).touch()
     write_config(TrainConfig(), folder / "config.yaml")  # and then came an interrupt
     for resumed in (False, True):
         with pytest.raises(KeyboardInterrupt):

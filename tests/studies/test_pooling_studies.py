@@ -16,7 +16,7 @@ from sumpool.pooling import POOLINGS
 from sumpool.studies.collage import experiment as collage
 from sumpool.studies.grids import components, prototypes, screening, share
 from sumpool.studies.shared import testbed
-from sumpool.studies.shared.tiles import tile_shares
+from sumpool.studies.shared.measuring import tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
 from sumpool.system.rows import read_arrays
 from sumpool.training import resolve

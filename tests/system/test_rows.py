@@ -66,6 +66,32 @@ def test_a_damaged_line_in_the_middle_is_an_error(tmp_path: Path) -> None:
             read_rows(tmp_path)
 
 
+def test_a_changed_number_is_not_shown(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    path.write_text(path.read_text().replace('"score": 0.1', '"score": 0.9'))
+    with pytest.raises(StoreError, match=r"line 2 of .* is not a row, or damaged"):
+        read_rows(tmp_path)
+
+
+def test_rows_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = tmp_path / "rows.jsonl"
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    for row in rows:
+        del row["sha256"]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert len(read_rows(tmp_path)) == 3
+
+
+def test_damaged_arrays_are_refused_by_name(tmp_path: Path) -> None:
+    filled(tmp_path)
+    path = tmp_path / "arrays" / "a-1.npz"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(StoreError, match=r"a-1\.npz cannot be read: remove it"):
+        read_arrays(tmp_path, read_rows(tmp_path)[1])
+
+
 def test_other_configurations_are_not_mixed_in(tmp_path: Path) -> None:
     filled(tmp_path)
     with pytest.raises(StoreError, match=r"size was 3 and is now 4.*--force"):

@@ -508,10 +508,40 @@ def test_a_run_without_a_folder_keeps_nothing(tmp_path: Path, monkeypatch: Any) 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_loss_that_is_not_finite_is_an_error(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path: Path) -> None:
+    runner = trainer(folder=tmp_path, stop=stop(max_steps=40), checkpoint_seconds=0.0)
+    step = runner._step
+
+    def broken(batch: Any) -> dict[str, Tensor]:
+        terms = step(batch)
+        return {**terms, "loss": terms["loss"] * float("nan")} if step_is(10) else terms
+
+    def step_is(number: int) -> bool:
+        return runner.progress.step + 1 == number
+
+    runner._step = broken  # type: ignore[method-assign]
+    with pytest.raises(RunError, match=r"the loss is nan in step 10: lower optimizer\.lr"):
+        runner.fit()
+    kept = runner.folder.checkpoints.files()  # type: ignore[union-attr]
+    assert [path.name for path in kept] == ["step-000000004.ckpt", "step-000000008.ckpt"]
+
+
+def test_an_embedding_that_is_not_finite_stops_the_run(tmp_path: Path) -> None:
     optimizer = replace(CONFIG.optimizer, lr=1e30)
-    with pytest.raises(RunError, match=r"the loss is nan in the steps up to"):
+    with pytest.raises(RunError, match=r"the loss is nan in step \d+: lower .* no checkpoint"):
         trainer(folder=tmp_path, optimizer=optimizer, stop=stop(max_steps=40)).fit()
+
+
+@pytest.mark.parametrize("missing", ["model", "progress", "best", "random"])
+def test_a_checkpoint_without_a_key_is_refused_by_name(missing: str, tmp_path: Path) -> None:
+    first = trainer(folder=tmp_path)
+    first.fit()
+    assert first.folder is not None
+    state = first.folder.checkpoints.load() or {}
+    del state[missing]
+    first.folder.checkpoints.save(10**6, state)
+    with pytest.raises(RunError, match=f"does not fit this run: it lacks '{missing}'"):
+        trainer(folder=tmp_path).fit(resume=True)
 
 
 def test_a_metric_that_is_not_finite_is_an_error() -> None:

@@ -97,7 +97,8 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 def monitored(folder: Path) -> dict[int, float]:
     """The metric that decided, by step."""
     with (folder / "validation.csv").open() as file:
-        return {int(row["step"]): float(row["precision_at_1"]) for row in csv.DictReader(file)}
+        rows = [row for row in csv.DictReader(file) if row["step"] != "0"]  # before training
+        return {int(row["step"]): float(row["precision_at_1"]) for row in rows}
 
 
 def select(selection: Any, data: Path, out: Path) -> RunResult:
@@ -173,7 +174,7 @@ def test_validation_is_the_default_and_needs_no_mark(fair: RunResult) -> None:
 
 
 def test_a_run_resumes_with_its_selection(photos: Path, old: RunResult, fair: RunResult) -> None:
-    config = with_changes(data=str(photos), selection="test", out="parts")
+    config = with_changes(data=str(photos), selection="test", out="parts", keep_checkpoints=True)
     run_training(replace(config, stop=replace(config.stop, max_steps=4)), progress=False)
     longer = TrainConfig(stop=StopConfig(max_steps=6, monitor="precision_at_1"), selection="test")
     resumed = run_training(longer, resume=Path("parts"), progress=False)

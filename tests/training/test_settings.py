@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 
+from sumpool.models import EmbedderConfig, build_embedder
 from sumpool.training import (
     CcpConfig,
     ConfigError,
@@ -20,10 +22,16 @@ from sumpool.training import (
     ZeroShotConfig,
     resolve,
 )
-from sumpool.training.assemble import build_criterion, build_model, check_devices
-from sumpool.training.config import FREE_TO_CHANGE, flat
+from sumpool.training.assemble import (
+    build_criterion,
+    build_model,
+    check_devices,
+    check_prototypes,
+)
+from sumpool.training.config import FREE_TO_CHANGE, flat, with_options
 from sumpool.training.run import merge
-from sumpool.training.settings import check_effects
+from sumpool.training.settings import check_effects, check_options
+from sumpool.training.values.limits import LIMITS, check_limits
 
 
 def test_the_fair_settings_of_cub() -> None:
@@ -293,3 +301,33 @@ def test_recordings_that_would_go_wrong_are_refused(changes: dict[str, Any], mes
     check_devices(replace(TrainConfig(), hardware=HardwareConfig(cuda_graph=True)), gpu)
     with pytest.raises(ConfigError, match=message):
         check_devices(replace(TrainConfig(), **changes), gpu)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("optimizer.lr", value) for value in (math.nan, math.inf, 1e10, 1e38)),
+        *(("optimizer.beta2", value) for value in (1.0, -0.1, math.nan)),
+        *(("seed", value) for value in (2**63, 2**64, 10**30)),
+        *((name, 10**9) for name in ("embedding_size", "batch_size", "gsp.prototypes", "folds")),
+        *((name, 10**12) for name in ("crop", "resize", "images_per_class", "hardware.workers")),
+        ("loss_options", {"margin": math.nan}),
+        ("validation", math.nan),
+    ],
+)
+def test_numbers_beyond_reason_are_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^{option} must (be|lie) .*got"):
+        check_options(with_options(TrainConfig(), {option: value}))
+
+
+def test_every_limit_is_of_an_option_and_takes_its_default() -> None:
+    check_limits(flat(TrainConfig()))
+    assert {name for *_, names in LIMITS for name in names} <= set(flat(TrainConfig()))
+
+
+def test_more_prototypes_than_local_features_are_refused_by_name() -> None:
+    config = EmbedderConfig("small_cnn", "none", 16, pooling_options={"prototypes": 300})
+    model = build_embedder(config)
+    check_prototypes(model, TrainConfig(batch_size=32))
+    with pytest.raises(ConfigError, match=r"300 prototypes .* lower gsp\.prototypes"):
+        check_prototypes(model, TrainConfig(batch_size=1))

@@ -114,7 +114,10 @@ def train_or_resume(cell: BenchCell, run: Path) -> TrainedCell:
     # Removed when the row is stored: until then a cell resumes from them.
     config = replace(cell.config, out=str(run), keep_checkpoints=True)
     before = _resumable(run, config)
-    result = run_training(config, resume=None if before is None else run, progress=False)
+    # Not validated before training: a grid would pay for it in every cell.
+    result = run_training(
+        config, resume=None if before is None else run, progress=False, validate_first=False
+    )
     outcome = result.outcome
     if outcome.stopped == "interrupted":
         raise CellInterruptedError(

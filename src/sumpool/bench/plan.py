@@ -8,6 +8,7 @@ from sumpool.bench.cells import BenchCell
 from sumpool.bench.estimate import expected_seconds, format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
 from sumpool.report.tables import Table
+from sumpool.system.wording import counted
 
 
 def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
@@ -37,7 +38,7 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
     header = ("protocol", "data", "backbone", "loss", "method", "folds", "seeds")
     table = Table((*header, "cells", "done", "per cell"), lines)
     left = [cell for cell in cells if store.row(cell.id) is None]
-    words = [f"{len(cells)} cells, {len(cells) - len(left)} of them finished"]
+    words = [f"{counted(len(cells), 'cell')}, {len(cells) - len(left)} of them finished"]
     if left:
         words.append(_estimate(store, left))
     return f"{table.text()}\n\n" + "\n".join(words)

@@ -11,6 +11,7 @@ from sumpool.bench.grid import GridError
 from sumpool.data import DataError, ImageDataset
 from sumpool.models import ModelError
 from sumpool.protocols import PROTOCOLS
+from sumpool.system.wording import counted
 from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
 from sumpool.training.config import ConfigError
 from sumpool.training.fabric_logging import quiet_fabric
@@ -70,7 +71,7 @@ def _check_sizes(splits: Splits) -> None:
     for name, part in parts.items():
         if len(part) <= LARGEST_K:
             raise ConfigError(
-                f"the {name} part has {len(part)} images, R@{LARGEST_K} needs at least "
+                f"the {name} part has {counted(len(part), 'image')}, R@{LARGEST_K} needs at least "
                 f"{LARGEST_K + 1}"
             )
 

@@ -18,7 +18,7 @@ from sumpool.training.config import (
     flat,
     option_hints,
 )
-from sumpool.training.option_types import plain_error
+from sumpool.training.values.types import plain_error
 
 #: Options with one value per name, such as ``pool_options.p``.
 _TABLES = ("pool_options", "loss_options", "backbone_options")

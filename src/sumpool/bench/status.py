@@ -19,6 +19,7 @@ from sumpool.protocols import Member
 from sumpool.report.run.folder import LOG
 from sumpool.report.tables import Table
 from sumpool.system.files import StoreError
+from sumpool.system.wording import counted
 
 #: What a cell can be: finished, held by a process, failed in its last attempt, or none of these.
 STATES = ("done", "running", "failed", "waiting")
@@ -81,7 +82,9 @@ class BenchStatus:
         """The status as tables for a terminal."""
         count = {state: sum(group.counts[state] for group in self.groups) for state in STATES}
         total = sum(count.values())
-        head = f"{total} cells: " + ", ".join(f"{number} {it}" for it, number in count.items())
+        head = f"{counted(total, 'cell')}: " + ", ".join(
+            f"{number} {it}" for it, number in count.items()
+        )
         if count["done"] < total and self.seconds_left is None:
             head += "; no estimate of the time left: no cell on the same data is finished yet"
         elif count["done"] < total:

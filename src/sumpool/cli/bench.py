@@ -16,7 +16,8 @@ from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
 from sumpool.cli.options import HelpFormatter
 from sumpool.cli.parsing import Parser
-from sumpool.training.choices import check_choices
+from sumpool.system.wording import counted
+from sumpool.training.values.choices import check_choices
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
@@ -173,7 +174,7 @@ def _executor(
         if not parallelism.gpus:
             return LocalProcesses(options.jobs), cells
         parallelism = replace(parallelism, jobs=options.jobs, why="as --jobs says")
-    print(f"{parallelism.jobs} cells in parallel: {parallelism.why}", file=sys.stderr)
+    print(f"{counted(parallelism.jobs, 'cell')} in parallel: {parallelism.why}", file=sys.stderr)
     if parallelism.mps:
         print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
     executor = LocalProcesses(parallelism.jobs, parallelism.threads, parallelism.gpus)
@@ -195,8 +196,8 @@ def _fitted(
 def _print_summary(store: BenchStore, summary: Summary) -> None:
     """Print how the grid ended, with the end of the log of each failed cell."""
     print(
-        f"{len(summary.done)} cells finished, {len(summary.elsewhere)} were finished before or "
-        f"elsewhere, {len(summary.failed)} failed"
+        f"{counted(len(summary.done), 'cell')} finished, {len(summary.elsewhere)} were finished "
+        f"before or elsewhere, {len(summary.failed)} failed"
     )
     for cell, failure in summary.failed:
         log = store.cell_folder(cell.id) / "log.txt"

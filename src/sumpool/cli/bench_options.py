@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import count
+from sumpool.cli.options import add_allow_outside, count
 from sumpool.training.config import TrainConfig
 
 if TYPE_CHECKING:
@@ -204,6 +204,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="any option of `sumpool train`, for all cells, such as stop.patience=5 or cache=gpu",
     )
+    add_allow_outside(parser)
     add_root(parser)
     add_out(parser)
     for name, kind, default, metavar, help in (
@@ -237,5 +238,6 @@ def grid_of(protocol: str, options: Namespace) -> Grid:
         center_regs=[None if text == "none" else text for text in options.center_reg],
         folds=options.folds,
         seeds=options.seeds,
-        options=parse_settings(options.set),
+        options=parse_settings(options.set)
+        | ({"allow_outside": True} if options.allow_outside else {}),
     )

@@ -7,7 +7,8 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_image_options, add_overwrite, check_data, verb_parser
-from sumpool.training.choices import check_choices
+from sumpool.system.wording import counted
+from sumpool.training.values.choices import check_choices
 
 SUMMARY = "embed images with a model, to a Parquet or NumPy file"
 
@@ -59,5 +60,5 @@ def run(options: Namespace) -> int:
     found = embed_images(model, feed, batch_size=options.batch_size, progress=True)
     write_vectors(options.out, found, feed.dataset)
     count, size = found.vectors.shape
-    print(f"{count} vectors of {size} numbers: {options.out}")
+    print(f"{counted(count, 'vector')} of {counted(size, 'number')}: {options.out}")
     return 0

@@ -7,7 +7,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_image_options, add_overwrite, check_data, count, verb_parser
-from sumpool.training.choices import check_choices
+from sumpool.training.values.choices import check_choices
 
 SUMMARY = "retrieval metrics of a model on labeled images"
 

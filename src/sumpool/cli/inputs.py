@@ -76,7 +76,8 @@ def _open_dataset(options: Namespace, split: str) -> ImageDataset:
             raise ConfigError(
                 f"{data}, of the format {name}, has no split {split}: it has {', '.join(splits)}"
             )
-        return open_dataset(data, name, split)
+        more = {"allow_outside": options.allow_outside} if name == "csv" else {}
+        return open_dataset(data, name, split, **more)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 

@@ -11,9 +11,9 @@ import yaml
 from jsonargparse import ArgumentParser, get_loader, set_loader
 
 from sumpool.system.documents import check_yaml
-from sumpool.training.choices import not_among
 from sumpool.training.config import ConfigError, option_hints
-from sumpool.training.option_types import plain_error
+from sumpool.training.values.choices import not_among
+from sumpool.training.values.types import plain_error
 
 _load = get_loader("yaml")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
 import signal
-from argparse import SUPPRESS, Action
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +12,10 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, check_data
 from sumpool.cli.parsing import Parser
-from sumpool.training.choices import CHOICES, check_choices
-from sumpool.training.config import ConfigError, TrainConfig, config_from_dict
+from sumpool.system.wording import counted
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
+from sumpool.training.values.choices import CHOICES, check_choices
+from sumpool.training.values.limits import check_limits
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
@@ -59,23 +61,24 @@ class TrainParser(Parser):
 
     complete = False
 
-    def format_help(self, formatter: HelpFormatter | None = None) -> str:
+    def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
         """The help: options of :data:`COMMON`, or with ``complete`` all."""
         groups, actions = self._action_groups, {it.dest: it for it in self._actions}
         if not self.complete:
-            self._action_groups = [
+            common: list[Any] = [
                 SimpleNamespace(
                     title=title, description=None, _group_actions=[actions[name] for name in names]
                 )
                 for title, names in COMMON.items()
             ]
+            self._action_groups = common
         try:
             return str(super().format_help(formatter))
         finally:
             self._action_groups = groups
 
 
-class HelpAll(Action):
+class HelpAll(argparse.Action):
     """Prints all options."""
 
     def __call__(self, parser: Any, *_: Any) -> None:
@@ -90,7 +93,11 @@ def build_parser() -> ArgumentParser:
     usage = "sumpool train --data FOLDER [options]"
     parser = TrainParser(usage=usage, description=DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument(
-        "--help_all", action=HelpAll, nargs=0, default=SUPPRESS, help="list all options and exit"
+        "--help_all",
+        action=HelpAll,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="list all options and exit",
     )
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
@@ -106,6 +113,7 @@ def run(options: Namespace) -> int:
     config = config_from_dict(values)
     for name in (*CHOICES, "backbone"):
         check_choices(name, getattr(config, name))
+    check_limits(flat(config))
     if config.data is None and config.format != "glyphs" and options.resume is None:
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)
@@ -133,8 +141,8 @@ def run(options: Namespace) -> int:
         why = "patience" if outcome.stopped == "patience" else "max_steps"
         marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
-            f"{outcome.steps} steps, ended by {why}; the model of step {outcome.best_step} is kept"
-            f"{marked}"
+            f"{counted(outcome.steps, 'step')}, ended by {why}; the model of step "
+            f"{outcome.best_step} is kept{marked}"
         )
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sumpool.system.errors import UserError
+from sumpool.system.wording import counted
 
 Transform = Callable[[Any], Any]
 #: Name of an image that cannot be read, and why.
@@ -58,7 +59,7 @@ class BrokenImageError(DataError):
             return cls(f"cannot read the image {name}: {reason}", reason)
         named = ", ".join(f"{name} ({reason})" for name, reason in broken[:NAMED])
         more = ", …" if len(broken) > NAMED else ""
-        return cls(f"cannot read {len(broken):,} images: {named}{more}")
+        return cls(f"cannot read {counted(len(broken), 'image')}: {named}{more}")
 
 
 class ImageDataset(Dataset[tuple[Any, Any]], ABC):
@@ -127,8 +128,8 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         return image, label
 
     def __repr__(self) -> str:
-        classes = self.labels.unique().numel()
-        return f"{type(self).__name__}({len(self)} images of {classes} classes)"
+        classes = counted(self.labels.unique().numel(), "class", "classes")
+        return f"{type(self).__name__}({counted(len(self), 'image')} of {classes})"
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
         """The images at ``indices``, in that order, with the same labels, names and transforms."""

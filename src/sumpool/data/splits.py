@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from sumpool.data.base import DataError, as_labels
+from sumpool.system.wording import counted
 
 
 def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tuple[Tensor, Tensor]:
@@ -43,7 +44,7 @@ def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tup
     ranks, classes = contiguous_labels(labels)
     count = len(classes)
     if count < folds:
-        raise DataError(f"{folds} folds need as many classes, there are {count}")
+        raise DataError(f"{counted(folds, 'fold')} need as many classes, there are {count}")
     size, longer = divmod(count, folds)
     start = fold * size + min(fold, longer)
     stop = start + size + (fold < longer)

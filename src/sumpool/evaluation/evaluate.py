@@ -20,6 +20,7 @@ from sumpool.evaluation.embed import Embeddings, embed_images
 from sumpool.evaluation.metrics import count_matches, retrieval_metrics
 from sumpool.report.run.folder import METRICS
 from sumpool.system.files import atomic_path, write_atomic
+from sumpool.system.wording import counted
 
 #: The default K of R@K.
 KS = (1, 2, 4, 8)
@@ -99,8 +100,8 @@ def measurable_ks(
     searched = queries if gallery is None else gallery
     if int(count_matches(queries.labels, searched.labels).max()) <= int(own):
         raise DataError(
-            f"none of the {len(queries)} images to search for has another one of its class to "
-            "find, so no metric is defined"
+            f"none of the {counted(len(queries), 'image')} to search for has another one of its "
+            "class to find, so no metric is defined"
         )
     classes = searched.labels.unique()
     if len(classes) == 1:

@@ -103,8 +103,8 @@ def retrieval_metrics(
     queries = int(counted.sum())
     if not queries:
         raise ValueError(
-            f"none of the {len(labels)} queries has a match: no other gallery item is of its "
-            "class, so no metric is defined"
+            f"none of the {counted(len(labels), 'query', 'queries')} has a match: no other "
+            "gallery item is of its class, so no metric is defined"
         )
     first = scores.first_match[counted]
     recall = {k: ((first > 0) & (first <= k)).double().mean().item() for k in {1, *ks}}

@@ -13,7 +13,8 @@ NORMALIZATIONS = ("l2", "ball")
 
 #: Accepted initializations of the linear map.
 MAP_INITS = ("torch", "glorot")
-
+#: Largest sizes that are accepted.
+LARGEST = {"embedding_size": 65_536, "resize": 4096, "crop": 2048}
 #: Options of a pooling that the embedder sets from its backbone.
 RESERVED_OPTIONS = ("channels", "flatten", "input_fmt", "num_prefix_tokens", "device", "dtype")
 
@@ -70,9 +71,12 @@ class EmbedderConfig:
                 raise ValueError(f"{name} must be a non-empty text, got {value!r}")
         for name in ("embedding_size", "resize", "crop"):
             value = getattr(self, name)
-            if (value is None and name != "embedding_size") or _is_size(value):
+            if value is None and name != "embedding_size":
                 continue
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+            if not _is_size(value) or value > LARGEST[name]:
+                raise ValueError(
+                    f"{name} must be a whole number from 1 to {LARGEST[name]:,}, got {value!r}"
+                )
         if self.normalize not in NORMALIZATIONS:
             raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {self.normalize!r}")
         if self.map_init not in MAP_INITS:

@@ -50,7 +50,8 @@ def start_from(model: Embedder, source: Embedder) -> str:
         source.backbone.state_dict(),
         source=f"the model of {source.config.backbone}",
     )
-    taken, new = ["backbone"], []
+    taken: list[str] = ["backbone"]
+    new: list[str] = []
     for name in ("map", "pooling"):
         own, other = getattr(model, name), getattr(source, name)
         why = _misfit(own.state_dict(), other.state_dict())

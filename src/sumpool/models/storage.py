@@ -95,7 +95,7 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
         config = EmbedderConfig.from_dict(description["config"])
         preprocessing = Preprocessing.from_dict(description["preprocessing"])
         model = build_embedder(config, seed=description["seed"], weights="none")
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ModelError(f"{described} describes no model that can be built: {error}") from error
     model.preprocessing = preprocessing
     state, belongs = _read_tensors(tensors)
@@ -120,7 +120,7 @@ def _read(path: Path) -> bytes:
 def _parse(path: Path, text: bytes) -> Mapping[str, Any]:
     try:
         description = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from error
     if not isinstance(description, dict):
         raise ModelError(f"{path} must hold a JSON object, got {type(description).__name__}")

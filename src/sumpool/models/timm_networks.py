@@ -12,6 +12,13 @@ from torch import nn
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.errors import ModelError
 
+#: Options of timm's networks that are accepted: they change the network, and open no files.
+OPTIONS = (
+    *("output_stride", "img_size", "patch_size", "dynamic_img_size", "strict_img_size"),
+    *("embed_dim", "depth", "depths", "num_heads", "mlp_ratio", "window_size"),
+    *("drop_rate", "drop_path_rate", "proj_drop_rate", "attn_drop_rate", "patch_drop_rate"),
+)
+
 
 def build_timm(
     name: str, *, pretrained: bool, crop: int | None, options: Mapping[str, Any]
@@ -22,7 +29,7 @@ def build_timm(
         name: A name that timm knows, with or without its tag.
         pretrained: Whether timm loads its weights, which it downloads unless they are cached.
         crop: Side of the images that a network for one size is built for; None for its own.
-        options: Further arguments of ``timm.create_model``.
+        options: Further arguments of ``timm.create_model``, of those in ``OPTIONS``.
 
     Returns:
         The network, what its images go through, and the modules that are its classifier.
@@ -31,6 +38,11 @@ def build_timm(
         ValueError: If there are no pretrained weights, or an option or the tag is unknown.
         ModelError: If timm cannot load the weights.
     """
+    unknown = [key for key in options if key not in OPTIONS]
+    if unknown:
+        raise ValueError(
+            f"options of the backbone {name!r} must be among {', '.join(OPTIONS)}, got {unknown}"
+        )
     try:
         settings = timm.get_pretrained_cfg(name)
     except RuntimeError as error:

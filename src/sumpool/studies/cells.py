@@ -49,15 +49,8 @@ def run_cells(
     A cell is stored as soon as it is finished, so that an interrupt loses no finished cell. If one
     fails or cannot be stored, the others are still computed, and the first failure is raised last.
 
-    Args:
-        store: Where rows are kept.
-        cells: What tells each cell from the others.
-        work: Computes one.
-        jobs: Cells that run in parallel, each in a process; 1 computes them in this one. None is
-            one per core or, if ``quick``, 1: a cell takes less time than starting a process.
-        quick: Whether cells take a few seconds.
-        progress: Whether to show a bar.
-        description: Name of the bar.
+    ``jobs`` cells run in parallel, each in a process; 1 computes them in this one. None is one per
+    core or, if ``quick``, 1: then a cell takes less time than starting a process.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")

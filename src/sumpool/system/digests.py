@@ -55,8 +55,8 @@ def check_digests(folder: Path, name: str, parts: Collection[str]) -> None:
         wanted = any(Path(match[2]).is_relative_to(part) for part in parts)
         if wanted and path.is_file() and _digest(path) != match[1]:
             raise StoreError(
-                f"{path} is damaged, or was changed: it is not what {name} beside it says; remove "
-                f"{listing} to use it all the same"
+                f"{path} is damaged, or was changed: its SHA-256 is not the one in {listing}; "
+                "restore it, or remove that list to use the file as it is"
             )
 
 

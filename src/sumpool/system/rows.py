@@ -7,6 +7,7 @@ the next cell begins, so an interrupted study keeps every finished cell and resu
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
@@ -27,6 +28,8 @@ from sumpool.system.files import StoreError, write_atomic
 
 ROWS = "rows.jsonl"
 ARRAYS = "arrays"
+#: Key of a line for the digest of its other values.
+_DIGEST = "sha256"
 #: Distributions whose versions go into every row.
 RECORDED = ("sumpool", "torch", "numpy")
 
@@ -73,11 +76,21 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def read_arrays(folder: Path, row: Row) -> dict[str, NDArray[Any]]:
-    """The arrays of ``row`` by name."""
+    """The arrays of ``row`` by name.
+
+    Raises:
+        StoreError: If there are none, or their file is damaged.
+    """
     if row.arrays is None:
         raise StoreError(f"the cell {dict(row.cell)} of {row.study} was stored without arrays")
-    with np.load(folder / ARRAYS / row.arrays) as stored:
-        return dict(stored)
+    path = folder / ARRAYS / row.arrays
+    try:
+        with np.load(io.BytesIO(path.read_bytes())) as stored:
+            return dict(stored)
+    except Exception as error:  # damaged bytes make the reader raise all sorts
+        raise StoreError(
+            f"{path} cannot be read: remove it, and the same study computes its cell again"
+        ) from error
 
 
 class ResultStore:
@@ -162,7 +175,9 @@ class ResultStore:
             round(duration_s, 3),
             name,
         )
-        line = json.dumps(asdict(row), ensure_ascii=False, allow_nan=False) + "\n"
+        values = asdict(row)
+        values[_DIGEST] = _digest(values)
+        line = json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
         with self._path.open("ab") as file:
             file.write(line.encode())
             file.flush()
@@ -212,6 +227,10 @@ def _canonical(value: Mapping[str, Any]) -> str:
     return json.dumps(dict(value), sort_keys=True, ensure_ascii=False)
 
 
+def _digest(values: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(values).encode()).hexdigest()[:16]
+
+
 def _parse(path: Path) -> tuple[list[Row], int]:
     """The rows of the file, and the length of its sound part in bytes."""
     rows: dict[str, Row] = {}
@@ -219,15 +238,17 @@ def _parse(path: Path) -> tuple[list[Row], int]:
     lines = path.read_bytes().splitlines(keepends=True)
     for number, line in enumerate(lines, 1):
         try:
-            row = Row(**json.loads(line))
-            whole = line.endswith(b"\n")
-        except (ValueError, TypeError):
+            values = json.loads(line)
+            digest = values.pop(_DIGEST, None)  # earlier versions wrote none
+            row = Row(**values)
+            whole = line.endswith(b"\n") and digest in (None, _digest(values))
+        except (ValueError, TypeError, AttributeError):
             whole = False
         if not whole:
             if number < len(lines):
                 raise StoreError(
-                    f"line {number} of {path} is not a row: mend or remove that line, or discard "
-                    "the results with --force"
+                    f"line {number} of {path} is not a row, or damaged: mend or remove that line, "
+                    "or discard the results with --force"
                 )
             break
         rows[_canonical(row.cell)] = row

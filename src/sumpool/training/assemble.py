@@ -27,6 +27,7 @@ from sumpool.losses import Mixture, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
+from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.task import Task, Validate
 
@@ -107,6 +108,28 @@ def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
         raise ConfigError(
             "freeze_batch_norm must be true, and the weights pretrained, with several devices: "
             "statistics of a part of the batch are not those of the batch"
+        )
+
+
+def check_prototypes(model: Embedder, config: TrainConfig) -> None:
+    """Refuse more prototypes than the first batch has local features to pick them among.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    pooling: Any = model.pooling
+    if not hasattr(pooling, "initialize_prototypes") or config.gsp.average_steps:
+        return
+    training, side = model.training, model.preprocessing.crop
+    with torch.no_grad():
+        features = model.eval().feature_map(torch.zeros(1, 3, side, side))
+    model.train(training)
+    count, there = len(pooling.prototypes), pooling.to_tokens(features)[0].shape[1]
+    if count > there * config.batch_size:
+        raise ConfigError(
+            f"{counted(count, 'prototype')} are more than the {there * config.batch_size:,} local "
+            f"features of a batch of {counted(config.batch_size, 'image')}: lower gsp.prototypes, "
+            "or raise batch_size or crop"
         )
 
 

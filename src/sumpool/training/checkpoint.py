@@ -8,7 +8,8 @@ import logging
 import pickle
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,22 @@ class Checkpoints:
             return []
         named = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(named, key=_step)
+
+    def kept(self) -> str:
+        """The newest checkpoint, in words."""
+        files = self.files()
+        return str(files[-1]) if files else "no checkpoint"
+
+    @contextmanager
+    def restoring(self) -> Iterator[None]:
+        """Errors inside the ``with`` mean that a checkpoint does not fit the run."""
+        try:
+            yield
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+            lacks = "it lacks " if isinstance(error, KeyError) else ""
+            raise RunError(
+                f"the checkpoint in {self.folder} does not fit this run: {lacks}{error}"
+            ) from error
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
         """Write the checkpoint of ``step`` and drop all but the last two.
@@ -115,7 +132,14 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         # weights_only: the restricted unpickler of torch, which runs no code from the file.
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError) as error:
+    except (
+        pickle.UnpicklingError,
+        RuntimeError,
+        ValueError,
+        TypeError,
+        KeyError,
+        EOFError,
+    ) as error:
         raise RunError(f"{path} holds something other than a checkpoint: {error}") from error
     if not isinstance(state, dict):
         raise RunError(f"{path} holds a {type(state).__name__}, not a checkpoint")

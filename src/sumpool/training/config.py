@@ -12,8 +12,8 @@ import yaml
 from sumpool.report.run.option_names import RENAMED, current_name
 from sumpool.system.documents import load_yaml
 from sumpool.system.errors import UserError
-from sumpool.training.option_types import fits, in_words
 from sumpool.training.options import TrainConfig as TrainConfig
+from sumpool.training.values.types import fits, in_words
 
 
 class ConfigError(UserError):
@@ -37,6 +37,7 @@ FREE_TO_CHANGE = frozenset(
             "checkpoint_seconds",
             "keep_checkpoints",
             "gallery",
+            "allow_outside",
             "skip_broken",
         ),
         *("hardware.workers", "stop.max_steps"),

@@ -60,7 +60,8 @@ class Journal:
             path = self._folder.path
             log_columns = ("step", "seconds", *LOSS_COLUMNS, "learning_rate", "images_per_second")
             self._log = CsvLog(path / LOG, log_columns, keep_until)
-            self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until)
+            # A run that starts over validates at step 0 again.
+            self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until or None)
             if self._config.ccp.enabled:
                 problems = path / PROBLEMS
                 self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
@@ -99,14 +100,15 @@ class Journal:
         self._say(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
 
     def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
-        """Log a validation."""
+        """Log a validation; that of step 0 is before training."""
         if self._validation is not None:
             known = {name: metrics[name] for name in VALIDATION_COLUMNS if name in metrics}
             row = {"step": progress.step, "seconds": round(progress.seconds, 3), **known}
             self._validation.add({**row, "is_best": int(is_best)})
         self._to_board("validation", progress.step, metrics)
         self._bar.total = self._first_end(progress)
-        self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")
+        if progress.best_step:
+            self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")
         self._lap = time.monotonic()
 
     def solved(self, problem: Mapping[str, float]) -> None:

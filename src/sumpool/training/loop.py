@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
@@ -20,7 +19,7 @@ from sumpool.training.alternating import Alternating
 from sumpool.training.checkpoint import random_state, restore_random_state
 from sumpool.training.config import TrainConfig
 from sumpool.training.cuda_graph_step import CudaGraphStep
-from sumpool.training.errors import RunError
+from sumpool.training.errors import check_finite
 from sumpool.training.interrupts import Interrupts
 from sumpool.training.journal import Journal
 from sumpool.training.optimization import (
@@ -124,11 +123,12 @@ class Trainer:
             else None
         )
 
-    def fit(self, *, resume: bool = False) -> Outcome:
+    def fit(self, *, resume: bool = False, validate_first: bool = False) -> Outcome:
         """Train to the end of patience, or of ``max_steps``, or to a signal.
 
         Args:
             resume: Continue from the newest checkpoint in the folder; without one, from step 0.
+            validate_first: Also validate and log at step 0, which selects nothing.
 
         Raises:
             RunError: If the loss is no longer finite, or a checkpoint cannot be written or used.
@@ -141,6 +141,9 @@ class Trainer:
         batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
         try:
             with Interrupts() as interrupts:
+                if validate_first and self.progress.step == 0:
+                    metrics = self.task.measure(self.fabric, self.config.stop.monitor, 0)
+                    self._journal.validated(self.progress, metrics, is_best=False)
                 outcome = self._run(batches, interrupts)
             if self.alternating is not None and outcome.stopped != "interrupted":
                 self.alternating.close(self.progress.step)
@@ -237,37 +240,35 @@ class Trainer:
         for parameter in self._phases.resting(self.progress.step, self._groups.backbone):
             parameter.grad = None
         self.optimizer.step()
+        # An embedding that is not finite shows in the logged loss, without waiting for the device.
+        terms["loss"] = terms["loss"] + 0 * embeddings.detach().sum()
         return {name: value.detach() for name, value in terms.items()}
 
     def _add(self, terms: dict[str, Tensor]) -> None:
         # Kept on the device: reading a number would wait for it.
         for name, value in terms.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
+        if self.fabric.device.type == "cpu":
+            self._check_finite(float(terms["loss"]), f"in step {self.progress.step + 1}")
         self._since_log += 1
 
     def _log(self) -> None:
         means = {name: float(total) / self._since_log for name, total in self._sums.items()}
-        if not math.isfinite(means["loss"]):
-            raise RunError(
-                f"the loss is {means['loss']} in the steps up to {self.progress.step}: lower "
-                "optimizer.lr, or look for damaged images"
-            )
+        self._check_finite(means["loss"], f"in the steps up to {self.progress.step}")
         images = self._since_log * self.config.batch_size
         rate = float(self.optimizer.param_groups[0]["lr"])
         self._journal.log(self.progress, means, rate, images)
         self._sums, self._since_log = {}, 0
 
+    def _check_finite(self, loss: float, when: str) -> None:
+        kept = "nothing" if self.folder is None else self.folder.checkpoints.kept()
+        check_finite(loss, when, float(self.optimizer.param_groups[0]["lr"]), kept)
+
     def _validate(self) -> bool:
         # Returns whether a problem of chance-constrained proxies has ended with it.
-        with self.fabric.autocast():
-            metrics = self.fabric.broadcast(self.task.validate(self.model))
-        self.model.train()
-        value = metrics[self.config.stop.monitor]
-        if not math.isfinite(value):
-            raise RunError(
-                f"validation gives {self.config.stop.monitor} = {value} at step "
-                f"{self.progress.step}: the validation classes need at least two images each"
-            )
+        monitor = self.config.stop.monitor
+        metrics = self.task.measure(self.fabric, monitor, self.progress.step)
+        value = metrics[monitor]
         # Until its prototypes are picked, the model is not the one to select.
         begun = self.progress.step > self.config.gsp.average_steps
         is_best = begun and value > self.progress.best_value
@@ -301,6 +302,8 @@ class Trainer:
     def _save(self) -> None:
         if self.folder is None:
             return
+        if "loss" in self._sums:
+            self._check_finite(float(self._sums["loss"]), f"up to step {self.progress.step}")
         if self.fabric.is_global_zero:
             self.folder.checkpoints.save(self.progress.step, self._state())
         self.fabric.barrier()
@@ -332,9 +335,13 @@ class Trainer:
 
     def _load(self) -> None:
         state = None if self.folder is None else self.folder.checkpoints.load()
-        if state is None:
+        if self.folder is None or state is None:
             logger.warning("there is no checkpoint yet: the run starts from step 0")
             return
+        with self.folder.checkpoints.restoring():
+            self._restore(state)
+
+    def _restore(self, state: dict[str, Any]) -> None:
         device = self.fabric.device
         for name, part in self._stateful().items():
             if part is not None:

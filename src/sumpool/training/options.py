@@ -233,6 +233,7 @@ class TrainConfig:
             trained on; scores are then too good, and are marked "selected on the test set"
         test: at the end, evaluate the model on the test set, if there is one; with false, no test
             image is opened
+        allow_outside: accept images of a CSV file that lie outside its folder
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
@@ -289,6 +290,7 @@ class TrainConfig:
     validation: float = 0.25
     selection: Literal["validation", "test"] = "validation"
     test: bool = True
+    allow_outside: bool = False
     skip_broken: bool = False
     cache: Literal["none", "ram", "gpu"] = "none"
     cache_dir: str | None = None

@@ -22,6 +22,7 @@ from sumpool.training.assemble import (
     build_validation,
     check_batch_norm,
     check_devices,
+    check_prototypes,
 )
 from sumpool.training.config import ConfigError, TrainConfig, with_options
 from sumpool.training.settings import check_options, resolve
@@ -128,6 +129,7 @@ def prepare(
         if start is None and fabric.is_global_zero:
             logger.info("weights of %s: %s", config.init, found)
     check_batch_norm(model, fabric)
+    check_prototypes(model, config)
     feed = build_feed(config, splits.train, model.preprocessing, fabric, progress=progress)
     images = splits.test if config.selection == "test" else TestSet(splits.validation)
     assert images is not None

@@ -54,7 +54,11 @@ class RunResult:
 
 
 def run_training(
-    config: TrainConfig, *, resume: Path | None = None, progress: bool = True
+    config: TrainConfig,
+    *,
+    resume: Path | None = None,
+    progress: bool = True,
+    validate_first: bool = True,
 ) -> RunResult:
     """Train, evaluate, and write the page.
 
@@ -63,6 +67,7 @@ def run_training(
             the run, or free to change.
         resume: Folder of the run to resume.
         progress: Whether to show progress bars.
+        validate_first: Whether to validate before the first step too, to show what training adds.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -98,7 +103,10 @@ def run_training(
             _begin(prepared, folder)
         elif prepared.fabric.is_global_zero:  # images may be left out since
             folder.update(finished=None, **_images(prepared))
-        return _train(prepared, folder, resume=resume is not None, progress=progress)
+        fabric, task = prepared.fabric, prepared.task
+        trainer = Trainer(fabric, task, prepared.config, folder, progress=progress)
+        outcome = trainer.fit(resume=resume is not None, validate_first=validate_first)
+        return _finish(prepared, folder, outcome)
 
 
 @contextmanager
@@ -118,10 +126,8 @@ def _held(fabric: Fabric, folder: RunFolder) -> Iterator[None]:
         yield
 
 
-def _train(prepared: Prepared, folder: RunFolder, *, resume: bool, progress: bool) -> RunResult:
+def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> RunResult:
     fabric = prepared.fabric
-    trainer = Trainer(fabric, prepared.task, prepared.config, folder, progress=progress)
-    outcome = trainer.fit(resume=resume)
     if fabric.is_global_zero:
         save_embedder(prepared.model, folder.path / MODEL)
         folder.update(steps=outcome.steps, best_step=outcome.best_step, stopped=outcome.stopped)

@@ -11,6 +11,7 @@ from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.values.limits import check_limits
 
 
 @dataclass(frozen=True)
@@ -227,6 +228,7 @@ def _check_ranges(config: TrainConfig) -> None:
         for name in names:
             if options[name] is not None and not holds(options[name]):
                 raise ConfigError(f"{name} must {must}, got {options[name]}")
+    check_limits(options)
 
 
 def _check_zero_shot(config: TrainConfig) -> None:

@@ -128,7 +128,8 @@ def _split(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, Im
     classes = int(dataset.labels.unique().numel())
     if config.fold is not None:
         if classes < config.folds:
-            raise ConfigError(f"folds is {config.folds}, but there are only {classes} classes")
+            found = counted(classes, "class", "classes")
+            raise ConfigError(f"folds is {config.folds}, but there are only {found}")
         learn, keep = class_fold(dataset.labels, config.fold - 1, config.folds)
     else:
         if classes < 4:

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.data import ClassBatchSampler, ImageFeed
+from sumpool.training.errors import RunError
 
 #: Evaluates a model: the metrics by name.
 Validate = Callable[[nn.Module], dict[str, float]]
@@ -36,6 +38,22 @@ class Task:
     class_of: Tensor
     validate: Validate
     regularizer: nn.Module | None = None
+
+    def measure(self, fabric: Fabric, monitor: str, step: int) -> dict[str, float]:
+        """Metrics of the model, the same in all processes; it is in training mode afterwards.
+
+        Raises:
+            RunError: If the metric ``monitor`` is not finite.
+        """
+        with fabric.autocast():
+            metrics: dict[str, float] = fabric.broadcast(self.validate(self.model))
+        self.model.train()
+        if not math.isfinite(metrics[monitor]):
+            raise RunError(
+                f"validation gives {monitor} = {metrics[monitor]} at step {step}: the validation "
+                "classes need at least two images each"
+            )
+        return metrics
 
 
 @dataclass

@@ -135,10 +135,10 @@ def read_row(path: Path) -> BenchRow:
         raise NotARowError(f"it lacks {', '.join(missing)}")
     if row.id != path.stem:
         raise NotARowError(f"it is the row of {row.id}")
-    digest = (table.schema.metadata or {}).get(DIGEST)
-    if digest is not None and digest != _digest(row):
-        raise NotARowError("it is damaged: it has another digest than when it was written")
     try:
+        digest = (table.schema.metadata or {}).get(DIGEST)
+        if digest is not None and digest != _digest(row):
+            raise ValueError("it has another digest than when it was written")
         _check(row)
     except (TypeError, ValueError) as error:
         raise NotARowError(f"it is damaged: {error}") from error

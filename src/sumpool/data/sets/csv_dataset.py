@@ -28,29 +28,35 @@ class Row(NamedTuple):
 class ImageTable(ImageFiles):
     """Images listed in a CSV file with the columns ``path``, ``label`` and, optionally, ``split``.
 
-    The first line names the columns, in any order; the file is UTF-8. Paths are absolute or
-    relative to the folder of the file. Labels are text and become the class names, sorted, by value
-    if all of them are integers. A class has the same label in all splits.
+    The first line names the columns, in any order; the file is UTF-8. Paths are relative to the
+    folder of the file, or absolute, and stay inside that folder. Labels are text and become the
+    class names, sorted, by value if all of them are integers. A class has the same label in all
+    splits.
 
     Args:
         root: The file, or a folder with exactly one CSV file.
         split: "all", or a value of the column ``split``.
+        allow_outside: Accept images outside the folder of the file.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If columns are wrong, a cell is empty, an image does not exist or is listed
-            twice in a split; names the file and the line.
+        DataError: If columns are wrong, a cell is empty, an image does not exist, lies outside the
+            folder or is listed twice in a split; names the file and the line.
     """
 
     def __init__(
         self,
         root: str | os.PathLike[str],
         split: str = "all",
+        *,
+        allow_outside: bool = False,
         **transforms: Unpack[Transforms],
     ) -> None:
         path = table_file(root)
         rows = read_table(path)
         check_split(split, _splits(rows))
+        if not allow_outside:
+            _check_inside(path, rows)
         if missing := missing_files(path.parent, [row.path for row in rows]):
             first = rows[missing[0]]
             more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
@@ -124,6 +130,17 @@ def _splits(rows: list[Row]) -> tuple[str, ...]:
     return tuple(sorted({row.split for row in rows} - {""}))
 
 
+def _check_inside(path: Path, rows: list[Row]) -> None:
+    folder = os.path.abspath(path.parent)
+    for row in rows:
+        # By name: links inside the folder may lead anywhere, as in a folder of images.
+        if not os.path.abspath(os.path.join(folder, row.path)).startswith(os.path.join(folder, "")):
+            raise DataError(
+                f"{path}, line {row.line}: {row.path} lies outside {path.parent}; accept such "
+                "files with --allow-outside"
+            )
+
+
 def _check_header(path: Path, header: list[str]) -> None:
     wanted = "a first line with the columns path, label and, optionally, split"
     if missing := [name for name in _REQUIRED if name not in header]:
@@ -150,5 +167,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Row:
 
 def _sorted_names(names: set[str]) -> list[str]:
     if all(name.isascii() and name.isdigit() for name in names):
-        return sorted(names, key=lambda name: (int(name), name))
+        # By value, without int(), which takes no more than 4,300 digits.
+        digits = {name: name.lstrip("0") for name in names}
+        return sorted(names, key=lambda name: (len(digits[name]), digits[name], name))
     return sorted(names)

@@ -11,6 +11,7 @@ from typing import ClassVar, NamedTuple, Unpack
 from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.files import ImageFiles, missing_files
+from sumpool.system.wording import counted
 
 #: How many missing files an error names.
 NAMED = 5
@@ -41,7 +42,7 @@ class Count(NamedTuple):
     images: int
 
     def __str__(self) -> str:
-        return f"{self.images:,} images of {self.classes:,} classes"
+        return f"{counted(self.images, 'image')} of {counted(self.classes, 'class', 'classes')}"
 
 
 class PublishedDataset(ImageFiles):

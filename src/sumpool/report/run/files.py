@@ -105,13 +105,24 @@ class Run:
         values = {column: float(values[line]) for column, values in self.validation.items()}
         return {column: value for column, value in values.items() if np.isfinite(value)}
 
+    @property
+    def before_training(self) -> Mapping[str, float] | None:
+        """Metrics of the validation at step 0; None if there was none."""
+        lines = np.flatnonzero(self.validation["step"] == 0) if self.validation else []
+        if not len(lines):
+            return None
+        return {column: float(values[lines[0]]) for column, values in self.validation.items()}
+
     def _best_line(self) -> int | None:
         scores = self.validation.get(str(self.option("stop.monitor")))
         if scores is None:
             scores = self.validation.get("mean_average_precision_at_r")
-        if scores is None or not np.isfinite(scores).any():
+        if scores is None:
             return None
-        step = self.facts.get("best_step")
+        scores = np.where(self.validation["step"] > 0, scores, np.nan)  # before training, no choice
+        if not np.isfinite(scores).any():
+            return None
+        step = self.facts.get("best_step") or None
         lines = np.flatnonzero(self.validation["step"] == step)
         return int(lines[-1]) if len(lines) else int(np.nanargmax(scores))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sumpool.report.run.files import Run
 from sumpool.report.tables import Table
+from sumpool.system.wording import counted
 
 #: Columns of the metric table by the name of the metric, all in percent.
 PERCENT = {
@@ -44,10 +45,14 @@ def main_score(run: Run) -> str | None:
 
 def metric_table(run: Run) -> Table:
     """The metrics of every evaluation."""
-    rows = []
+    listed = []
     for name in score_names(run):
-        scores = run.scores(name) or {}
         label = name if name in run.evaluations else f"{name} (step {run.best_step:,})"
+        listed.append((label, run.scores(name) or {}))
+    if run.before_training is not None:
+        listed.append((f"{run.selection}, before training", run.before_training))
+    rows = []
+    for label, scores in listed:
         rows.append(
             [
                 label,
@@ -150,7 +155,7 @@ def _effort(run: Run) -> str:
     steps = run.facts.get("steps")
     if steps is None and "step" in run.log:
         steps = int(run.log["step"][-1])
-    parts = [] if steps is None else [f"{steps:,} steps"]
+    parts = [] if steps is None else [counted(steps, "step")]
     if run.best_step is not None:
         parts.append(f"best at {run.best_step:,}")
     parts += [f"{name} {run.facts[name]}" for name in ("seed", "device") if name in run.facts]

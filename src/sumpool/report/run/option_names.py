@@ -16,7 +16,10 @@ RENAMED: Mapping[str, str] = {
 }
 #: Options that say where a run goes and what is kept of it, and change nothing in its result.
 WHERE_IT_RUNS = frozenset(
-    {"out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "keep_checkpoints"}
+    {
+        *("out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "keep_checkpoints"),
+        "allow_outside",
+    }
 )
 _FORMER = {new: old for old, new in RENAMED.items()}
 

@@ -44,9 +44,8 @@ from sumpool.studies.averaging.setup import (
 )
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.hulls import convex_hull
-from sumpool.studies.shared.measuring import open_images
+from sumpool.studies.shared.measuring import open_images, tile_shares
 from sumpool.studies.shared.seeds import seed_range
-from sumpool.studies.shared.tiles import tile_shares
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
 

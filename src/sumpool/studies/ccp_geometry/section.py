@@ -13,8 +13,8 @@ from sumpool.report.plots import marker_at, panel_row
 from sumpool.report.section import Section, seeds_in_words
 from sumpool.report.style import CLASS_COLORS
 from sumpool.report.tables import Table
-from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, by_method, methods_in, note
-from sumpool.studies.shared.reporting import Column, first_with_arrays, seeds_table
+from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, by_method, note, shown_rows
+from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row, read_arrays
 
@@ -39,8 +39,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and, of the first seed, the validation images on a plane."""
-    found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
-    shown = [found[method] for method in methods_in(list(found.values()))]
+    shown = shown_rows(rows)
     alt = (
         "Validation images on a plane by t-SNE after one problem and after alternating problems, "
         "classes by color and mark."

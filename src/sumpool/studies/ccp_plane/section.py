@@ -7,8 +7,8 @@ from pathlib import Path
 from sumpool.report.section import Section, over_seeds, seeds_in_words
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values
-from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, methods_in, note
-from sumpool.studies.shared.reporting import Column, first_with_arrays, seeds_table
+from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, note, shown_rows
+from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -69,8 +69,7 @@ def _problem_table(alternating: list[Row], alone: list[Row]) -> Table:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, the planes of the first seed, and curves from problem to problem."""
     settings = rows[0].settings
-    found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
-    shown = [found[method] for method in methods_in(list(found.values()))]
+    shown = shown_rows(rows)
     figures = {}
     if shown:
         figures[

@@ -138,7 +138,7 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
     )
     # A run that is there was left by an interrupted study; it refuses other settings.
     resume = folder if (folder / RUN).is_file() else None
-    result = run_training(config, resume=resume, progress=False)
+    result = run_training(config, resume=resume, progress=False, validate_first=False)
     if result.outcome.stopped == "interrupted":
         raise KeyboardInterrupt(result.outcome.signal)
     model = load_embedder(folder / MODEL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sumpool.report.section import values
-from sumpool.studies.shared.reporting import Column
+from sumpool.studies.shared.reporting import Column, first_with_arrays
 from sumpool.system.rows import Row
 
 #: The methods, in order, with their names: the loss inside batches, proxies that are drawn once,
@@ -62,3 +62,9 @@ def by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
         METHODS[method]: [row for row in rows if row.cell["method"] == method]
         for method in methods_in(rows)
     }
+
+
+def shown_rows(rows: Sequence[Row]) -> list[Row]:
+    """The first seed with arrays of each method, in the order of :data:`METHODS`."""
+    found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
+    return [found[method] for method in METHODS if method in found]

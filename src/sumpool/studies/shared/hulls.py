@@ -13,10 +13,9 @@ Points = NDArray[np.float64]
 
 
 def convex_hull(points: Points) -> Points:
-    """Corners of the convex hull, counter-clockwise, by Andrew's monotone chain.
+    """Corners (k, 2) of the convex hull, counter-clockwise, by Andrew's monotone chain.
 
-    Returns:
-        Corners of shape (k, 2): one for a single point, two for points on a line.
+    There is one for a single point, two for points on a line.
 
     Example:
         >>> convex_hull(np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [2.0, 2.0], [0.0, 2.0]]))

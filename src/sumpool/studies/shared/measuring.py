@@ -13,7 +13,6 @@ from torch import Tensor
 from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, ImageFeed, open_feed
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
-from sumpool.studies.shared.tiles import tile_shares
 from sumpool.training.without_folder import Trained
 
 #: Collages of each split that attention is stored for.
@@ -48,6 +47,15 @@ def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
     if isinstance(dataset, GlyphCollages) and dataset.part == "collage":
         return dataset.letter_tile
     return None
+
+
+def tile_shares(weights: Tensor) -> Tensor:
+    """The share of weights (b, h, w) on each tile of a 2×2 collage, (b, 4), for even h and w."""
+    batch, height, width = weights.shape
+    if height % 2 or width % 2:
+        raise ValueError(f"weights must have an even height and width, got {tuple(weights.shape)}")
+    tiles = weights.reshape(batch, 2, height // 2, 2, width // 2).sum((2, 4))
+    return tiles.flatten(1) / tiles.sum((1, 2))[:, None]
 
 
 @torch.no_grad()

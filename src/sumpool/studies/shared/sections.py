@@ -27,15 +27,8 @@ def study_section(
 ) -> Section:
     """The section on stored rows, with what all runs share and where they come from.
 
-    Args:
-        rows: The rows.
-        title: Heading.
-        question: What the study asks.
-        tables: Its numbers.
-        figures: The figures by their alternative text.
-        notes: How to read them.
-        shared: Settings that are listed after the notes; None is those of the rows.
-        **options: Options of :func:`~sumpool.report.plots.picture`.
+    ``figures`` are by their alternative text. ``shared`` are the settings listed after the notes;
+    None is those of the rows. ``options`` are of :func:`~sumpool.report.plots.picture`.
     """
     pictures = [picture(figure, alt, **options) for alt, figure in figures.items()]
     notes = [*notes, *conditions(rows[0].settings if shared is None else shared)]

@@ -95,14 +95,10 @@ class Testbed:
 def open_testbed(
     out_dir: Path, data: Path | None, *, quick: bool, weights: Path | None, progress: bool
 ) -> Testbed:
-    """Look at ``data`` and choose the settings; pretrain the backbone of collages if need be.
+    """Look at ``data`` and choose the settings; without ``weights``, pretrain for collages.
 
-    Args:
-        out_dir: Folder of the study, which keeps a pretrained backbone, a stand-in, decoded images.
-        data: Folder of CIFAR-100 or CUB; None is glyph collages or, in quick mode, the stand-in.
-        quick: A few steps with a small network.
-        weights: A pretrained backbone for collages; None pretrains one.
-        progress: Whether pretraining shows a bar.
+    ``data`` is CIFAR-100 or CUB; None is glyph collages or, if ``quick``, a stand-in for CIFAR-100.
+    ``out_dir`` keeps the pretrained backbone, the stand-in and decoded images of CUB.
 
     Raises:
         ConfigError: If the data is something else.

@@ -54,11 +54,10 @@ class TokenSettings:
 def draw_samples(
     settings: TokenSettings, per_class: int, generator: torch.Generator, count: int = 1
 ) -> Tensor:
-    """Draw ``count`` batches of samples.
+    """Draw ``count`` batches of samples: indices of tokens, int64 (count, B, length).
 
-    Returns:
-        Indices of tokens, int64 of shape (count, B, length), for B samples labelled as
-        :meth:`TokenSettings.labels` says. The order within a sample means nothing to a pooling.
+    The B samples are labelled as :meth:`TokenSettings.labels` says. The order within a sample means
+    nothing to a pooling.
     """
     labels = settings.labels(per_class)
     shape = (count, len(labels), settings.length)

@@ -45,11 +45,10 @@ GROUND = (0.0, 1.0, 0.0)
 
 
 def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
-    """The map and where its foreground is; ``seed`` draws the noise.
+    """The map (side, side, 3) in float64, with noise of ``seed``, and where its foreground is.
 
-    Returns:
-        Features of shape (side, side, 3) in float64, and a boolean (side, side), True at the red
-        block in the first corner and the blue one in the last.
+    The latter is a boolean (side, side), True at the red block in the first corner and the blue one
+    in the last.
     """
     side, block = settings.side, settings.block
     if not 0 < 2 * block <= side:

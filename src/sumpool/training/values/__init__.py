@@ -1,0 +1,1 @@
+"""What options take: names and types, as plain data."""

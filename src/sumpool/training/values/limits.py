@@ -1,0 +1,83 @@
+"""The smallest and the largest value of each option, as plain data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from sumpool.training.config import ConfigError
+
+#: What a number must be, its bounds, and the options it holds for unless they are null. The lower
+#: bounds of other options are in ``training.settings``.
+LIMITS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
+    ("lie in 0..2⁶³ − 1", -math.inf, 2**63 - 1, ("seed",)),
+    ("lie in [0, 1)", 0, math.nextafter(1, 0), ("optimizer.beta1", "optimizer.beta2")),
+    ("lie in (0, 1)", math.ulp(0), math.nextafter(1, 0), ("optimizer.plateau_factor",)),
+    ("be at most 10", -math.inf, 10, ("optimizer.lr",)),
+    ("lie in [0, 10]", 0, 10, ("optimizer.weight_decay",)),
+    (
+        "lie in 0..1,000,000",
+        0,
+        1e6,
+        ("optimizer.embedding_lr_multiplier", "optimizer.proxy_lr_multiplier"),
+    ),
+    (
+        "be at most 1,000,000",
+        -math.inf,
+        1e6,
+        (
+            *("optimizer.warmup_epochs", "zero_shot.scale", "zero_shot.lr_multiplier"),
+            *("zero_shot.balance", "zero_shot.ridge", "gsp.eps"),
+            *("ccp.pull", "ccp.batch_weight", "center.weight"),
+        ),
+    ),
+    (
+        "be at most 65,536",
+        -math.inf,
+        2**16,
+        (
+            *("batch_size", "images_per_class", "embedding_size", "gsp.prototypes"),
+            *("ccp.proxies", "ccp.candidates"),
+        ),
+    ),
+    ("lie in 1..4,096", 1, 4096, ("resize",)),
+    ("lie in 1..2,048", 1, 2048, ("crop",)),
+    ("be at most 10,000", -math.inf, 10_000, ("folds",)),
+    (
+        "be at most 1,024",
+        -math.inf,
+        1024,
+        ("hardware.workers", "hardware.devices", "hardware.nodes"),
+    ),
+    (
+        "be at most 10¹²",
+        -math.inf,
+        10**12,
+        (
+            *("stop.validate_every", "stop.patience", "stop.max_steps", "gsp.average_steps"),
+            *("zero_shot.begin", "zero_shot.end", "center.subset", "ccp.patience", "ccp.problems"),
+            *("optimizer.plateau_patience", "checkpoint_seconds"),
+        ),
+    ),
+)
+
+
+def check_limits(options: Mapping[str, Any]) -> None:
+    """Refuse numbers that are not finite, or beyond what an option takes.
+
+    Args:
+        options: Values by dotted name, as :func:`sumpool.training.config.flat` gives them.
+
+    Raises:
+        ConfigError: Naming the option and what it takes.
+    """
+    for name, value in options.items():
+        for number in value.values() if isinstance(value, dict) else (value,):
+            if isinstance(number, float) and not math.isfinite(number):
+                raise ConfigError(f"{name} must be finite, got {number}")
+    for must, low, high, names in LIMITS:
+        for name in names:
+            value = options[name]
+            if value is not None and not low <= value <= high:
+                raise ConfigError(f"{name} must {must}, got {value}")
