@@ -105,6 +105,7 @@ def test_every_other_option_decides_the_identity() -> None:
     named = {name for name in flat(TrainConfig()) if is_ignored(name)}
     assert {name for name in named if not name.startswith("hardware.")} == {
         "data", "out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "skip_broken",
+        "allow_outside", "keep_checkpoints",
     }  # fmt: skip
     assert "hardware.precision" not in named
 

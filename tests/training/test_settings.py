@@ -74,7 +74,17 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     open_still = {
         name for name, value in flat(resolve(TrainConfig("x"), "cub")).items() if value is None
     }
-    meaningful = {"out", "fold", "cache_dir", "resize", "crop", "augment", "crop_area", "flip"}
+    meaningful = {
+        "init",
+        "out",
+        "fold",
+        "cache_dir",
+        "resize",
+        "crop",
+        "augment",
+        "crop_area",
+        "flip",
+    }
     assert open_still == meaningful | {
         "optimizer.plateau_patience",
         "optimizer.ema",

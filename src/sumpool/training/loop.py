@@ -80,8 +80,11 @@ class Trainer:
             raise ValueError("config must be resolved: stop.validate_every and patience are null")
         self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
         self.progress = Progress()
-        self._every, self._patience = stop.validate_every, stop.patience
-        self._limit = stop.max_steps
+        self._every, self._patience, self._limit = (
+            stop.validate_every,
+            stop.patience,
+            stop.max_steps,
+        )
         nhwc = config.hardware.channels_last and fabric.device.type == "cuda"
         self.model = task.model.to(fabric.device)
         if nhwc:
@@ -91,9 +94,8 @@ class Trainer:
             self.model, self.criterion, own_prototypes=config.gsp.lr_multiplier != 1
         )
         self._class_of = task.class_of.to(fabric.device)
-        needs_attributes = hasattr(self.criterion, "zero_shot")
-        train_pass = self._train_pass = TrainPass(self.model, needs_attributes, nhwc)
-        self._pass: nn.Module = fabric.setup_module(compile_pass(train_pass, config.hardware))
+        self._train_pass = TrainPass(self.model, hasattr(self.criterion, "zero_shot"), nhwc)
+        self._pass: nn.Module = fabric.setup_module(compile_pass(self._train_pass, config.hardware))
         optimizer = build_optimizer(
             self._groups,
             config.optimizer,
@@ -166,8 +168,7 @@ class Trainer:
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
-            if self.config.optimizer.schedule == "cosine":
-                assert self._limit is not None
+            if self.config.optimizer.schedule == "cosine" and self._limit is not None:
                 follow_cosine(self.optimizer.optimizer, progress.step, self._limit)
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
@@ -283,9 +284,8 @@ class Trainer:
         if self._plateau is not None:
             self._plateau.step(value)
         self._journal.validated(self.progress, metrics, is_best)
-        return self.alternating is not None and self.alternating.validated(
-            value, self.progress.step
-        )
+        step = self.progress.step
+        return self.alternating is not None and self.alternating.validated(value, step)
 
     def _asked(self, interrupts: Interrupts) -> bool:
         if self.fabric.world_size == 1:
@@ -321,7 +321,6 @@ class Trainer:
         }
 
     def _state(self) -> dict[str, Any]:
-        device = self.fabric.device
         parts = self._stateful().items()
         return {
             **{name: None if part is None else part.state_dict() for name, part in parts},
@@ -330,7 +329,7 @@ class Trainer:
             "sums": self._sums,
             "since_log": self._since_log,
             "zero_shot_weight": self._phases.zero_shot_weight,
-            **random_state(device),
+            **random_state(self.fabric.device),
         }
 
     def _load(self) -> None:
