@@ -80,11 +80,8 @@ class Trainer:
             raise ValueError("config must be resolved: stop.validate_every and patience are null")
         self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
         self.progress = Progress()
-        self._every, self._patience, self._limit = (
-            stop.validate_every,
-            stop.patience,
-            stop.max_steps,
-        )
+        self._every, self._patience = stop.validate_every, stop.patience
+        self._limit = stop.max_steps
         nhwc = config.hardware.channels_last and fabric.device.type == "cuda"
         self.model = task.model.to(fabric.device)
         if nhwc:
@@ -114,8 +111,7 @@ class Trainer:
         self._phases = Phases(fabric, task, config, self._class_of)
         self._best: dict[str, dict[str, Any]] | None = None
         self._sums: dict[str, Tensor] = {}
-        self._since_log = 0
-        self._saved_at = time.monotonic()
+        self._since_log, self._saved_at = 0, time.monotonic()
         self._journal = Journal(fabric, config, folder, bar=progress)
         self._regularizer = None if task.regularizer is None else task.regularizer.to(fabric.device)
         #: The problems of chance-constrained proxies; None without them.
@@ -191,7 +187,8 @@ class Trainer:
             if self._asked(interrupts):
                 self._save()
                 return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
-            if validate and reason is None and self._save_is_due():
+            due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
+            if validate and reason is None and self.fabric.broadcast(due):
                 self._save()
         self._save()
         return Outcome(reason, progress.step, progress.best_step)
@@ -294,10 +291,6 @@ class Trainer:
             return False
         asked = torch.tensor(float(interrupts.name is not None), device=self.fabric.device)
         return bool(self.fabric.all_reduce(asked, reduce_op="sum"))
-
-    def _save_is_due(self) -> bool:
-        due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
-        return bool(self.fabric.broadcast(due))
 
     def _save(self) -> None:
         if self.folder is None:
