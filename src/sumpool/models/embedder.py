@@ -184,10 +184,10 @@ class Embedder(nn.Module):
             vectors = torch.cat(embeddings)
         finally:
             self.train(training)
-        wrong = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
-        if wrong:
-            given = sources[wrong[0]]
-            name = f"number {wrong[0]}" if isinstance(given, Image.Image) else os.fspath(given)
+        bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
+        if bad:
+            given = sources[bad[0]]
+            name = f"number {bad[0]}" if isinstance(given, Image.Image) else os.fspath(given)
             raise ModelError(
                 f"the embedding of image {name} is not finite: the weights of the model are "
                 "damaged, or its training diverged"
