@@ -21,6 +21,7 @@ from sumpool.evaluation.inputs import (
 from sumpool.evaluation.neighbors import nearest
 from sumpool.evaluation.ranking import ranked_hits
 from sumpool.evaluation.search import batches, float32_products
+from sumpool.system.wording import counted
 
 #: Up to this many ranks, neighbors are searched; for more, whole rows are sorted.
 _SEARCHED = 128
