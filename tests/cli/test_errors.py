@@ -150,3 +150,9 @@ def test_choices_are_checked_before_torch_is_imported(arguments: list[str]) -> N
     assert done.returncode == 1
     assert "must be one of" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_an_error_is_no_longer_than_a_screen(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint(["report", "b" * 100_000], capsys)
+    assert " … " in line
+    assert len(line) < 1100

@@ -45,6 +45,9 @@ VERBS = {
     "bench": bench,
 }
 
+#: Most characters of an error.
+LONGEST = 1000
+
 
 def build_parser() -> ArgumentParser:
     """The parser of the command with all its verbs."""
@@ -105,4 +108,6 @@ def _report(error: Exception, debug: bool, line: str | None) -> None:
     """Print ``error`` as ``line``; raise it if it is a defect, or with --debug."""
     if debug or describe(error) is None:
         raise error
+    if line is not None and len(line) > LONGEST:  # such as a name that fills a file
+        line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     print(f"sumpool: error: {line}", file=sys.stderr)

@@ -21,6 +21,7 @@ from sumpool.evaluation.inputs import (
 from sumpool.evaluation.neighbors import nearest
 from sumpool.evaluation.ranking import ranked_hits
 from sumpool.evaluation.search import batches, float32_products
+from sumpool.system.wording import counted
 
 #: Up to this many ranks, neighbors are searched; for more, whole rows are sorted.
 _SEARCHED = 128
@@ -99,20 +100,20 @@ def retrieval_metrics(
     comparison, labels, others = _inputs(query, query_labels, gallery, gallery_labels)
     ks = check_ks(ks, comparison.available)
     scores = _score(comparison, labels, others, max((1, *ks)), max_memory, backend, progress)
-    counted = scores.matches > 0
-    queries = int(counted.sum())
+    matched = scores.matches > 0
+    queries = int(matched.sum())
     if not queries:
         raise ValueError(
             f"none of the {counted(len(labels), 'query', 'queries')} has a match: no other "
             "gallery item is of its class, so no metric is defined"
         )
-    first = scores.first_match[counted]
+    first = scores.first_match[matched]
     recall = {k: ((first > 0) & (first <= k)).double().mean().item() for k in {1, *ks}}
     return {
         "precision_at_1": recall[1],
         **{f"recall_at_{k}": recall[k] for k in ks},
-        "r_precision": scores.r_precision[counted].mean().item(),
-        "mean_average_precision_at_r": scores.average_precision[counted].mean().item(),
+        "r_precision": scores.r_precision[matched].mean().item(),
+        "mean_average_precision_at_r": scores.average_precision[matched].mean().item(),
         "queries": queries,
         "queries_without_match": len(labels) - queries,
     }

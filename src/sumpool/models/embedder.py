@@ -180,9 +180,9 @@ class Embedder(nn.Module):
             torch.Size([2, 16])
         """
         sources = [images] if isinstance(images, _IMAGES) else list(images)
-        wrong = [it for it in sources if not isinstance(it, _IMAGES)]
-        if wrong or not sources:
-            got = f"{type(wrong[0]).__name__} among them" if wrong else "none"
+        others = [type(it).__name__ for it in sources if not isinstance(it, _IMAGES)]
+        if others or not sources:
+            got = f"{others[0]} among them" if others else "none"
             raise ValueError(f"images must be paths or PIL images, at least one, got {got}")
         check_at_least_one(batch_size=batch_size)
         view, device = self.preprocessing.test_view(), next(self.parameters()).device
@@ -196,10 +196,10 @@ class Embedder(nn.Module):
             vectors = torch.cat(embeddings)
         finally:
             self.train(training)
-        wrong = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
-        if wrong:
-            given = sources[wrong[0]]
-            name = f"number {wrong[0]}" if isinstance(given, Image.Image) else os.fspath(given)
+        bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
+        if bad:
+            given = sources[bad[0]]
+            name = f"number {bad[0]}" if isinstance(given, Image.Image) else os.fspath(given)
             raise ModelError(
                 f"the embedding of image {name} is not finite: the weights of the model are "
                 "damaged, or its training diverged"

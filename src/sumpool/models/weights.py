@@ -73,7 +73,7 @@ def tensors_digest(state: Mapping[str, Tensor]) -> str:
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy())
+        digest.update(value.contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

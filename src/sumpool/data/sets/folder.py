@@ -17,6 +17,7 @@ from sumpool.data.sets.files import (
     image_paths,
 )
 from sumpool.data.sets.published import check_split
+from sumpool.system.wording import counted
 
 #: Folders of these names are splits, where they have class folders in them.
 SPLIT_FOLDERS = ("train", "val", "validation", "test")
@@ -74,9 +75,9 @@ class ImageFolder(ImageFiles):
                 labels += [label[name]] * len(found)
         if not paths:
             raise DataError(f"there is no image in the class folders of {folder}")
-        _note(folder, empty, ("class folder", "class folders"), "without images")
-        _note(folder, outside, ("image", "images"), "outside class folders")
-        _note(folder, others, ("file", "files"), "not of an image format")
+        _note(folder, empty, "class folder", "without images")
+        _note(folder, outside, "image", "outside class folders")
+        _note(folder, others, "file", "not of an image format")
         super().__init__(folder, paths, labels, names, **transforms)
 
 
@@ -100,8 +101,8 @@ def split_folders(folder: Path) -> tuple[str, ...]:
     )
 
 
-def _note(folder: Path, skipped: list[str], noun: tuple[str, str], which: str) -> None:
+def _note(folder: Path, skipped: list[str], noun: str, which: str) -> None:
     if skipped:
-        what = f"{len(skipped):,} {noun[len(skipped) > 1]} {which}"
+        what = f"{counted(len(skipped), noun)} {which}"
         such = ": " if len(skipped) == 1 else ", such as "
         logger.warning("%s: skipped %s%s%s", folder, what, such, min(skipped))

@@ -16,7 +16,6 @@ from sumpool.report.run.option_names import flatten
 from sumpool.report.tables import Table
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
-from sumpool.system.wording import counted
 
 #: Facts of a run that are compared, beside its options.
 FACTS = ("data_set", "images", "classes", "left_out", "device", "versions")
@@ -82,11 +81,7 @@ def evaluated_images(run: Run, source: str) -> str | None:
 
 def _image_counts(run: Run, source: str) -> str | None:
     counts = [(run.facts.get(name) or {}).get(source) for name in ("images", "classes")]
-    return (
-        None
-        if None in counts
-        else f"{counted(counts[0], 'image')} of {counted(counts[1], 'class', 'classes')}"
-    )
+    return None if None in counts else str(counts)
 
 
 def relative_names(names: Sequence[str]) -> tuple[str, ...]:

@@ -108,10 +108,9 @@ class Run:
     @property
     def before_training(self) -> Mapping[str, float] | None:
         """Metrics of the validation at step 0; None if there was none."""
-        lines = np.flatnonzero(self.validation["step"] == 0) if self.validation else []
-        if not len(lines):
+        if not self.validation or self.validation["step"][0] != 0:  # sorted by step
             return None
-        return {column: float(values[lines[0]]) for column, values in self.validation.items()}
+        return {column: float(values[0]) for column, values in self.validation.items()}
 
     def _best_line(self) -> int | None:
         scores = self.validation.get(str(self.option("stop.monitor")))
