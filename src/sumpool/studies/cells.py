@@ -20,15 +20,10 @@ from sumpool.training.fabric_logging import quiet_fabric
 
 
 class CellResult(NamedTuple):
-    """The result of a cell.
+    """The result of a cell."""
 
-    Attributes:
-        metrics: The measured numbers by name.
-        arrays: What figures need besides numbers.
-    """
-
-    metrics: Mapping[str, float]
-    arrays: Mapping[str, NDArray[Any]] | None = None
+    metrics: Mapping[str, float]  #: The measured numbers by name
+    arrays: Mapping[str, NDArray[Any]] | None = None  #: What figures need besides numbers
 
 
 #: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.

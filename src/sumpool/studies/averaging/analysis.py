@@ -21,27 +21,17 @@ ROUNDING = 1e-12
 
 @dataclass(frozen=True)
 class Analysis:
-    """A pooling by prototypes; everything is scaled into the unit ball, in float64.
+    """A pooling by prototypes; everything is scaled into the unit ball, in float64."""
 
-    Attributes:
-        scale: What local features were divided by, the length of the longest.
-        features: Local features (N, n, 2).
-        labels: Classes of the images (N,).
-        prototypes: Prototypes ν (m, 2), picked among the local features.
-        pooled: Σ_j w_j f_j of each image (N, 2).
-        combined: Σ_i p*_i ν_i of each image (N, 2).
-        found: The distance between those two, its bounds, and the histograms (N, m).
-        shares: Mean histogram of each class (C, m).
-    """
-
-    scale: float
-    features: Tensor
-    labels: Tensor
-    prototypes: Tensor
-    pooled: Tensor
-    combined: Tensor
+    scale: float  #: What local features were divided by, the length of the longest
+    features: Tensor  #: Local features (N, n, 2)
+    labels: Tensor  #: Classes of the images (N,)
+    prototypes: Tensor  #: Prototypes ν (m, 2), picked among the local features
+    pooled: Tensor  #: Σ_j w_j f_j of each image (N, 2)
+    combined: Tensor  #: Σ_i p*_i ν_i of each image (N, 2)
+    #: The distance between those two, its bounds, and the histograms (N, m).
     found: AveragePoolingError
-    shares: Tensor
+    shares: Tensor  #: Mean histogram of each class (C, m)
 
     @property
     def delta(self) -> float:

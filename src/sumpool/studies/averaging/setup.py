@@ -25,52 +25,32 @@ LETTERS = 10
 
 @dataclass(frozen=True)
 class AveragingSettings:
-    """What all cells share.
+    """What all cells share."""
 
-    Attributes:
-        data: What it is trained on: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes).
-        format: How the data is laid out.
-        weights: Name of the file the backbone starts from, or "none".
-        backbone: The network.
-        prototypes: Prototypes of the analysis, picked among local features.
-        images: Images of a class that are analyzed.
-        main_share: Share of a class's histogram above which a prototype is a main one of it.
-        embedding_size: Length of local features and embeddings.
-        pos_margin: Margin m⁺ of C2.
-        neg_margin: Margin m⁻ of C2. Ten classes that far from each other fit into the unit disc.
-        gsp_prototypes: Prototypes m of GSP.
-        mu: Share μ of GSP.
-        eps: Inverse smoothing ε of GSP.
-        average_steps: Steps in which GSP averages before it picks its prototypes.
-        lr: Learning rate of Adam.
-        steps: Training steps.
-        validate_every: Steps between validations.
-        batch_size: Images per step.
-        images_per_class: Images of a class in a batch.
-        drawn: Training, validation and test images of a class that are drawn.
-        per_class: Training and test images of a class of CIFAR; None is all.
-    """
-
-    data: str
-    format: str
-    weights: str = "none"
+    data: str  #: What it is trained on: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes)
+    format: str  #: How the data is laid out
+    weights: str = "none"  #: Name of the file the backbone starts from, or "none"
     backbone: str = "small_cnn"
-    prototypes: int = 48
-    images: int = 64
+    prototypes: int = 48  #: Prototypes of the analysis, picked among local features
+    images: int = 64  #: Images of a class that are analyzed
+    #: Share of a class's histogram above which a prototype is a main one of it.
     main_share: float = 0.01
-    embedding_size: int = 2
-    pos_margin: float = 0.0
+    embedding_size: int = 2  #: Length of local features and embeddings
+    pos_margin: float = 0.0  #: Margin m⁺ of C2
+    #: Margin m⁻ of C2. Ten classes that far from each other fit into the unit disc.
     neg_margin: float = 0.5
-    gsp_prototypes: int = 16
-    mu: float = 0.5
-    eps: float = 5.0
-    average_steps: int = 250
+    gsp_prototypes: int = 16  #: Prototypes m of GSP
+    mu: float = 0.5  #: Share μ of GSP
+    eps: float = 5.0  #: Inverse smoothing ε of GSP
+    average_steps: int = 250  #: Steps in which GSP averages before it picks its prototypes
     lr: float = 6e-3
     steps: int = 500
     validate_every: int = 100
     batch_size: int = 40
-    images_per_class: int = 4
+    images_per_class: int = 4  #: Images of a class in a batch
+    #: Training, validation and test images of a class that are drawn.
     drawn: tuple[int, int, int] | None = (200, 20, 64)
+    #: Training and test images of a class of CIFAR; None is all.
     per_class: tuple[int, int] | None = None
 
 

@@ -55,10 +55,6 @@ def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
 def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
     """How wide classes are and how far from each other.
 
-    Args:
-        vectors: Embeddings (N, D).
-        labels: Their classes (N,), at least two.
-
     Returns:
         ``mean_covering_radius``, the radius of k greedy centers, mean over k = 1..n and classes;
         ``class_distance``, the mean distance between images of different classes; and

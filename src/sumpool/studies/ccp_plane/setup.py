@@ -25,50 +25,34 @@ _LEVELS = 16
 
 @dataclass(frozen=True)
 class PlaneSettings:
-    """What all cells share.
+    """What all cells share."""
 
-    Attributes:
-        data: What it is trained on: "digits", "MNIST" or "Fashion-MNIST".
-        format: How the files are laid out, a key of ``SOURCES``; digits count as MNIST.
-        backbone: The network.
-        side: Side of the images that the network sees.
-        loss: The pair loss between images and proxies.
-        pos_margin: Distance up to which images and proxies of a class cost nothing. With the
-            catalog's 0.27 nothing would ask for a smaller covering radius.
-        neg_margin: Distance from which others cost nothing: that of neighbors among ten classes on
-            the unit circle. With the catalog's 0.38 the room is not used.
-        lr: Learning rate of Adam, of the proxies too.
-        steps: Training steps.
-        validate_every: Steps between validations, three of which without gain end a problem. Rate
-            and steps of a problem decide how far proxies can go, and so whether they meet.
-        batch_size: Images per step.
-        images_per_class: Images of each class in a batch.
-        proxies: Proxies per class.
-        pool: Images of a class that new proxies are picked among.
-        embedding_size: 2: a plane.
-        held_out: Share of the training images of a class for validation; of digits, also for test.
-        most: Most training, validation and test images of a class; None is all.
-        shown: Training images of a class that figures show.
-    """
-
-    data: str
-    format: str
+    data: str  #: What it is trained on: "digits", "MNIST" or "Fashion-MNIST"
+    format: str  #: How the files are laid out, a key of ``SOURCES``; digits count as MNIST
     backbone: str
-    side: int
-    loss: str = "c2"
+    side: int  #: Side of the images that the network sees
+    loss: str = "c2"  #: The pair loss between images and proxies
+    #: Distance up to which images and proxies of a class cost nothing. With the catalog's 0.27
+    #: nothing would ask for a smaller covering radius.
     pos_margin: float = 0.0
+    #: Distance from which others cost nothing: that of neighbors among ten classes on the unit
+    #: circle. With the catalog's 0.38 the room is not used.
     neg_margin: float = 0.6
-    lr: float = 2e-3
+    lr: float = 2e-3  #: Learning rate of Adam, of the proxies too
     steps: int = 1500
+    #: Steps between validations, three of which without gain end a problem. Rate and steps of a
+    #: problem decide how far proxies can go, and so whether they meet.
     validate_every: int = 20
     batch_size: int = 40
-    images_per_class: int = 4
+    images_per_class: int = 4  #: Images of each class in a batch
     proxies: int = 4
-    pool: int = 16
+    pool: int = 16  #: Images of a class that new proxies are picked among
     embedding_size: int = 2
+    #: Share of the training images of a class for validation; of digits, also for test.
     held_out: float = 0.2
+    #: Most training, validation and test images of a class; None is all.
     most: tuple[int, int, int] | None = None
-    shown: int = 20
+    shown: int = 20  #: Training images of a class that figures show
 
 
 #: What is less in the quick mode.

@@ -45,14 +45,10 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
 
 
 class Watched(NamedTuple):
-    """The result of :func:`train_and_watch`.
-
-    Attributes:
-        trained: The finished run.
-        seen: Embeddings of some training images, (n, 2), at the best step of each problem.
-    """
+    """The result of :func:`train_and_watch`."""
 
     trained: Trained
+    #: Embeddings of some training images, (n, 2), at the best step of each problem.
     seen: list[NDArray[np.float32]]
 
 

@@ -39,17 +39,11 @@ LOSS = "c2"
 
 
 class Point(NamedTuple):
-    """A trial.
+    """A trial."""
 
-    Attributes:
-        pull: λ.
-        proxies: Proxies per class.
-        value: Validation MAP@R, mean over seeds.
-    """
-
-    pull: float
+    pull: float  #: λ
     proxies: int
-    value: float
+    value: float  #: Validation MAP@R, mean over seeds
 
 
 def run(

@@ -38,40 +38,24 @@ ITERATED = {"autodiff": True, "iterative": False}
 
 @dataclass(frozen=True)
 class CostSettings:
-    """What is timed and how often.
+    """What is timed and how often."""
 
-    Attributes:
-        device: Type of the device.
-        device_name: Its name.
-        threads: Threads of the CPU that a step may use.
-        memory: What memory means: "peak", the most that a step holds on the device, or "saved",
-            what its forward pass keeps for the backward one.
-        batch: Images B.
-        sides: Height and width of the maps; each is measured by itself.
-        channels: Channels d.
-        prototypes: Number m of prototypes, picked from the maps by greedy k-center.
-        mu: Share μ.
-        eps: Inverse smoothing ε.
-        dtype: Dtype of the maps.
-        iterations: The k that are tried.
-        rounds: How often each contender has its turn.
-        turn_s: About how long a turn lasts.
-    """
-
-    device: str
+    device: str  #: Type of the device
     device_name: str
-    threads: int
+    threads: int  #: Threads of the CPU that a step may use
+    #: What memory means: "peak", the most that a step holds on the device, or "saved", what its
+    #: forward pass keeps for the backward one.
     memory: str
-    batch: int = 32
-    sides: tuple[int, ...] = (7,)
-    channels: int = 128
-    prototypes: int = 64
-    mu: float = 0.3
-    eps: float = 5.0
+    batch: int = 32  #: Images B
+    sides: tuple[int, ...] = (7,)  #: Height and width of the maps; each is measured by itself
+    channels: int = 128  #: Channels d
+    prototypes: int = 64  #: Number m of prototypes, picked from the maps by greedy k-center
+    mu: float = 0.3  #: Share μ
+    eps: float = 5.0  #: Inverse smoothing ε
     dtype: str = "float32"
-    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)
-    rounds: int = 9
-    turn_s: float = 0.05
+    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)  #: The k that are tried
+    rounds: int = 9  #: How often each contender has its turn
+    turn_s: float = 0.05  #: About how long a turn lasts
 
 
 #: What is less in the quick mode.
@@ -87,15 +71,10 @@ QUICK: dict[str, Any] = {
 
 
 class Contender(NamedTuple):
-    """One way to the weights.
+    """One way to the weights."""
 
-    Attributes:
-        solver: "autodiff", "iterative", "exact" or "fused".
-        k: Iterations; None for solvers that have none.
-    """
-
-    solver: str
-    k: int | None = None
+    solver: str  #: "autodiff", "iterative", "exact" or "fused"
+    k: int | None = None  #: Iterations; None for solvers that have none
 
     def build(self, settings: CostSettings) -> GeneralizedSumPool2d:
         """The layer that solves in this way."""

@@ -29,22 +29,15 @@ LOOKS = {
 
 
 class Measured(NamedTuple):
-    """One contender at one k.
+    """One contender at one k."""
 
-    Attributes:
-        solver: A key of ``LOOKS``.
-        k: Iterations; None for solvers that have none.
-        step_ms: Time of a step.
-        memory_mib: Memory of a step, where it was measured.
-        graph_ms: Time of a step in the replay of a CUDA graph, where it was measured.
-        weight_error: Share of the weight that is misplaced, where it was measured.
-    """
-
-    solver: str
-    k: int | None
-    step_ms: float
-    memory_mib: float | None
+    solver: str  #: A key of ``LOOKS``
+    k: int | None  #: Iterations; None for solvers that have none
+    step_ms: float  #: Time of a step
+    memory_mib: float | None  #: Memory of a step, where it was measured
+    #: Time of a step in the replay of a CUDA graph, where it was measured.
     graph_ms: float | None = None
+    #: Share of the weight that is misplaced, where it was measured.
     weight_error: float | None = None
 
 

@@ -73,20 +73,14 @@ class Step:
 
 @dataclass
 class Clock:
-    """Times calls on one device and repeats them in rounds.
+    """Times calls on one device and repeats them in rounds."""
 
-    Attributes:
-        device: Where the calls run. On CUDA device events are read, so that idle gaps between
-            launches count and the work of earlier calls does not.
-        rounds: How often each call has its turn.
-        seconds: About how long one turn lasts: short calls are repeated within it.
-        now: The clock read on the CPU, in seconds.
-    """
-
+    #: Where the calls run. On CUDA device events are read, so that idle gaps between launches count
+    #: and the work of earlier calls does not.
     device: torch.device
-    rounds: int
-    seconds: float
-    now: Callable[[], float] = time.perf_counter
+    rounds: int  #: How often each call has its turn
+    seconds: float  #: About how long one turn lasts: short calls are repeated within it
+    now: Callable[[], float] = time.perf_counter  #: The clock read on the CPU, in seconds
 
     def synchronize(self) -> None:
         """Wait for the device; raises what went wrong on it."""
@@ -121,16 +115,12 @@ class Clock:
 
 @dataclass
 class Rounds:
-    """Times of several calls, measured in turns within the same rounds.
+    """Times of several calls, measured in turns within the same rounds."""
 
-    Attributes:
-        times: Milliseconds by name, one number per round.
-        repeats: Calls in one turn, by name.
-        failures: What was raised, by name; a call that fails has no further turns.
-    """
-
+    #: Milliseconds by name, one number per round.
     times: dict[str, list[float]] = field(default_factory=dict)
-    repeats: dict[str, int] = field(default_factory=dict)
+    repeats: dict[str, int] = field(default_factory=dict)  #: Calls in one turn, by name
+    #: What was raised, by name; a call that fails has no further turns.
     failures: dict[str, BaseException] = field(default_factory=dict)
 
 

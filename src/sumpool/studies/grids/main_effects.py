@@ -20,19 +20,12 @@ LABELS = {
 
 
 class Effect(NamedTuple):
-    """What a factor changes on average.
+    """What a factor changes on average."""
 
-    Attributes:
-        low: Its lower level.
-        high: Its higher level.
-        difference: Mean of the runs at the higher level less that at the lower one.
-        error: Standard error of the difference; None where no run was repeated.
-    """
-
-    low: float
-    high: float
-    difference: float
-    error: float | None
+    low: float  #: Its lower level
+    high: float  #: Its higher level
+    difference: float  #: Mean of the runs at the higher level less that at the lower one
+    error: float | None  #: Standard error of the difference; None where no run was repeated
 
 
 def combination(row: Row) -> tuple[float, ...]:
@@ -47,11 +40,6 @@ def main_effects(rows: Sequence[Row], metric: str, scale: float = 1.0) -> Mappin
     with the lowest, each combination by its mean over seeds. Its standard error comes from the
     spread of seeds alone, pooled over combinations, s² = Σ (y − ȳ_c)² / Σ (n_c − 1), so that what
     other factors change is not taken for noise.
-
-    Args:
-        rows: Rows of one loss.
-        metric: Name of the metric.
-        scale: Factor on it.
     """
     found = {
         levels: [scale * value for value in values(own, metric)]

@@ -21,17 +21,7 @@ from sumpool.system.rows import Row
 def draw_line(
     axes: Axes, rows: Sequence[Row], option: str, metric: str, place: int, label: str, style: str
 ) -> None:
-    """Draw the mean of a metric in % against an option of the cells, and its deviation as a band.
-
-    Args:
-        axes: Where to draw.
-        rows: The rows of the line.
-        option: Name of a number in each cell.
-        metric: Name of the metric.
-        place: Chooses color and marker.
-        label: Name of the line.
-        style: Style of the line.
-    """
+    """Draw the mean of a metric in % against an option of the cells, its deviation as a band."""
     points = [
         (level, *mean_and_deviation(found))
         for level, own in sorted(grouped(rows, lambda row: float(row.cell[option])).items())
@@ -49,14 +39,7 @@ def draw_line(
 def draw_lines(
     groups: Mapping[str, Sequence[Row]], option: str, label: str, *, doubling: bool = False
 ) -> Figure:
-    """Draw test MAP@R against an option, one line per group.
-
-    Args:
-        groups: Rows of the lines by name.
-        option: Name of a number in each cell.
-        label: What it is called.
-        doubling: Whether it doubles from level to level.
-    """
+    """Draw test MAP@R against an option, one line per group."""
     figure = Figure(figsize=(5.4, 3.4), layout="constrained")
     axes = figure.subplots()
     style_axes(axes, "", xlabel=label, ylabel="test MAP@R [%]")

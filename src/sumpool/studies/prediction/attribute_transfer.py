@@ -17,15 +17,10 @@ from sumpool.losses import ridge_fit
 
 
 class TransferAccuracy(NamedTuple):
-    """How often the predicted mean of a class is nearest to the true one, one number a split.
+    """How often the predicted mean of a class is nearest to the true one, one number per split."""
 
-    Attributes:
-        l2: By Euclidean distance, (S,) float64.
-        cosine: By the angle, (S,) float64.
-    """
-
-    l2: Tensor
-    cosine: Tensor
+    l2: Tensor  #: By Euclidean distance, (S,) float64
+    cosine: Tensor  #: By the angle, (S,) float64
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:

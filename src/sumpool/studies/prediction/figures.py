@@ -46,12 +46,7 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def draw_histograms(folder: Path, rows: Sequence[Row]) -> Figure:
-    """The share of each prototype in each class, one panel per variant, all on one scale.
-
-    Args:
-        folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, at least one.
-    """
+    """The share of each prototype in each class, one panel per variant, all on one scale."""
     stored = [read_arrays(folder, row) for row in rows]
     classes, prototypes = stored[0]["histograms"].shape
     top = 100 * max(float(arrays["histograms"].max()) for arrays in stored)
@@ -86,10 +81,6 @@ def draw_maps(folder: Path, rows: Sequence[Row]) -> Figure:
 
     The color is that of the prototype that takes most; it is the stronger the more weight the
     position has, relative to the largest in its image.
-
-    Args:
-        folder: Where the arrays of the rows are.
-        rows: Of :func:`shown_rows`, at least one.
     """
     stored = [read_arrays(folder, row) for row in rows]
     first = stored[0]

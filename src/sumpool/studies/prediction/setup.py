@@ -13,50 +13,31 @@ from sumpool.training.splits import Splits
 
 @dataclass(frozen=True)
 class PredictionSettings:
-    """What all cells share.
+    """What all cells share."""
 
-    Attributes:
-        data: What it is trained on: "CIFAR-10", "CIFAR-100" (super-classes) or "stand-in".
-        format: How the files are laid out, a key of ``SOURCES``.
-        weights: Name of the file the backbone starts from, or "none".
-        backbone: The network.
-        embedding_size: Length of the embedding.
-        prototypes: Number m of prototypes.
-        mu: Share μ of GSP.
-        zero_shot: Weight λ of the zero-shot loss where it is used.
-        ridge: Ridge of the fit, in the loss and in the evaluation.
-        small_ridge: Ridge of a second evaluation, too small to matter: it separates attributes
-            that say nothing from attributes that differ too little for the ridge.
-        loss: The loss beside it.
-        lr: Learning rate of Adam.
-        proxy_lr_multiplier: Learning rate of the proxies over that of the network. The catalog's
-            100 belongs to fine-tuning at a rate 100 times lower.
-        steps: Training steps.
-        validate_every: Steps between validations.
-        batch_size: Images per step.
-        held_out: Share of the training images for validation.
-        splits: Random splits of the classes.
-        per_class: Training and test images of a class that are used, the first ones; None is all.
-    """
-
-    data: str
-    format: str
-    weights: str = "none"
+    data: str  #: What it is trained on: "CIFAR-10", "CIFAR-100" (super-classes) or "stand-in"
+    format: str  #: How the files are laid out, a key of ``SOURCES``
+    weights: str = "none"  #: Name of the file the backbone starts from, or "none"
     backbone: str = "resnet20"
     embedding_size: int = 128
-    prototypes: int = 8
-    mu: float = 0.3
-    zero_shot: float = 0.1
-    ridge: float = 0.05
+    prototypes: int = 8  #: Number m of prototypes
+    mu: float = 0.3  #: Share μ of GSP
+    zero_shot: float = 0.1  #: Weight λ of the zero-shot loss where it is used
+    ridge: float = 0.05  #: Ridge of the fit, in the loss and in the evaluation
+    #: Ridge of a second evaluation, too small to matter: it separates attributes that say nothing
+    #: from attributes that differ too little for the ridge.
     small_ridge: float = 1e-6
     loss: str = "pnca"
     lr: float = 3e-4
+    #: Learning rate of the proxies over that of the network. The catalog's 100 belongs to
+    #: fine-tuning at a rate 100 times lower.
     proxy_lr_multiplier: float = 1.0
     steps: int = 2000
     validate_every: int = 200
     batch_size: int = 64
-    held_out: float = 0.1
-    splits: int = 1000
+    held_out: float = 0.1  #: Share of the training images for validation
+    splits: int = 1000  #: Random splits of the classes
+    #: Training and test images of a class that are used, the first ones; None is all.
     per_class: tuple[int, int] | None = None
 
 

@@ -116,10 +116,6 @@ def problem_metrics(
 ) -> dict[str, float]:
     """What the first and the last problem of a run were like; empty without any.
 
-    Args:
-        problems: Rows of problems.csv.
-        solution: Which weights problems end with.
-
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
         converged proxies of a class; ``covering_radius_first`` and ``covering_radius_last``;

@@ -15,9 +15,6 @@ Points = NDArray[np.float64]
 def convex_hull(points: Points) -> Points:
     """Corners of the convex hull, counter-clockwise, by Andrew's monotone chain.
 
-    Args:
-        points: Points of shape (n, 2), n ≥ 1.
-
     Returns:
         Corners of shape (k, 2): one for a single point, two for points on a line.
 
@@ -120,19 +117,14 @@ def meeting_pairs(hulls: Sequence[Points]) -> float:
 
 @dataclass(frozen=True)
 class HullOverlap:
-    """How much the hulls of classes overlap.
+    """How much the hulls of classes overlap."""
 
-    Attributes:
-        hulls: Corners of each class's hull, in the order of the labels.
-        samples_inside_others: Share of samples that lie in the hull of at least one other class.
-        mean_overlap: Mean over pairs of classes of the intersection area over the smaller area.
-        overlapping_pairs: Share of pairs of classes whose hulls overlap at all.
-    """
-
-    hulls: list[Points]
+    hulls: list[Points]  #: Corners of each class's hull, in the order of the labels
+    #: Share of samples that lie in the hull of at least one other class.
     samples_inside_others: float
+    #: Mean over pairs of classes of the intersection area over the smaller area.
     mean_overlap: float
-    overlapping_pairs: float
+    overlapping_pairs: float  #: Share of pairs of classes whose hulls overlap at all
 
 
 def hull_overlap(embeddings: Points, labels: NDArray[np.int64]) -> HullOverlap:

@@ -54,19 +54,12 @@ OPTIONS = ("data", "jobs", "weights")
 
 @dataclass(frozen=True)
 class Study:
-    """A study. Its modules, and with them torch and matplotlib, are imported on first use.
+    """A study. Its modules, and with them torch and matplotlib, are imported on first use."""
 
-    Attributes:
-        summary: What it shows, in one line.
-        cost: How long it takes.
-        experiment: Module with its ``run``.
-        report: Module with its ``tables`` and ``section``.
-    """
-
-    summary: str
-    cost: str
-    experiment: str
-    report: str
+    summary: str  #: What it shows, in one line
+    cost: str  #: How long it takes
+    experiment: str  #: Module with its ``run``
+    report: str  #: Module with its ``tables`` and ``section``
 
     @property
     def run(self) -> RunStudy:

@@ -63,25 +63,19 @@ ZERO_SHOT = ZeroShotConfig(weight=0.02)
 
 @dataclass(frozen=True)
 class Testbed:
-    """What all cells of a study share.
+    """What all cells of a study share."""
 
-    Attributes:
-        name: "glyphs", "CIFAR-100", "CUB" or "stand-in".
-        config: What every cell is trained with, but for what the study changes.
-        rates: Learning rates that studies of several compare; that of ``config`` is the last.
-        distilled: What makes of a configuration one of foregrounds alone; None where there is no
-            telling them from the background.
-        late: Steps as average pooling before prototypes are picked among embeddings, for methods
-            that pick them late.
-        whole: Whether the data must have as many images as published.
-    """
-
-    name: str
-    config: TrainConfig
+    name: str  #: "glyphs", "CIFAR-100", "CUB" or "stand-in"
+    config: TrainConfig  #: What every cell is trained with, but for what the study changes
+    #: Learning rates that studies of several compare; that of ``config`` is the last.
     rates: tuple[float, ...]
+    #: What makes of a configuration one of foregrounds alone; None where there is no telling them
+    #: from the background.
     distilled: Mapping[str, Any] | None = None
+    #: Steps as average pooling before prototypes are picked among embeddings, for methods that pick
+    #: them late.
     late: int = EPOCH
-    whole: bool = True
+    whole: bool = True  #: Whether the data must have as many images as published
 
     def settings(self) -> dict[str, Any]:
         """What goes into every row."""

@@ -11,56 +11,34 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TokenSettings:
-    """The problem of [thesis, sec. 5.3.1], with what the text leaves open.
-
-    Attributes:
-        classes: Number of classes.
-        own: Tokens of each class.
-        shared: Background tokens that all classes share.
-        length: Tokens in a sample.
-        ratio_mean: Mean of the share of a sample that is drawn from its class's tokens.
-        ratio_std: Standard deviation of that share.
-        bound: Every coordinate of a token is kept within ± this.
-        start: Tokens start uniform within ± this (not in the text).
-        dim: Dimension of the tokens; 2, so that hulls can be drawn.
-        prototypes: Number m of prototypes of GSP (not in the text).
-        mu: Share μ of GSP (not in the text; 0.3 is its value for images).
-        eps: Inverse smoothing ε of GSP (not in the text).
-        positive_margin: Distance m⁺ below which positive pairs cost nothing.
-        negative_margin: Distance m⁻ above which negative pairs cost nothing (not in the text):
-            the largest that 16 points in the square keep on a 4×4 grid.
-        learning_rate: Of Adam, its betas left at their defaults; for tokens and prototypes.
-        per_class: Samples of each class in a batch.
-        epoch_batches: Batches in an epoch: what an epoch is, samples being drawn afresh.
-        patience: Epochs without a better validation MAP@R after which training stops.
-        max_epochs: Epochs after which it stops in any case.
-        validation_per_class: Validation samples of each class.
-        test_per_class: Test samples of each class.
-        active: A token is active in a class if its mean weight in the class's samples is at least
-            this share of an equal one, 1 / (own + shared).
-    """
+    """The problem of [thesis, sec. 5.3.1], with what the text leaves open."""
 
     classes: int = 16
-    own: int = 4
-    shared: int = 4
-    length: int = 50
-    ratio_mean: float = 0.5
-    ratio_std: float = 0.1
-    bound: float = 0.3
-    start: float = 0.1
-    dim: int = 2
-    prototypes: int = 16
-    mu: float = 0.3
-    eps: float = 20.0
-    positive_margin: float = 0.0
+    own: int = 4  #: Tokens of each class
+    shared: int = 4  #: Background tokens that all classes share
+    length: int = 50  #: Tokens in a sample
+    ratio_mean: float = 0.5  #: Mean of the share of a sample that is drawn from its class's tokens
+    ratio_std: float = 0.1  #: Standard deviation of that share
+    bound: float = 0.3  #: Every coordinate of a token is kept within ± this
+    start: float = 0.1  #: Tokens start uniform within ± this (not in the text)
+    dim: int = 2  #: Dimension of the tokens; 2, so that hulls can be drawn
+    prototypes: int = 16  #: Number m of prototypes of GSP (not in the text)
+    mu: float = 0.3  #: Share μ of GSP (not in the text; 0.3 is its value for images)
+    eps: float = 20.0  #: Inverse smoothing ε of GSP (not in the text)
+    positive_margin: float = 0.0  #: Distance m⁺ below which positive pairs cost nothing
+    #: Distance m⁻ above which negative pairs cost nothing (not in the text): the largest that 16
+    #: points in the square keep on a 4×4 grid.
     negative_margin: float = 0.2
+    #: Of Adam, its betas left at their defaults; for tokens and prototypes.
     learning_rate: float = 1e-4
-    per_class: int = 4
-    epoch_batches: int = 100
-    patience: int = 30
-    max_epochs: int = 80
-    validation_per_class: int = 32
-    test_per_class: int = 64
+    per_class: int = 4  #: Samples of each class in a batch
+    epoch_batches: int = 100  #: Batches in an epoch: what an epoch is, samples being drawn afresh
+    patience: int = 30  #: Epochs without a better validation MAP@R after which training stops
+    max_epochs: int = 80  #: Epochs after which it stops in any case
+    validation_per_class: int = 32  #: Validation samples of each class
+    test_per_class: int = 64  #: Test samples of each class
+    #: A token is active in a class if its mean weight in the class's samples is at least this share
+    #: of an equal one, 1 / (own + shared).
     active: float = 0.5
 
     @property
@@ -98,12 +76,6 @@ def contrastive_loss(
     embeddings: Tensor, labels: Tensor, positive: float, negative: float
 ) -> Tensor:
     """Contrastive loss on distances: (d⁺ − m⁺)₊ and (m⁻ − d⁻)₊, means of the non-zero terms.
-
-    Args:
-        embeddings: Embeddings of shape (G, B, d).
-        labels: Labels of shape (B,).
-        positive: Margin m⁺.
-        negative: Margin m⁻.
 
     Returns:
         One loss for each of the G problems, of shape (G,).

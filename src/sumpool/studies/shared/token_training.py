@@ -31,15 +31,10 @@ SOLVER = Exact(steps=5)
 
 @dataclass(frozen=True)
 class Learned:
-    """What is learned, for G seeds.
+    """What is learned, for G seeds."""
 
-    Attributes:
-        tokens: Tokens of shape (G, T, d).
-        prototypes: Prototypes of shape (G, m, d) of GSP; None for GAP.
-    """
-
-    tokens: Tensor
-    prototypes: Tensor | None
+    tokens: Tensor  #: Tokens of shape (G, T, d)
+    prototypes: Tensor | None  #: Prototypes of shape (G, m, d) of GSP; None for GAP
 
     def parameters(self) -> list[Tensor]:
         """The tensors that are learned."""
@@ -73,12 +68,6 @@ def start(settings: TokenSettings, method: str, generators: Sequence[torch.Gener
 def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tuple[Tensor, Tensor]:
     """Pool samples by GSP, or by GAP where there are no prototypes.
 
-    Args:
-        learned: Tokens and prototypes of G seeds.
-        samples: Indices of tokens, of shape (G, B, n).
-        mu: Share μ of GSP.
-        eps: Inverse smoothing ε of GSP.
-
     Returns:
         Embeddings of shape (G, B, d) and pooling weights of shape (G, B, n).
     """
@@ -104,23 +93,14 @@ def _rows(table: Tensor, indices: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one seed, at the epoch of its best validation MAP@R.
-
-    Attributes:
-        seed: The seed.
-        learned: Tokens and prototypes, G = 1.
-        test: The test samples, of shape (1, B, n).
-        history: Validation MAP@R after every epoch.
-        best_epoch: The epoch ``learned`` is from, counted from 1.
-        duration_s: Seconds from the common start of all seeds to the end of this one.
-    """
+    """The result of one seed, at the epoch of its best validation MAP@R."""
 
     seed: int
-    learned: Learned
-    test: Tensor
-    history: list[float]
-    best_epoch: int
-    duration_s: float
+    learned: Learned  #: Tokens and prototypes, G = 1
+    test: Tensor  #: The test samples, of shape (1, B, n)
+    history: list[float]  #: Validation MAP@R after every epoch
+    best_epoch: int  #: The epoch ``learned`` is from, counted from 1
+    duration_s: float  #: Seconds from the common start of all seeds to the end of this one
 
 
 def train(

@@ -32,11 +32,6 @@ def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
     The backbone is trained once and kept in the folder of the study. The linear map after it starts
     at random, as after any pretrained backbone.
 
-    Args:
-        testbed: That of glyph collages.
-        out_dir: Folder of the study.
-        quick: Train for two steps only.
-
     Raises:
         ConfigError: If the folder holds a start of other settings.
     """

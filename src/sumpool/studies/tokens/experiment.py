@@ -67,15 +67,7 @@ def fill(
     *,
     progress: bool,
 ) -> list[Row]:
-    """Train what ``store`` lacks of METHODS × ``seeds`` and return all of these rows.
-
-    Args:
-        store: Where the rows are.
-        settings: The problem.
-        seeds: The seeds.
-        tag: What else each cell holds.
-        progress: Show a bar for each method.
-    """
+    """Train what ``store`` lacks of METHODS × ``seeds`` and return all of these rows."""
     rows = []
     for method in METHODS:
         cells = {seed: {"method": method, **tag, "seed": seed} for seed in seeds}

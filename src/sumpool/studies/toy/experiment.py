@@ -28,23 +28,15 @@ from sumpool.transport import sum_pool
 
 @dataclass(frozen=True)
 class ToySettings:
-    """What the map and the poolings are.
+    """What the map and the poolings are."""
 
-    Attributes:
-        side: Height and width of the map.
-        block: Height and width of the red and of the blue block.
-        noise: Standard deviation of the noise on every feature, which is then cut to [0, 1].
-        shares: The shares μ that P1 and P2 are solved for.
-        eps: Inverse smoothing ε of P2.
-        covered: A pixel counts as covered from this share of the largest weight on.
-    """
-
-    side: int = 10
-    block: int = 5
+    side: int = 10  #: Height and width of the map
+    block: int = 5  #: Height and width of the red and of the blue block
+    #: Standard deviation of the noise on every feature, which is then cut to [0, 1].
     noise: float = 0.05
-    shares: tuple[float, ...] = (0.2, 0.5)
-    eps: float = 5.0
-    covered: float = 0.5
+    shares: tuple[float, ...] = (0.2, 0.5)  #: The shares μ that P1 and P2 are solved for
+    eps: float = 5.0  #: Inverse smoothing ε of P2
+    covered: float = 0.5  #: A pixel counts as covered from this share of the largest weight on
 
 
 #: Red and blue, the prototypes; the ground is green.
@@ -54,10 +46,6 @@ GROUND = (0.0, 1.0, 0.0)
 
 def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
     """The map and where its foreground is.
-
-    Args:
-        settings: What the map is.
-        seed: Seed of the noise.
 
     Returns:
         Features of shape (side, side, 3) in float64, and a boolean (side, side), True at the red

@@ -95,12 +95,6 @@ def diagnose(
 ) -> dict[str, float]:
     """What the two losses are and how they pull, on average over some training batches.
 
-    Args:
-        model: The embedder, with GSP.
-        criterion: Its loss.
-        config: Its configuration, resolved.
-        dataset: The training images.
-
     Returns:
         ``base_loss``; ``attribute_perplexity``, the number of prototypes in use, exp of the entropy
         of the mean attributes; and, with the zero-shot loss, ``zero_shot_loss`` and
