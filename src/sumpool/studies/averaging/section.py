@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.labels import conditions, in_given_order, loss_name
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance, seeds_in_words
+from sumpool.report.labels import in_given_order, loss_name
+from sumpool.report.section import Section, grouped, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.averaging.figures import (
     MOST_CLASSES,
@@ -17,6 +16,7 @@ from sumpool.studies.averaging.figures import (
     shown_rows,
 )
 from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 _ERRORS: dict[str, Column] = {
@@ -76,28 +76,19 @@ def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and, of the first seed, cover, images and hulls of classes."""
     settings = rows[0].settings
     shown = shown_rows(rows)
-    pictures = []
+    figures = {}
     if shown:
-        pictures = [
-            picture(
-                draw_cover(folder, shown),
-                "Local features in the plane by class and by nearest prototype, with the "
-                "prototypes and discs of the covering radius around them.",
-                dpi=130,
-            ),
-            picture(
-                draw_images(folder, shown[0]),
-                "Images, and below each its local features, the prototypes these use, and the two "
-                "embeddings, which are nearer to each other than the covering radius.",
-                dpi=130,
-            ),
-            picture(
-                draw_hulls(folder, shown),
-                "Hulls of the classes, spanned by the prototypes they use and by embeddings.",
-                dpi=130,
-            ),
-        ]
-    return Section(
+        cover, hulls = draw_cover(folder, shown), draw_hulls(folder, shown)
+        images = draw_images(folder, shown[0])
+        figures = {
+            "Local features in the plane by class and by nearest prototype, with the prototypes "
+            "and discs of the covering radius around them.": cover,
+            "Images, and below each its local features, the prototypes these use, and the two "
+            "embeddings, which are nearer to each other than the covering radius.": images,
+            "Hulls of the classes, spanned by the prototypes they use and by embeddings.": hulls,
+        }
+    return study_section(
+        rows,
         title="What average pooling does",
         question=(
             "Replace every local feature by the nearest of a few prototypes, and average pooling "
@@ -106,7 +97,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{_images(settings['data'])} with two-dimensional local features."
         ),
         tables=tables(rows),
-        pictures=pictures,
+        figures=figures,
+        dpi=130,
         notes=[
             f"Local features of {settings['images']} test images per class are divided by the "
             f"length of the longest; {settings['prototypes']} of them are picked as prototypes by "
@@ -124,9 +116,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "MAP@R is among those images, by their embeddings and by PCC in place of these. "
             "Training, validation and test images are of the same classes here: it is no zero-shot "
             f"number. The figures show the first seed, and at most {MOST_CLASSES} classes.",
-            *conditions(settings),
         ],
-        provenance=provenance(rows),
     )
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.plots import marker_at, panel_row, picture
-from sumpool.report.section import Section, provenance, seeds_in_words
+from sumpool.report.labels import dataset_label
+from sumpool.report.plots import marker_at, panel_row
+from sumpool.report.section import Section, seeds_in_words
 from sumpool.report.style import CLASS_COLORS
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, by_method, methods_in, note
 from sumpool.studies.shared.reporting import Column, first_with_arrays, seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row, read_arrays
 
 _COLUMNS: dict[str, Column] = {
@@ -44,14 +45,15 @@ def section(folder: Path, rows: list[Row]) -> Section:
         "Validation images on a plane by t-SNE after one problem and after alternating problems, "
         "classes by color and mark."
     )
-    return Section(
+    return study_section(
+        rows,
         title="Chance-constrained proxies: the geometry of unseen classes",
         question=(
             "Proxies that are drawn again are meant to cover the training images better. Does it "
             f"show on classes that were not trained on, on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[picture(draw(folder, shown), alt)] if shown else [],
+        figures={alt: draw(folder, shown)} if shown else {},
         notes=[
             "Mean covering radius: the largest distance of an image of a class to the nearest of k "
             "greedy centers among them, averaged over k = 1..n and over classes. Distance of "
@@ -60,9 +62,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             note(rows),
             "t-SNE keeps neighborhoods, not distances: the figure is to look at, the table is the "
             "measure. It shows the first seed.",
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.labels import conditions
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, over_seeds, provenance, seeds_in_words
+from sumpool.report.section import Section, over_seeds, seeds_in_words
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values
 from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, methods_in, note
 from sumpool.studies.shared.reporting import Column, first_with_arrays, seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: Problems that the table has a line for; the others are in the figure.
@@ -72,21 +71,19 @@ def section(folder: Path, rows: list[Row]) -> Section:
     settings = rows[0].settings
     found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
     shown = [found[method] for method in methods_in(list(found.values()))]
-    pictures = [
-        picture(
-            draw_problems(rows),
-            "Covering radius, alone and over the distance of classes, and spread of the proxies "
-            "from problem to problem, one line per seed, with those of the single problem.",
-        )
-    ]
+    figures = {}
     if shown:
-        alt = (
+        figures[
             "Training images in the plane of their embedding, by class, with the converged proxies "
             "as boxes and the next ones as circles: after one problem alone, and after each of the "
             "first alternating problems and the last."
-        )
-        pictures.insert(0, picture(draw_planes(folder, shown), alt))
-    return Section(
+        ] = draw_planes(folder, shown)
+    figures[
+        "Covering radius, alone and over the distance of classes, and spread of the proxies "
+        "from problem to problem, one line per seed, with those of the single problem."
+    ] = draw_problems(rows)
+    return study_section(
+        rows,
         title="Chance-constrained proxies in the plane",
         question=(
             f"{settings['proxies']} proxies of each class of {settings['data']} learn beside "
@@ -95,7 +92,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "and do they cover their classes better and better?"
         ),
         tables=tables(rows),
-        pictures=pictures,
+        figures=figures,
         notes=[
             note(rows),
             "Distance of classes: mean distance between the middles of the proxies of two classes. "
@@ -103,7 +100,5 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "with them; its ratio to the distance of classes does not depend on scale.",
             "Training, validation and test images are of the same classes here. The planes show "
             "the first seed, at the best step of each problem.",
-            *conditions(settings),
         ],
-        provenance=provenance(rows),
     )

@@ -10,11 +10,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance, seed_count, values
+from sumpool.report.labels import dataset_label
+from sumpool.report.section import Section, grouped, seed_count, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: Trials in the table: the best ones.
@@ -65,7 +65,8 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The best trials, and all of them on the surface of a Gaussian process."""
-    return Section(
+    return study_section(
+        rows,
         title="Chance-constrained proxies: pull and number of proxies",
         question=(
             "λ pulls the weights of a problem to the solution of the last; proxies stand for a "
@@ -73,21 +74,16 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "Trials over pull and number of proxies, numbered in the order they were made, on "
-                "the surface of a Gaussian process through their validation MAP@R.",
-            )
-        ],
+        figures={
+            "Trials over pull and number of proxies, numbered in the order they were made, on "
+            "the surface of a Gaussian process through their validation MAP@R.": draw(rows)
+        },
         notes=[
             "The first trials are spread over the plane; then the sampler chooses each from the "
             "ones before. Few trials are far from the best points, so the surface there is a "
             "guess. It is a regression on all trials with a Matérn 5/2 kernel, its length scales "
             "and noise by likelihood.",
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

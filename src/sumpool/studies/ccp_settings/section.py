@@ -4,22 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.labels import conditions, dataset_label, loss_name, losses
-from sumpool.report.plots import picture
-from sumpool.report.section import (
-    NOTHING,
-    Section,
-    grouped,
-    measured,
-    over_seeds,
-    provenance,
-    seeds_in_words,
-)
+from sumpool.report.labels import dataset_label, loss_name, losses
+from sumpool.report.section import NOTHING, Section, grouped, measured, over_seeds, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.ccp_settings.experiment import BASE, LABELS
 from sumpool.studies.ccp_settings.figures import draw_curves, draw_scores, validations, variants_in
 from sumpool.studies.shared.ccp_labels import PROBLEMS, note
 from sumpool.studies.shared.reporting import Column, differences, signed
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: The variants whose validation is drawn step by step.
@@ -54,21 +46,18 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, the scores as bars and, where stored, validation by step."""
-    pictures = [
-        picture(
-            draw_scores(rows),
-            "Test MAP@R of each variant as a bar, one panel per loss, whiskers for the standard "
-            "deviation over seeds; a dashed line for the base loss.",
-        )
-    ]
+    figures = {
+        "Test MAP@R of each variant as a bar, one panel per loss, whiskers for the standard "
+        "deviation over seeds; a dashed line for the base loss.": draw_scores(rows)
+    }
     curves = validations(folder, rows, CURVES)
     if curves:
-        alt = (
+        figures[
             "MAP@R on the validation classes by step, one line per run and one panel per loss; a "
             "dot at the best."
-        )
-        pictures.append(picture(draw_curves(curves), alt))
-    return Section(
+        ] = draw_curves(curves)
+    return study_section(
+        rows,
         title="Chance-constrained proxies: which settings they need",
         question=(
             "Proxies with the settings of the thesis, and with some of them changed: "
@@ -76,14 +65,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=pictures,
+        figures=figures,
         notes=[
             "Gain: against the base loss with the same seed. Rate of proxies: their learning rate "
             "over that of the network, 1 otherwise. Unit vectors: embeddings v/‖v‖; otherwise "
             "v/max(1, ‖v‖) with proxies, and v/‖v‖ with the base loss. Last weights: a problem "
             "ends with its last weights; otherwise with those of its best validation.",
             note(rows),
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )

@@ -12,20 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name, losses
-from sumpool.report.plots import color_at, marker_at, panel_row, picture
-from sumpool.report.section import (
-    NOTHING,
-    Section,
-    grouped,
-    over_seeds,
-    provenance,
-    seeds_in_words,
-    values,
-)
+from sumpool.report.labels import dataset_label, in_given_order, loss_name, losses
+from sumpool.report.plots import color_at, marker_at, panel_row
+from sumpool.report.section import NOTHING, Section, grouped, over_seeds, seeds_in_words, values
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.centers.experiment import CONSTANTS
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: The regularizers in the order of tables and colors.
@@ -87,7 +80,8 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and MAP@R against the uniformity of centers."""
-    return Section(
+    return study_section(
+        rows,
         title="Where class centers lie",
         question=(
             "Proxy losses learn a center for each class. Does it help unseen classes of "
@@ -95,20 +89,15 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "the far pairs that should be pushed?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "MAP@R against the uniformity of centers, a panel for each loss. Color and marker "
-                "name the regularizer, size its weight; an empty marker is the smaller constant. "
-                "Bars are standard deviations over seeds, the line is the loss alone.",
-            )
-        ],
+        figures={
+            "MAP@R against the uniformity of centers, a panel for each loss. Color and marker "
+            "name the regularizer, size its weight; an empty marker is the smaller constant. "
+            "Bars are standard deviations over seeds, the line is the loss alone.": draw(rows)
+        },
         notes=[
             "Uniformity is log mean e^(−2 d²) over pairs of centers: smaller is more even.",
             *chosen_by_validation(rows),
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

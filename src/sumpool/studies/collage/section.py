@@ -5,20 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from sumpool.report.labels import (
-    conditions,
-    dataset_label,
-    losses_and_rates,
-    rate_name,
-    trained_with,
-)
-from sumpool.report.plots import picture
+from sumpool.report.labels import dataset_label, losses_and_rates, rate_name, trained_with
 from sumpool.report.section import (
     NOTHING,
     Section,
     grouped,
     over_seeds,
-    provenance,
     seed_count,
     seeds_in_words,
     values,
@@ -28,6 +20,7 @@ from sumpool.report.tables import Table
 from sumpool.studies.collage import attention_figure, method_figure
 from sumpool.studies.collage.method_figure import BOUND, LARGE, has_gsp
 from sumpool.studies.shared.reporting import SCORES
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: The scores of which the best is marked.
@@ -92,23 +85,20 @@ def gap_closed(rows: Sequence[Row]) -> list[str]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, MAP@R as bars and, of the first seed, attention on collages."""
-    pictures = [
-        picture(
-            method_figure.draw(rows),
-            "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
-            "rate, beside that of the foreground alone.",
-        )
-    ]
+    figures = {
+        "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
+        "rate, beside that of the foreground alone.": method_figure.draw(rows)
+    }
     shown = attention_figure.shown_rows(rows)
     if shown:
         names = ", ".join(str(row.cell["method"]) for row in shown)
-        alt = (
+        figures[
             f"Training and test collages under the pooling weights of {names}; the foreground tile "
             "is outlined."
-        )
-        pictures.append(picture(attention_figure.draw(folder, shown), alt))
+        ] = attention_figure.draw(folder, shown)
     shown_note = "The collages are those of the first seed; weights are relative to equal ones."
-    return Section(
+    return study_section(
+        rows,
         title="A foreground tile among three of background",
         question=(
             "A collage has one tile of a class and three of background that all classes share. "
@@ -116,7 +106,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "tile alone?"
         ),
         tables=tables(rows),
-        pictures=pictures,
+        figures=figures,
         notes=[
             "How much of the MAP@R between gap and distilled is gained. "
             + "; ".join(gap_closed(rows))
@@ -126,9 +116,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{_size(rows)}. Equal weights put 25% on the foreground tile; a dash stands where a "
             "method has no weights of positions, or a cell is not computed.",
             *([shown_note] if shown else []),
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

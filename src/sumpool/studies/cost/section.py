@@ -8,10 +8,10 @@ from statistics import fmean
 
 from matplotlib.figure import Figure
 
-from sumpool.report.plots import picture
-from sumpool.report.section import NOTHING, Section, grouped, over_seeds, provenance, values
+from sumpool.report.section import NOTHING, Section, grouped, over_seeds, values
 from sumpool.report.tables import Table
 from sumpool.studies.cost.figures import LOOKS, Measured, draw_against_k
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 _MEMORY = {"peak": "peak memory [MiB]", "saved": "saved for backward [MiB]"}
@@ -62,7 +62,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, and time, memory and error against the number of iterations."""
     del folder  # rows hold everything
     settings = rows[0].settings
-    return Section(
+    return study_section(
+        rows,
         title="What pooling costs",
         question=(
             "The papers reach the weights by k iterations, and offer a closed-form gradient so "
@@ -71,16 +72,14 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "iterations?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(own),
-                f"Time of a step, its memory and the error of its weights against the number k of "
-                f"iterations on maps of {size}: differentiated through, with the closed-form "
-                "gradient, and the exact solver as a level line.",
-                dpi=150,
-            )
+        figures={
+            f"Time of a step, its memory and the error of its weights against the number k of "
+            f"iterations on maps of {size}: differentiated through, with the closed-form "
+            "gradient, and the exact solver as a level line.": draw(own)
             for (_, size), own in sorted(_sizes(rows).items())
-        ],
+        },
+        shared={},
+        dpi=150,
         notes=[
             "A step is forward and backward of the pooling layer alone, on one batch. All "
             "contenders take turns within the same rounds, and the ratio to the exact solver is "
@@ -93,7 +92,6 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "mean over the images. Every curve ends at the rounding of float32. Maps are random; "
             f"prototypes are picked from them. μ = {settings['mu']:g}, ε = {settings['eps']:g}.",
         ],
-        provenance=provenance(rows),
     )
 
 

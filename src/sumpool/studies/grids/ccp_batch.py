@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, provenance
+from sumpool.report.labels import dataset_label
+from sumpool.report.section import Section
 from sumpool.report.tables import Table
 from sumpool.studies.grids.plots import draw_lines, map_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.ccp_labels import by_method
 from sumpool.studies.shared.pooling_study import Level
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
@@ -50,7 +50,9 @@ def tables(rows: list[Row]) -> list[Table]:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and MAP@R against the batch size."""
     shared = {name: it for name, it in rows[0].settings.items() if name != "batch_size"}
-    return Section(
+    figure = draw_lines(by_method(rows), "batch_size", "batch size", doubling=True)
+    return study_section(
+        rows,
         title="Chance-constrained proxies: batch size",
         question=(
             "A loss inside batches sees the pairs of a batch alone. Proxies stand for images "
@@ -58,13 +60,9 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw_lines(by_method(rows), "batch_size", "batch size", doubling=True),
-                "Test MAP@R against the batch size, one line per method, a band for the standard "
-                "deviation over seeds.",
-            )
-        ],
-        notes=conditions(shared),
-        provenance=provenance(rows),
+        figures={
+            "Test MAP@R against the batch size, one line per method, a band for the standard "
+            "deviation over seeds.": figure
+        },
+        shared=shared,
     )

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.labels import conditions, dataset_label
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance
+from sumpool.report.labels import dataset_label
+from sumpool.report.section import Section, grouped
 from sumpool.report.tables import Table
 from sumpool.studies.grids.plots import draw_lines, map_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.pooling_study import Level
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
@@ -44,7 +44,9 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and MAP@R against the size of the pool."""
-    return Section(
+    figure = draw_lines(_by_proxies(rows), "pool", "pool b")
+    return study_section(
+        rows,
         title="Chance-constrained proxies: how many, picked among how many",
         question=(
             "New proxies of a class are picked among b images, each as far as can be from those "
@@ -52,15 +54,10 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"depends on both on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw_lines(_by_proxies(rows), "pool", "pool b"),
-                "Test MAP@R against the size of the pool, one line per number of proxies, a band "
-                "for the standard deviation over seeds.",
-            )
-        ],
-        notes=conditions(rows[0].settings),
-        provenance=provenance(rows),
+        figures={
+            "Test MAP@R against the size of the pool, one line per number of proxies, a band "
+            "for the standard deviation over seeds.": figure
+        },
     )
 
 

@@ -16,15 +16,16 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label, in_given_order, loss_name
-from sumpool.report.plots import color_at, marker_at, picture
-from sumpool.report.section import Section, grouped, provenance, seeds_in_words, values
+from sumpool.report.labels import dataset_label, in_given_order, loss_name
+from sumpool.report.plots import color_at, marker_at
+from sumpool.report.section import Section, grouped, seeds_in_words, values
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, methods_in, note
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row, read_arrays
 from sumpool.training import TrainConfig
 
@@ -62,21 +63,18 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, MAP@R of each loss and method, and the steps of problems."""
-    pictures = [
-        picture(
-            draw_scores(rows),
-            "Test MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
-            "alternating problems; whiskers for the standard deviation over seeds.",
-        )
-    ]
+    figures = {
+        "Test MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
+        "alternating problems; whiskers for the standard deviation over seeds.": draw_scores(rows)
+    }
     solved = [row for row in rows if row.cell["method"] == "alternating" and row.arrays is not None]
     if solved:
-        alt = (
+        figures[
             "Steps of each problem of the alternating runs, one dot per problem, a bar for the "
             "median, by loss."
-        )
-        pictures.append(picture(draw_steps(folder, solved), alt))
-    return Section(
+        ] = draw_steps(folder, solved)
+    return study_section(
+        rows,
         title="Chance-constrained proxies: alternation against a single problem",
         question=(
             "Is it the proxies that help, or that they are drawn again? The loss inside batches, "
@@ -85,9 +83,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}."
         ),
         tables=tables(rows),
-        pictures=pictures,
-        notes=[note(rows), *conditions(rows[0].settings)],
-        provenance=provenance(rows),
+        figures=figures,
+        notes=[note(rows)],
     )
 
 

@@ -16,14 +16,15 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label, loss_name, losses, on_collages
-from sumpool.report.plots import panel_row, picture
-from sumpool.report.section import Section, grouped, measured, provenance, seeds_in_words, values
+from sumpool.report.labels import dataset_label, loss_name, losses, on_collages
+from sumpool.report.plots import panel_row
+from sumpool.report.section import Section, grouped, measured, seeds_in_words, values
 from sumpool.report.style import BLUE, GREY, ORANGE, SKY, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.studies.shared.testbed import ZERO_SHOT
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
@@ -76,7 +77,8 @@ def tables(rows: list[Row]) -> list[Table]:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and MAP@R of the four combinations."""
     weight = "Weight: the share on the foreground tile; equal weights put 25% there."
-    return Section(
+    return study_section(
+        rows,
         title="What sum pooling and the zero-shot loss each add",
         question=(
             "Generalized sum pooling (GSP) selects positions; the zero-shot loss L_ZS asks that "
@@ -84,20 +86,15 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"together, on {dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "MAP@R with neither, either and both of sum pooling and the zero-shot loss, for "
-                "each loss.",
-            )
-        ],
+        figures={
+            "MAP@R with neither, either and both of sum pooling and the zero-shot loss, for "
+            "each loss.": draw(rows)
+        },
         notes=[
             "The zero-shot loss needs prototypes: without sum pooling it is computed with μ = 1, "
             "which pools like average pooling and leaves the prototypes to the loss alone.",
             *([weight] if on_collages(rows[0].settings) else []),
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

@@ -13,14 +13,15 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label, loss_name, losses
-from sumpool.report.plots import panel_row, picture
-from sumpool.report.section import NOTHING, Section, grouped, provenance, seeds_in_words, values
+from sumpool.report.labels import dataset_label, loss_name, losses
+from sumpool.report.plots import panel_row
+from sumpool.report.section import NOTHING, Section, grouped, seeds_in_words, values
 from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import cross_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
@@ -57,7 +58,9 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and a heat map of them."""
-    return Section(
+    alt = "MAP@R for every number of prototypes and every ε as a heat map, for each loss."
+    return study_section(
+        rows,
         title="How many prototypes, how sharp",
         question=(
             "m prototypes say what is worth pooling, and the inverse smoothing ε how sharply it is "
@@ -65,14 +68,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "MAP@R for every number of prototypes and every ε as a heat map, for each loss.",
-            )
-        ],
-        notes=["All heat maps share one scale.", *conditions(rows[0].settings)],
-        provenance=provenance(rows),
+        figures={alt: draw(rows)},
+        notes=["All heat maps share one scale."],
     )
 
 

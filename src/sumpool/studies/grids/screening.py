@@ -16,9 +16,9 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label, loss_name, losses
-from sumpool.report.plots import panel_row, picture
-from sumpool.report.section import NOTHING, Section, grouped, measured, provenance
+from sumpool.report.labels import dataset_label, loss_name, losses
+from sumpool.report.plots import panel_row
+from sumpool.report.section import NOTHING, Section, grouped, measured
 from sumpool.report.style import BLUE, ORANGE, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
@@ -26,6 +26,7 @@ from sumpool.studies.grids.main_effects import LABELS, Effect, combination, main
 from sumpool.studies.grids.plots import scores_caption
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
@@ -88,7 +89,8 @@ def tables(rows: list[Row]) -> list[Table]:
 def section(folder: Path, rows: list[Row]) -> Section:
     """The main effects in numbers and as bars."""
     count = len({combination(row) for row in rows})
-    return Section(
+    return study_section(
+        rows,
         title="Which hyper-parameters matter",
         question=(
             f"{len(LABELS)} hyper-parameters at two levels each make {2 ** len(LABELS)} "
@@ -96,22 +98,17 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}. Which one changes MAP@R the most?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "The main effect of each hyper-parameter on MAP@R as a bar with its standard "
-                "error, for each loss.",
-            )
-        ],
+        figures={
+            "The main effect of each hyper-parameter on MAP@R as a bar with its standard "
+            "error, for each loss.": draw(rows)
+        },
         notes=[
             "A main effect is the mean MAP@R of the runs at a factor's high level less that at its "
             "low level. Its standard error comes from the spread over seeds, pooled over "
             "combinations; with one seed there is none. In the half of all combinations where the "
             "product of the levels is fixed, main effects are mixed with effects of three factors "
             "together only.",
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 

@@ -14,15 +14,16 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import conditions, dataset_label, loss_name, losses
-from sumpool.report.plots import panel_row, picture
-from sumpool.report.section import Section, grouped, measured, provenance
+from sumpool.report.labels import dataset_label, loss_name, losses
+from sumpool.report.plots import panel_row
+from sumpool.report.section import Section, grouped, measured
 from sumpool.report.style import style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
 from sumpool.studies.grids.plots import draw_line, scores_caption
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 from sumpool.training import TrainConfig
 
@@ -56,7 +57,8 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and MAP@R against μ."""
-    return Section(
+    return study_section(
+        rows,
         title="How much to pool",
         question=(
             "The share μ says how much of the image is pooled. Too little leaves out what tells "
@@ -64,15 +66,10 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{dataset_label(rows[0].settings)}?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "MAP@R, and the pooling weight on the foreground, against the share μ; one line "
-                "per loss, a band for the standard deviation over seeds.",
-            )
-        ],
-        notes=conditions(rows[0].settings),
-        provenance=provenance(rows),
+        figures={
+            "MAP@R, and the pooling weight on the foreground, against the share μ; one line "
+            "per loss, a band for the standard deviation over seeds.": draw(rows)
+        },
     )
 
 

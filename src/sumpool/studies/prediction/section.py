@@ -6,9 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from sumpool.report.labels import conditions
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, over_seeds, provenance, seeds_in_words, values
+from sumpool.report.section import Section, grouped, over_seeds, seeds_in_words, values
 from sumpool.report.tables import Table
 from sumpool.studies.prediction.figures import (
     draw_histograms,
@@ -18,6 +16,7 @@ from sumpool.studies.prediction.figures import (
     variant_name,
 )
 from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 _MODELS: dict[str, Column] = {
@@ -67,21 +66,16 @@ def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and, of the first seed, attributes by class and by position."""
     settings = rows[0].settings
     shown = shown_rows(rows)
-    pictures = []
+    figures = {}
     if shown:
-        pictures = [
-            picture(
-                draw_histograms(folder, shown),
-                "Share of each prototype in the attributes of each class, without and with the "
-                "zero-shot loss.",
-            ),
-            picture(
-                draw_maps(folder, shown),
-                "Test images, and below them each position in the color of the prototype that "
-                "takes most of it, without and with the zero-shot loss.",
-            ),
-        ]
-    return Section(
+        figures = {
+            "Share of each prototype in the attributes of each class, without and with the "
+            "zero-shot loss.": draw_histograms(folder, shown),
+            "Test images, and below them each position in the color of the prototype that "
+            "takes most of it, without and with the zero-shot loss.": draw_maps(folder, shown),
+        }
+    return study_section(
+        rows,
         title="Predicting classes from attributes",
         question=(
             f"{settings['prototypes']} prototypes give every image a histogram of attributes. The "
@@ -90,7 +84,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{_classes(rows)}, does it?"
         ),
         tables=tables(rows),
-        pictures=pictures,
+        figures=figures,
         notes=[
             "Of every class, the mean histogram and the mean embedding of its test images are "
             "taken. A ridge fit from one to the other on half of the classes predicts the mean "
@@ -104,9 +98,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "classes. Both alike and at their most: the attributes of all classes are the same.",
             "Training, validation and test images are of the same classes here: MAP@R and P@1 are "
             "no zero-shot numbers. The figures show the first seed.",
-            *conditions(settings),
         ],
-        provenance=provenance(rows),
     )
 
 

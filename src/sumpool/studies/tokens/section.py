@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance, seeds_in_words
+from sumpool.report.section import Section, grouped, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.studies.tokens.figures import draw, margin_of
 from sumpool.system.rows import Row
 
@@ -38,12 +38,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
     alone = rows[0].study == "tokens"
     margins = sorted({margin_of(row) for row in rows})
     at_limit = sum(row.metrics["epochs"] == settings["max_epochs"] for row in rows)
-    return Section(
-        title=(
-            "Learning tokens through a pooling"
-            if alone
-            else "Learning tokens: the role of the margin"
-        ),
+    methods = dict.fromkeys(str(row.cell["method"]) for row in rows)
+    alt = "Tokens, pooled samples and the convex hulls of each class under {}."
+    return study_section(
+        rows,
+        title="Learning tokens" + (" through a pooling" if alone else ": the role of the margin"),
         question=(
             f"{settings['classes']} classes have {settings['own']} tokens each and share "
             f"{settings['shared']} background tokens. A sample is {settings['length']} tokens, "
@@ -51,16 +50,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "the pooling keep the classes apart?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(folder, rows, method),
-                f"Tokens, pooled samples and the convex hulls of each class under {method}.",
-                dpi=130,
-                bbox_inches="tight",
-                pad_inches=0.1,
-            )
-            for method in dict.fromkeys(str(row.cell["method"]) for row in rows)
-        ],
+        figures={alt.format(method): draw(folder, rows, method) for method in methods},
+        shared={},
+        dpi=130,
+        bbox_inches="tight",
+        pad_inches=0.1,
         notes=[
             "Average pooling (GAP) mixes background into every embedding, more of it or less from "
             "sample to sample. Each class is drawn out into a spoke towards the background, and "
@@ -78,5 +72,4 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "How far GAP falls behind depends on the margin: with a smaller one it comes closer to "
             "GSP (sumpool study margins). The figures show the first seed.",
         ],
-        provenance=provenance(rows),
     )

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.plots import picture
-from sumpool.report.section import Section, grouped, provenance, seeds_in_words
+from sumpool.report.section import Section, grouped, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import seeds_table
+from sumpool.studies.shared.sections import study_section
 from sumpool.studies.toy.figures import draw
 from sumpool.system.rows import Row
 
@@ -36,7 +36,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
     settings = rows[0].settings
     side = int(settings["side"])
     share = _foreground(settings) / side**2
-    return Section(
+    return study_section(
+        rows,
         title="Which pixels are pooled",
         question=(
             f"A {side}×{side} map holds a red and a blue block on green; red and blue are the "
@@ -44,16 +45,14 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "under-estimated?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(folder, rows),
-                "The map, and the pooling weights of the hard problem, the smooth problem and "
-                "average pooling as gray levels.",
-                dpi=150,
-                bbox_inches="tight",
-                pad_inches=0.1,
-            )
-        ],
+        figures={
+            "The map, and the pooling weights of the hard problem, the smooth problem and "
+            "average pooling as gray levels.": draw(folder, rows)
+        },
+        shared={},
+        dpi=150,
+        bbox_inches="tight",
+        pad_inches=0.1,
         notes=[
             "The hard problem P1 takes the nearest pixels until the share μ is used up and ignores "
             f"the rest of the foreground. The smooth problem P2 (ε = {settings['eps']:g}) spreads "
@@ -61,7 +60,6 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"Covered: a weight of at least {settings['covered']:.0%} of the largest. "
             "Ignored: a weight of exactly 0. The figure shows the first seed.",
         ],
-        provenance=provenance(rows),
     )
 
 

@@ -11,7 +11,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from sumpool.report.labels import (
-    conditions,
     dataset_label,
     loss_name,
     losses,
@@ -19,18 +18,12 @@ from sumpool.report.labels import (
     rate_name,
     trained_with,
 )
-from sumpool.report.plots import color_at, legend_below, marker_at, panel_row, picture
-from sumpool.report.section import (
-    NOTHING,
-    Section,
-    measured,
-    over_seeds,
-    provenance,
-    seeds_in_words,
-)
+from sumpool.report.plots import color_at, legend_below, marker_at, panel_row
+from sumpool.report.section import NOTHING, Section, measured, over_seeds, seeds_in_words
 from sumpool.report.style import mean_and_deviation, plain_text, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import Column, differences, signed
+from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: The variant that the others are compared with.
@@ -52,7 +45,8 @@ def tables(rows: list[Row]) -> list[Table]:
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers and the change of MAP@R by each variant."""
-    return Section(
+    return study_section(
+        rows,
         title="When the zero-shot loss helps",
         question=(
             "The zero-shot loss L_ZS can be weighed, scaled, scheduled and solved in many ways. "
@@ -60,20 +54,15 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "over none at all?"
         ),
         tables=tables(rows),
-        pictures=[
-            picture(
-                draw(rows),
-                "The change of MAP@R by each variant of the zero-shot loss: a dot per seed, a bar "
-                "for the mean, for each loss and learning rate.",
-            )
-        ],
+        figures={
+            "The change of MAP@R by each variant of the zero-shot loss: a dot per seed, a bar "
+            "for the mean, for each loss and learning rate.": draw(rows)
+        },
         notes=[
             f"Change: against {NONE!r} with the same loss, learning rate and seed. Gradient ratio: "
             "‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖, both with respect to the features. Attribute perplexity: "
             "over how many prototypes an image's attributes are spread, counted as if evenly.",
-            *conditions(rows[0].settings),
         ],
-        provenance=provenance(rows),
     )
 
 
