@@ -62,13 +62,9 @@ class Analysis:
 
 
 def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
-    """Cover local features by prototypes and pool by these.
+    """Cover local features (N, n, 2) by ``count`` prototypes, or all if fewer, and pool by these.
 
-    Args:
-        features: Local features (N, n, 2).
-        weights: Pooling weights (N, n), which sum to 1.
-        labels: Classes of the images (N,).
-        count: Number of prototypes; all local features where there are fewer.
+    The pooling weights (N, n) sum to 1.
     """
     features, weights = features.double(), weights.double()
     # In another precision they were 1 but for rounding.
@@ -92,12 +88,7 @@ def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> An
 
 
 def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
-    """The numbers of an analysis.
-
-    Args:
-        analysis: It.
-        main_share: Share of a class's histogram above which a prototype is a main one of it.
-    """
+    """The numbers of an analysis; main prototypes have more than ``main_share`` of a class."""
     error, holds = analysis.found.error, analysis.bound_holds()
     hulls, main = analysis.prototype_hulls(), analysis.prototype_hulls(main_share)
     embedded = analysis.embedding_hulls()

@@ -89,14 +89,7 @@ def run(
 def run_cell(
     settings: AveragingSettings, data: Path | None, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model and look at how it pools its test images.
-
-    Args:
-        settings: What all cells share.
-        data: Folder of the data; None where it is drawn.
-        weights: File of the backbone's weights; None for random ones.
-        cell: ``pool``, ``loss`` and ``seed``.
-    """
+    """Train one model and look at how it pools its test images."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -145,11 +138,6 @@ def pictures(
     analysis: Analysis, dataset: ImageDataset, main_share: float
 ) -> dict[str, NDArray[Any]]:
     """What the figures need, vectors in float32.
-
-    Args:
-        analysis: Of the images of ``dataset``.
-        dataset: The images.
-        main_share: Share of a class's histogram above which a prototype is a main one of it.
 
     Returns:
         ``features`` (S, 2), some of the local ones, with the classes of their images

@@ -101,15 +101,9 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
 
 
 def ask(done: Sequence[Point], count: int, start: int) -> list[dict[str, Any]]:
-    """Where to train next.
+    """Where to train next: ``pull`` and ``proxies`` of ``count`` points.
 
-    Args:
-        done: All trials so far.
-        count: How many points.
-        start: Trials that are spread evenly before the sampler chooses.
-
-    Returns:
-        ``pull`` and ``proxies`` of each; at most up to trial ``start`` for the first ones.
+    The first ``start`` trials are spread evenly, of which no more are asked for than are left.
     """
     if len(done) < start:
         return [spread_point(number) for number in range(len(done), start)][:count]

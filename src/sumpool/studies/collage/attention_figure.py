@@ -50,9 +50,7 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
 def draw(folder: Path, rows: Sequence[Row]) -> Figure:
     """The collages and below them, a line for each method, its weights as heat.
 
-    Args:
-        folder: Where the arrays of the rows are. Those without ``images`` show weights alone.
-        rows: Of :func:`shown_rows`, at least one.
+    ``rows`` are those of :func:`shown_rows`; arrays without ``images`` show weights alone.
     """
     stored = [read_arrays(folder, row) for row in rows]
     count = len(stored[0]["weights"])

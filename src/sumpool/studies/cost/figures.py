@@ -44,10 +44,7 @@ class Measured(NamedTuple):
 def draw_against_k(rows: Sequence[Measured], *, peak: bool, title: str) -> Figure:
     """Step time, memory and, where there are any, errors of the weights against k.
 
-    Args:
-        rows: What was measured on one size; some with a k.
-        peak: Whether memory is the peak on the device, not what is saved for the backward pass.
-        title: What was measured where.
+    ``peak``: memory is the peak on the device, not what is saved for the backward pass.
     """
     iterations = sorted({row.k for row in rows if row.k is not None})
     errors = any(row.weight_error is not None for row in rows)

@@ -17,13 +17,9 @@ from sumpool.studies.shared.testbed import Testbed, train_on
 def gsp_study(
     study: str, levels: Sequence[Level], change: Change, quick_levels: Sequence[Level] | None = None
 ) -> RunStudy:
-    """The ``run`` of a study of GSP at several levels of its options.
+    """The ``run`` of a study of GSP at several levels of its options, which ``change`` applies.
 
-    Args:
-        study: Its name.
-        levels: What cells differ in, besides loss and seed.
-        change: Applies a level; a function of a module, since it is sent to other processes.
-        quick_levels: The levels of the quick mode; None is all of them.
+    ``quick_levels`` are those of the quick mode; None is all.
     """
     few = levels if quick_levels is None else quick_levels
     return pooling_study(

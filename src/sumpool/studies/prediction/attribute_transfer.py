@@ -24,15 +24,7 @@ class TransferAccuracy(NamedTuple):
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """The mean of the rows of each class.
-
-    Args:
-        values: One row an image, (N, k).
-        labels: The class of each, (N,) in 0..C − 1.
-        classes: Number C of classes, each with an image.
-
-    Returns:
-        Means of shape (C, k) in float64.
+    """Means (C, k) in float64 of the values (N, k) of each class, which all have an image.
 
     Example:
         >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
@@ -63,15 +55,9 @@ def attribute_perplexity(attributes: Tensor) -> float:
 
 
 def class_splits(classes: int, count: int, seed: int) -> Tensor:
-    """Random orders of the classes; the first half of each is fitted on.
+    """Random orders (count, classes) of at least 4 classes; the first half of each is fitted on.
 
-    Args:
-        classes: Number C of classes, at least 4: two on either side.
-        count: Number S of splits.
-        seed: Seed they are drawn from; the global random state plays no part.
-
-    Returns:
-        Orders of shape (S, C), int64.
+    They are drawn from ``seed``; the global random state plays no part.
 
     Example:
         >>> class_splits(4, 2, seed=0).sort(1).values

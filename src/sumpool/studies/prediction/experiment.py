@@ -97,14 +97,7 @@ def run(
 def run_cell(
     settings: PredictionSettings, data: Path, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict.
-
-    Args:
-        settings: What all cells share.
-        data: Folder of the data.
-        weights: File of the backbone's weights; None for random ones.
-        cell: ``eps``; ``zero_shot``, whether that loss is used; and ``seed``.
-    """
+    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -154,12 +147,7 @@ def attributes_and_embeddings(model: Embedder, feed: ImageFeed) -> tuple[Tensor,
 
 @torch.inference_mode()
 def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, NDArray[Any]]:
-    """What the prototypes take from the first image of some classes.
-
-    Args:
-        model: An embedder with GSP.
-        feed: The images.
-        most: Most images, of as many classes, evenly spread over them.
+    """What the prototypes take from the first image of at most ``most`` classes, evenly spread.
 
     Returns:
         ``images`` (K, H, W, 3) uint8; ``image_classes`` (K,) int64; ``dominant`` (K, h, w) int64,

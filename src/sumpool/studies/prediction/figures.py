@@ -117,13 +117,7 @@ def draw_maps(folder: Path, rows: Sequence[Row]) -> Figure:
 def colored(
     image: NDArray[np.uint8], dominant: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.uint8]:
-    """The image (H, W, 3) in gray under the colors of its dominant prototypes (h, w).
-
-    Args:
-        image: The image.
-        dominant: The prototype of each position.
-        weights: Pooling weights (h, w); the largest is drawn strongest.
-    """
+    """The image (H, W, 3) in gray under the colors of its dominant prototypes (h, w), by weight."""
     gray = np.asarray(Image.fromarray(image).convert("L"))[..., None] / 255
     height, width = gray.shape[:2]
     down = np.arange(height) * dominant.shape[0] // height

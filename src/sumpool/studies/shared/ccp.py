@@ -38,15 +38,7 @@ def ccp_study(
     quick_levels: Sequence[Level],
     losses: Sequence[str] = ("c2",),
 ) -> RunStudy:
-    """The ``run`` of a study of chance-constrained proxies.
-
-    Args:
-        study: Its name.
-        levels: What cells differ in, besides loss and seed.
-        change: Applies a level; a function of a module, since it is sent to other processes.
-        quick_levels: The levels of the quick mode.
-        losses: The losses.
-    """
+    """The ``run`` of a study of chance-constrained proxies; ``change`` applies a level."""
     return pooling_study(
         study,
         lambda _, quick: quick_levels if quick else levels,

@@ -50,8 +50,8 @@ def open_cifar(
     Args:
         data: Folder of the data set.
         format: Its format, a key of :data:`SOURCES`.
-        seed: Draws the validation images among the training images.
-        held_out: Share of the training images for validation.
+        seed: Draws the validation images, the share ``held_out`` of the training images.
+        held_out: That share.
         per_class: Training and test images of a class to take, the first ones; None is all.
         check_counts: Require as many images as published.
     """

@@ -40,13 +40,7 @@ def pooling_study(
 ) -> RunStudy:
     """The ``run`` of a study on glyph collages or, with ``data``, CIFAR-100 collages or CUB.
 
-    Args:
-        study: Its name.
-        levels: What its cells differ in.
-        train: Trains one.
-        on_cub: Whether it can be run on CUB.
-        losses: The losses; the quick mode takes the first.
-        adapt: Changes what all cells share; None leaves the testbed as it is.
+    The quick mode takes the first of the ``losses``. ``adapt`` changes what all cells share.
     """
 
     def run(

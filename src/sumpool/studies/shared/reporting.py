@@ -22,11 +22,7 @@ def seeds_table(
 ) -> Table:
     """One row per group and one column per metric that any group has, averaged over seeds.
 
-    Args:
-        first: Heading of the first column, which names the groups.
-        groups: The rows of each group, one per seed.
-        columns: The columns by the name of their metric.
-        caption: What is tabulated.
+    ``first`` is the heading of the column that names the groups.
     """
     shown = measured([row for rows in groups.values() for row in rows], columns)
     lines = [

@@ -104,12 +104,7 @@ def exact_distances(a: Tensor, b: Tensor) -> Tensor:
 def map_at_r(embeddings: Tensor, labels: Tensor) -> Tensor:
     """MAP@R = mean over queries of (1/R) Σ_{k≤R} [hit at k] · P@k, every sample being a query.
 
-    Args:
-        embeddings: Embeddings of shape (..., B, d).
-        labels: Labels of shape (B,), each class with the same number R + 1 ≥ 2 of samples.
-
-    Returns:
-        MAP@R of shape (...).
+    Of embeddings (..., B, d) with labels (B,), each class with R + 1 ≥ 2 samples; of shape (...).
     """
     same = labels.unsqueeze(0) == labels.unsqueeze(1)
     relevant = same.sum(1) - 1

@@ -111,12 +111,8 @@ def train(
 ) -> Iterator[Outcome]:
     """Learn tokens for all ``seeds`` at once; yields the outcome of each as it stops.
 
-    Args:
-        settings: The problem.
-        method: "GAP" or "GSP".
-        seeds: The seeds.
-        on_epoch: Called after every epoch with the mean over seeds of the best validation MAP@R
-            and the number of seeds still learning.
+    ``on_epoch`` is called after every epoch with the mean over seeds of the best validation MAP@R
+    and the number of seeds still learning.
     """
     begin = time.perf_counter()
     # Two streams for each seed, so that both methods start from the same tokens and meet the same

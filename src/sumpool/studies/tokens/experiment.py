@@ -124,16 +124,10 @@ def measure(
 
 
 def active_tokens(settings: TokenSettings, samples: Tensor, weights: Tensor) -> Tensor:
-    """Which tokens the embeddings of each class are made of.
+    """Which tokens the embeddings of each class are made of, a boolean (classes, T).
 
-    Args:
-        settings: The problem.
-        samples: Indices of tokens, of shape (B, n), B as :meth:`TokenSettings.labels` says.
-        weights: Their pooling weights, of shape (B, n).
-
-    Returns:
-        A boolean of shape (classes, T): True where the mean weight of a token in the samples of a
-        class is at least the share ``settings.active`` of an equal one.
+    True where the mean weight of a token in the samples of a class is at least the share
+    ``settings.active`` of an equal one. ``samples`` are indices of tokens (B, n), with ``weights``.
     """
     by_token = weights.new_zeros(len(samples), settings.tokens).scatter_add(1, samples, weights)
     mean = by_token.view(settings.classes, -1, settings.tokens).mean(1)  # (classes, T)

@@ -45,7 +45,7 @@ GROUND = (0.0, 1.0, 0.0)
 
 
 def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
-    """The map and where its foreground is.
+    """The map and where its foreground is; ``seed`` draws the noise.
 
     Returns:
         Features of shape (side, side, 3) in float64, and a boolean (side, side), True at the red
@@ -65,13 +65,9 @@ def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def pooling_weights(features: Tensor, method: str, mu: float, eps: float) -> Tensor:
-    """The pooling weights of shape (h, w) of a map of shape (h, w, 3).
+    """The weights (h, w) that "GAP", "P1" (hard) or "P2" (smooth) give a map (h, w, 3).
 
-    Args:
-        features: The map.
-        method: "GAP", "P1" (hard) or "P2" (smooth).
-        mu: Share μ; GAP is μ = 1 and takes no other.
-        eps: Inverse smoothing ε of P2.
+    GAP is μ = 1 and takes no other.
     """
     solvers = {"GAP": "exact", "P1": "hard", "P2": "exact"}
     if method not in solvers:
