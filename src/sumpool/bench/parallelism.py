@@ -95,8 +95,8 @@ class Parallelism:
             keep: Hardware options that stay as they are even at their defaults.
 
         Example:
-            >>> filling = Parallelism(15, True, {"workers": 1}, "an example", gpus=1)
-            >>> config = filling.configure(TrainConfig(loss="ms"), data_set="cub")
+            >>> parallelism = Parallelism(15, True, {"workers": 1}, "an example", gpus=1)
+            >>> config = parallelism.configure(TrainConfig(loss="ms"), data_set="cub")
             >>> config.hardware.cuda_graph, config.hardware.workers, config.cache
             (True, 1, 'gpu')
         """
@@ -168,8 +168,8 @@ def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
     """One run on a part of a node of a cluster, which the cluster itself fills.
 
     Example:
-        >>> filling = part_of_a_node(0.1, 1)
-        >>> filling.configure(TrainConfig(loss="c2")).hardware.cuda_step
+        >>> parallelism = part_of_a_node(0.1, 1)
+        >>> parallelism.configure(TrainConfig(loss="c2")).hardware.cuda_step
         True
     """
     workers = max(1, int(cpus))
