@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -156,3 +158,13 @@ def test_an_error_is_no_longer_than_a_screen(capsys: pytest.CaptureFixture[str])
     line = complaint(["report", "b" * 100_000], capsys)
     assert " … " in line
     assert len(line) < 1100
+
+
+def test_a_signal_before_a_verb_begins_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(
+        "sumpool.cli.entry.build_parser", lambda: os.kill(os.getpid(), signal.SIGTERM)
+    )
+    assert main(["report", "run"]) == 143
+    assert capsys.readouterr().err.strip() == "sumpool: interrupted"

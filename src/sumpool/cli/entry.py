@@ -74,7 +74,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
         after TERM. Arguments that cannot be parsed end the process with status 2.
     """
-    typed = sys.argv[1:] if argv is None else argv
+    try:
+        return _run(sys.argv[1:] if argv is None else argv)
+    except KeyboardInterrupt as interrupt:  # before a verb was begun, or a second one
+        print("\nsumpool: interrupted", file=sys.stderr)
+        return interrupt_status(interrupt)
+
+
+def _run(typed: Sequence[str]) -> int:
     debug = DEBUG in typed
     typed = [argument for argument in typed if argument != DEBUG]
     parser = build_parser()
