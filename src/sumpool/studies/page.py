@@ -17,7 +17,7 @@ from sumpool.report.section import Section
 from sumpool.report.tables import Table
 from sumpool.studies.catalog import STUDIES
 from sumpool.studies.shared.study import Study
-from sumpool.system.files import StoreError, refuse_overwriting
+from sumpool.system.files import StoreError, refuse_overwriting, write_atomic
 from sumpool.system.rows import ROWS, Row, read_rows
 
 TABLES = "tables.md"
@@ -75,11 +75,11 @@ def write_files(folder: Path) -> list[Path]:
     part = section_of(folder)
     tables = folder / TABLES
     texts = [f"{table.caption}\n\n{table.markdown()}\n" for table in part.tables]
-    tables.write_text("\n".join([*texts, f"{part.provenance}\n"]), encoding="utf-8")
+    write_atomic(tables, "\n".join([*texts, f"{part.provenance}\n"]).encode())
     figures = []
     for number, picture in enumerate(part.pictures, 1):
         figures.append(folder / f"figure-{number}.png")
-        figures[-1].write_bytes(picture.png)
+        write_atomic(figures[-1], picture.png)
     return [tables, *figures]
 
 

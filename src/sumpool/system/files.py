@@ -51,7 +51,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.replace(aside, path)
         _sync(path.parent)  # a rename is on disk only once its folder is
     except OSError as error:
-        raise StoreError(f"{path} could not be written: {error.strerror or error}") from error
+        reason = error.strerror or f"{error} (is the disk full?)"
+        raise StoreError(f"{path} could not be written: {reason}") from error
     finally:
         with suppress(OSError):
             aside.unlink(missing_ok=True)

@@ -178,10 +178,14 @@ class ResultStore:
         values = asdict(row)
         values[_DIGEST] = _digest(values)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
-        with self._path.open("ab") as file:
-            file.write(line.encode())
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with self._path.open("ab") as file:
+                file.write(line.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            reason = error.strerror or error
+            raise StoreError(f"{self._path} could not be written: {reason}") from error
         self._rows[_canonical(cell)] = row
         return row
 
