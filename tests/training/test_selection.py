@@ -130,9 +130,9 @@ def test_without_test_no_test_image_is_opened(
 ) -> None:
     opened: list[str] = []
 
-    def watched(root: Any, name: str, split: str) -> Any:
+    def watched(root: Any, name: str, split: str, **options: Any) -> Any:
         opened.append(split)
-        return open_dataset(root, name, split)
+        return open_dataset(root, name, split, **options)
 
     monkeypatch.setattr("sumpool.training.splits.open_dataset", watched)
     images, out = str(request.getfixturevalue(data)), tmp_path / "run"
