@@ -141,8 +141,8 @@ def test_failures_are_reported_with_the_end_of_their_log(
 @pytest.mark.parametrize(
     ("more", "complaint"),
     [
-        (["--loss", "c9"], "error: loss must be one of c1, c2"),
-        (["--pool", "gup"], "error: pool must be one of gap"),
+        (["--loss", "c9"], "loss must be one of c1, c2"),
+        (["--pool", "gup"], "pool must be one of gap"),
         (
             ["--loss", "c2", "pnca", "--set", "images_per_class=4"],
             "fair photos small_cnn pnca gap fold 1 seed 0: images_per_class is 4",
