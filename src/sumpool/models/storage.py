@@ -24,7 +24,8 @@ FORMAT = 1
 #: Names of the two files in a model's folder.
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 
-#: Key of the tensors' file under which it says which description it belongs to.
+#: Key under which the tensors' file of an earlier version says which description it belongs to.
+#: Now that follows the digest of the tensors: safetensors writes several keys in any order.
 _BELONGS = "description_sha256"
 
 
@@ -55,8 +56,7 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
     }
     text = (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode()
     state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    metadata = {_BELONGS: hashlib.sha256(text).hexdigest(), DIGEST: tensors_digest(state)}
-    tensors = save(state, metadata)
+    tensors = save(state, {DIGEST: f"{tensors_digest(state)} {hashlib.sha256(text).hexdigest()}"})
     try:
         write_atomic(Path(folder) / TENSORS, tensors)
         write_atomic(Path(folder) / DESCRIPTION, text)
@@ -139,8 +139,8 @@ def _parse(path: Path, text: bytes) -> Mapping[str, Any]:
     return description
 
 
-def _read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str | None]:
+def _read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file")
     state, metadata = read_safetensors(path)
-    return state, metadata.get(_BELONGS)
+    return state, metadata.get(_BELONGS, metadata.get(DIGEST, "").partition(" ")[2])
