@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -158,6 +159,12 @@ def test_what_is_no_image_is_named(tmp_path: Path, content: bytes, reason: str) 
     path.write_bytes(content)
     with pytest.raises(BrokenImageError, match=rf"x\.jpg: .*{reason}"):
         read_image(path)
+
+
+def test_a_pipe_is_no_image_and_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.png")
+    with pytest.raises(BrokenImageError, match=r"pipe\.png: it is no regular file"):
+        read_image(tmp_path / "pipe.png")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -104,6 +104,16 @@ def test_damaged_compression_is_named(tmp_path: Path) -> None:
         read_idx(tmp_path / "none", 2)
 
 
+def test_a_file_that_unpacks_to_more_than_any_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sumpool.data.sets.mnist._MOST", 1000)
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(bytes(100_000)))
+    with pytest.raises(DataError, match=r"bomb\.gz holds more than 1,000 bytes"):
+        read_idx(path, 1)
+
+
 def test_files_that_do_not_fit_together_are_named(tmp_path: Path) -> None:
     mnist(tmp_path)
     idx(tmp_path / LABELS, np.zeros(9, dtype=np.uint8))

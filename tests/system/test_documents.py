@@ -44,3 +44,8 @@ def test_nouns_agree_with_their_number() -> None:
         "1 class",
         "2 classes",
     ]
+
+
+def test_a_number_without_end_is_refused() -> None:
+    with pytest.raises(ValueError, match="a value of more than 4,000 characters"):
+        load_yaml("seed: " + "9" * 6000)

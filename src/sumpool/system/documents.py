@@ -12,6 +12,8 @@ import yaml
 CHARACTERS = 1_000_000
 NODES = 20_000
 DEPTH = 32
+#: Most characters of one value: Python takes longest to read, and refuses, very long numbers.
+VALUE = 4_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -47,7 +49,7 @@ def load_yaml(text: str) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Refuse what would take long to build: aliases, deep nesting, very many nodes.
+    """Refuse what would take long to build: aliases, deep nesting, very many or long values.
 
     Raises:
         yaml.YAMLError: If it is not YAML, or beyond a limit.
@@ -58,6 +60,8 @@ def check_yaml(text: str) -> None:
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError(f"it has an alias, *{event.anchor}: write the value out")
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > VALUE:
+            raise yaml.YAMLError(f"it has a value of more than {VALUE:,} characters")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         nodes += isinstance(event, yaml.NodeEvent)

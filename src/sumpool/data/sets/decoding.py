@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import stat
 
 import numpy as np
 from PIL import Image, UnidentifiedImageError
@@ -61,6 +62,8 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
         if isinstance(source, Image.Image):
             source.load()
             return as_rgb(source)
+        if not stat.S_ISREG(os.stat(source).st_mode):  # a pipe, say, which nobody may ever fill
+            raise ValueError("it is no regular file")
         with Image.open(source, formats=image_formats()) as image:
             image.load()
             return as_rgb(image)

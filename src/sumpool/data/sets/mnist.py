@@ -18,6 +18,8 @@ from sumpool.data.sets.arrays import PublishedArrays
 from sumpool.data.sets.published import Count
 
 _SIDE = 28
+#: Most bytes of a file, unpacked; the largest of MNIST has 47 million.
+_MOST = 2**27
 _FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
     "test": ("t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte"),
@@ -99,11 +101,13 @@ def read_idx(path: Path, ndim: int) -> NDArray[np.uint8]:
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            content = file.read()
+            content = file.read(_MOST + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path} is damaged: {error}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error
+    if len(content) > _MOST:
+        raise DataError(f"{path} holds more than {_MOST:,} bytes, which no file of MNIST does")
     start = 4 + 4 * ndim  # two zeros, the type (8: unsigned bytes), dimensions; then the shape
     if len(content) < start:
         raise DataError(f"{path} is cut short: its header has {len(content)} bytes")
