@@ -179,6 +179,7 @@ def test_a_machine_out_of_handles_is_not_a_broken_image(
         raise OSError(errno.EMFILE, "Too many open files")
 
     monkeypatch.setattr(Image, "open", exhausted)
+    (tmp_path / "x.png").touch()
     with pytest.raises(OSError, match="Too many open files"):
         read_image(tmp_path / "x.png")
 
