@@ -5,8 +5,9 @@
 One layer, one batch of feature maps, three ways to its weights: the papers' k iterations,
 differentiated through all of them ("autodiff"); the same with the closed-form gradient
 ("iterative"), which keeps nothing of them; and the exact solver, which has no k ("exact", on CUDA
-also its fused kernels, "fused"). All take turns within the same rounds; ratios are taken round by
-round. A map of 7×7 features is timed, on CUDA one of 16×16 too.
+also its fused kernels, "fused"). All take turns within the same rounds, every other one in reverse,
+so that what slows the machine down meets all alike; ratios are taken round by round. A map of
+7×7 features is timed, on CUDA one of 16×16 too.
 
 Expected: time grows with k for both iterations and memory for "autodiff" alone; "exact" takes what
 some 10 to 30 iterations do, and at k = 25 the iterations agree with it to float32 on these maps.
@@ -146,6 +147,9 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
         ``ratio_to_exact``, ``memory_bytes``, and ``weight_error``, the share ½ Σ |p − p*| of the
         pooling weight that is in another place than the exact solution in float64 has it, mean
         over the images.
+
+    Raises:
+        RuntimeError: What the first contender that failed raised.
     """
     device = torch.device(settings.device)
     maps = draw_maps(settings, side, seed).to(device).requires_grad_()
@@ -153,7 +157,7 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
     exact = layers[Contender("exact")]
     for layer in layers.values():
         layer.initialize_prototypes(maps.detach())  # the same pick in all
-    steps = {it: Step(layer, maps) for it, layer in layers.items()}
+    steps = {it: Step(layer, [maps]) for it, layer in layers.items()}
     with torch.no_grad():
         wanted = exact.double().pool(maps.double()).weights
         exact.float()
@@ -166,17 +170,21 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
     names = {str(it): it for it in steps}
     clock = Clock(device, settings.rounds, settings.turn_s)
     timed = time_in_rounds({name: steps[it] for name, it in names.items()}, clock)
-    reference = np.array(timed[str(Contender("exact"))])
+    for error in timed.failures.values():
+        raise error
+    reference = np.array(timed.times[str(Contender("exact"))])
     found = {}
     for name, it in names.items():
-        times = np.array(timed[name])
+        times = np.array(timed.times[name])
         low, middle, high = np.percentile(times, (25, 50, 75)).tolist()
+        weighed = memory[it]
+        assert weighed is not None
         found[it] = {
             "step_ms": middle,
             "step_ms_low": low,
             "step_ms_high": high,
             "ratio_to_exact": float(np.median(times / reference)),
-            "memory_bytes": memory[it],
+            "memory_bytes": weighed,
             "weight_error": errors[it],
         }
     return found

@@ -24,6 +24,7 @@ LOOKS = {
     "iterative": _Look("k iterations, closed-form gradient", "#E69F00", "s"),
     "exact": _Look("exact", "#0072B2", "D"),
     "fused": _Look("exact, fused", "#009E73", "^"),
+    "gap": _Look("average pooling", "#000000", "x"),
 }
 
 
@@ -33,37 +34,46 @@ class Measured(NamedTuple):
     solver: str  #: A key of ``LOOKS``
     k: int | None  #: Iterations; None for solvers that have none
     step_ms: float  #: Time of a step
-    memory_mib: float  #: Memory of a step
-    weight_error: float  #: Share of the weight that is misplaced
+    memory_mib: float | None  #: Memory of a step, where it was measured
+    #: Time of a step in the replay of a CUDA graph, where it was measured.
+    graph_ms: float | None = None
+    #: Share of the weight that is misplaced, where it was measured.
+    weight_error: float | None = None
 
 
 def draw_against_k(rows: Sequence[Measured], *, peak: bool, title: str) -> Figure:
-    """Step time, memory and errors of the weights against k, on one size.
+    """Step time, memory and, where there are any, errors of the weights against k.
 
     ``peak``: memory is the peak on the device, not what is saved for the backward pass.
     """
     iterations = sorted({row.k for row in rows if row.k is not None})
-    figure = Figure(figsize=(12.5, 4.2), layout="constrained")
-    left, middle, right = figure.subplots(1, 3)
+    errors = any(row.weight_error is not None for row in rows)
+    figure = Figure(figsize=(12.5, 4.2) if errors else (9, 4.2), layout="constrained")
+    left, right, *more = figure.subplots(1, 3 if errors else 2)
     for name, look in LOOKS.items():
         own = [row for row in rows if row.solver == name]
         _line(left, own, iterations, look, lambda row: row.step_ms)
-        _line(middle, own, iterations, look, lambda row: row.memory_mib)
-        _line(right, own, iterations, look, lambda row: row.weight_error)
+        _line(left, own, iterations, look, lambda row: row.graph_ms, faint=True)
+        _line(right, own, iterations, look, lambda row: row.memory_mib)
+        for axes in more:
+            _line(axes, own, iterations, look, lambda row: row.weight_error)
     left.set_ylabel("forward + backward [ms]")
-    middle.set_ylabel("peak memory of a step [MiB]" if peak else "saved for backward [MiB]")
-    right.set_ylabel("share of the weight misplaced")
-    for axes in (left, middle, right):
+    if any(row.graph_ms is not None for row in rows):
+        left.set_title("eager; dashed: CUDA graph replay", fontsize="small")
+    right.set_ylabel("peak memory of a step [MiB]" if peak else "saved for backward [MiB]")
+    for axes in (left, right, *more):
         axes.set_xlabel("iterations k")
         axes.set_xscale("log")
         axes.set_yscale("log")
         axes.set_xticks(iterations, labels=[str(k) for k in iterations])
         axes.minorticks_off()
         axes.grid(color="0.9")
-    for axes in (left, middle):
+    for axes in (left, right):
         axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
         axes.minorticks_off()
+    for axes in more:
+        axes.set_ylabel("share of the weight misplaced")
     handles, labels = left.get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize="small")
     figure.suptitle(title, fontsize="medium")
@@ -75,13 +85,23 @@ def _line(
     rows: Sequence[Measured],
     iterations: list[int],
     look: _Look,
-    value: Callable[[Measured], float],
+    value: Callable[[Measured], float | None],
+    *,
+    faint: bool = False,
 ) -> None:
     """A curve over k, or a level line for what has no k; nothing where nothing was measured."""
-    if not rows:
+    points = [(row.k, y) for row in rows if (y := value(row)) is not None]
+    if not points:
         return
-    curve = sorted((row.k, value(row)) for row in rows if row.k is not None)
+    curve = sorted((k, y) for k, y in points if k is not None)
     if not curve:
-        curve = [(k, value(rows[0])) for k in iterations]
-    x, y = zip(*curve, strict=True)
-    axes.plot(x, y, color=look.color, marker=look.marker, markersize=4, label=look.label)
+        curve = [(k, points[0][1]) for k in iterations]
+    axes.plot(
+        *zip(*curve, strict=True),
+        color=look.color,
+        marker=None if faint else look.marker,
+        markersize=4,
+        linestyle="--" if faint else "-",
+        linewidth=1 if faint else 1.5,
+        label=None if faint else look.label,
+    )

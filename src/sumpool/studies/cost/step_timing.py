@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
@@ -14,30 +14,52 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Step:
-    """Forward and backward of a module on one input.
+    """Forward and backward of a module, and the optimizer's step where there is one.
 
     The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
-    to the map and to the prototypes.
+    to the map and to the prototypes. Inputs take turns.
+
+    Args:
+        module: What is timed.
+        inputs: Input sets.
+        autocast: Dtype of autocast, or None for none.
+        optimizer: Makes an optimizer of the parameters.
     """
 
-    def __init__(self, module: nn.Module, x: Tensor) -> None:
-        self.module, self.x = module, x
-        self.leaves = [*(p for p in module.parameters() if p.requires_grad), x]
+    def __init__(
+        self,
+        module: nn.Module,
+        inputs: list[Tensor],
+        autocast: torch.dtype | None = None,
+        optimizer: Callable[[list[nn.Parameter]], torch.optim.Optimizer] | None = None,
+    ) -> None:
+        self.module, self.inputs, self.autocast = module, inputs, autocast
+        self.parameters = [p for p in module.parameters() if p.requires_grad]
+        self.optimizer = None if optimizer is None else optimizer(self.parameters)
+        self.turn = 0
         self._functional: Tensor | None = None
 
     def __call__(self) -> None:
-        """One step."""
-        self.clear_gradients()
-        self.backward(self.forward())
+        """One step on the next input set."""
+        x = self.inputs[self.turn % len(self.inputs)]
+        self.turn += 1
+        self.clear_gradients(x)
+        self.backward(self.forward(x))
+        if self.optimizer is not None:
+            self.optimizer.step()
 
-    def clear_gradients(self) -> None:
+    def clear_gradients(self, *inputs: Tensor) -> None:
         """Forget the gradients, so that the next pass writes them instead of adding to them."""
-        for leaf in self.leaves:
+        for leaf in (*self.parameters, *inputs):
             leaf.grad = None
 
-    def forward(self) -> Tensor:
-        """The embedding."""
-        out: Tensor = self.module(self.x)
+    def forward(self, x: Tensor) -> Tensor:
+        """The embedding of ``x``."""
+        if self.autocast is None:
+            out: Tensor = self.module(x)
+            return out
+        with torch.autocast(x.device.type, dtype=self.autocast):
+            out = self.module(x)
         return out
 
     def backward(self, embedding: Tensor) -> None:
@@ -58,6 +80,12 @@ class Clock:
     device: torch.device
     rounds: int  #: How often each call has its turn
     seconds: float  #: About how long one turn lasts: short calls are repeated within it
+    now: Callable[[], float] = time.perf_counter  #: The clock read on the CPU, in seconds
+
+    def synchronize(self) -> None:
+        """Wait for the device; raises what went wrong on it."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def milliseconds(self, call: Callable[[], object], repeats: int) -> float:
         """Time of one call, the mean over ``repeats`` in a row.
@@ -74,10 +102,10 @@ class Clock:
             end.record()
             end.synchronize()
             return float(start.elapsed_time(end)) / repeats
-        begun = time.perf_counter()
+        begun = self.now()
         for _ in range(repeats):
             call()
-        return (time.perf_counter() - begun) * 1e3 / repeats
+        return (self.now() - begun) * 1e3 / repeats
 
     def repeats_for(self, call: Callable[[], object]) -> int:
         """How often ``call`` fits into one turn, from one trial."""
@@ -85,34 +113,56 @@ class Clock:
         return min(200, max(1, int(self.seconds * 1e3 / trial)))
 
 
-def time_in_rounds(
-    calls: Mapping[str, Callable[[], object]], clock: Clock
-) -> dict[str, list[float]]:
-    """Milliseconds of all ``calls`` by name, one turn each per round, every other in reverse.
+@dataclass
+class Rounds:
+    """Times of several calls, measured in turns within the same rounds."""
+
+    #: Milliseconds by name, one number per round.
+    times: dict[str, list[float]] = field(default_factory=dict)
+    repeats: dict[str, int] = field(default_factory=dict)  #: Calls in one turn, by name
+    #: What was raised, by name; a call that fails has no further turns.
+    failures: dict[str, BaseException] = field(default_factory=dict)
+
+
+def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> Rounds:
+    """Time all ``calls``, one turn each per round, every other round in reverse.
 
     What drifts (clocks, other processes) meets all calls alike, so that ratios within a round are
     more certain than the times themselves.
     """
-    repeats = {name: clock.repeats_for(call) for name, call in calls.items()}
-    times: dict[str, list[float]] = {name: [] for name in calls}
+    result = Rounds()
+    for name, call in calls.items():
+        try:
+            result.repeats[name] = clock.repeats_for(call)
+            result.times[name] = []
+        except Exception as error:
+            result.failures[name] = error
     # As in timeit: no garbage is collected meanwhile, least of all one variant's on another's time.
     gc.collect()
     gc.disable()
     try:
         for i in range(clock.rounds):
-            for name in reversed(list(calls)) if i % 2 else calls:
-                times[name].append(clock.milliseconds(calls[name], repeats[name]))
+            names = [name for name in calls if name not in result.failures]
+            for name in reversed(names) if i % 2 else names:
+                try:
+                    elapsed = clock.milliseconds(calls[name], result.repeats[name])
+                    result.times[name].append(elapsed)
+                except Exception as error:
+                    result.failures[name] = error
+                    del result.times[name]
     finally:
         gc.enable()
-    return times
+    return result
 
 
-def peak_bytes(step: Step) -> int:
-    """Most memory of a CUDA device that one step holds above parameters and input.
+def peak_bytes(step: Step) -> int | None:
+    """Most device memory one step holds above parameters and inputs; None off CUDA.
 
     Gradients and the libraries' workspaces are part of it.
     """
-    step.clear_gradients()
+    if step.inputs[0].device.type != "cuda":
+        return None
+    step.clear_gradients(*step.inputs)
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -122,11 +172,11 @@ def peak_bytes(step: Step) -> int:
 
 
 def saved_bytes(step: Step) -> int:
-    """Bytes that the forward pass keeps for the backward one, parameters and input aside.
+    """Bytes that the forward pass keeps for the backward one, parameters and inputs aside.
 
     A count, not a measurement: it is the same on every device and in every run.
     """
-    own = {leaf.untyped_storage().data_ptr() for leaf in step.leaves}
+    own = {leaf.untyped_storage().data_ptr() for leaf in (*step.parameters, *step.inputs)}
     kept: dict[int, int] = {}
 
     def pack(x: Tensor) -> Tensor:
@@ -136,8 +186,8 @@ def saved_bytes(step: Step) -> int:
         # The tensor itself would hold the graph that holds it.
         return x.detach()
 
-    step.clear_gradients()
+    step.clear_gradients(*step.inputs)
     with saved_tensors_hooks(pack, lambda x: x):
-        embedding = step.forward()
+        embedding = step.forward(step.inputs[0])
     step.backward(embedding)
     return sum(kept.values())
