@@ -15,6 +15,7 @@ from sumpool.training.assemble import build_fabric
 GLYPHS = DataSource("glyphs", "glyphs", None)
 
 
+@pytest.mark.process
 def test_nothing_is_said_of_each_method_while_a_grid_is_checked(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -164,6 +164,7 @@ def _cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(study, "STUDIES", cheap)
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("_cheap")
 def test_all_runs_every_study_into_one_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -180,6 +181,7 @@ def test_all_runs_every_study_into_one_page(
     assert printed.rstrip().endswith("page: runs/all-quick/report.html")
 
 
+@pytest.mark.process
 @pytest.mark.usefixtures("_cheap")
 def test_a_study_that_fails_does_not_stop_the_others(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

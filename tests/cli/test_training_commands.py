@@ -57,6 +57,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.process
 def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -108,6 +109,7 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     assert (run / "run.json").read_bytes() == before
 
 
+@pytest.mark.process
 def test_a_run_with_chance_constrained_proxies_reports_its_problems(
     photos: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -186,6 +188,7 @@ def test_a_signal_to_the_process_group_leaves_a_checkpoint(
     assert json.loads(Path("run/run.json").read_text())["stopped"] == "interrupted"
 
 
+@pytest.mark.process
 def test_a_signal_leaves_a_checkpoint_and_says_so(
     photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +211,7 @@ def test_a_signal_leaves_a_checkpoint_and_says_so(
     assert main(["train", "--resume", "run"]) == 0
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("cache", ["none", "ram"])
 def test_broken_images_are_reported_before_the_first_step_or_left_out(
     photos: Path, cache: str, capsys: pytest.CaptureFixture[str]
@@ -232,6 +236,7 @@ def test_broken_images_are_reported_before_the_first_step_or_left_out(
     assert "class 3/9.jpg (" in page
 
 
+@pytest.mark.process
 def test_a_resumed_run_may_leave_out_images_that_broke_since(
     photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +336,7 @@ def few_images(root: Path, classes: int, images: int) -> Path:
     return root
 
 
+@pytest.mark.process
 def test_a_run_with_few_images_to_evaluate_ends_with_metrics_and_a_page(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -383,6 +383,7 @@ def test_a_model_knows_what_it_was_built_from() -> None:
     assert model.seed == 11
 
 
+@pytest.mark.process
 def test_a_compiled_backbone_evaluates_as_before(
     tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

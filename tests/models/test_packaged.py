@@ -85,6 +85,7 @@ def test_a_package_with_other_tensors_is_an_error(monkeypatch: pytest.MonkeyPatc
     assert "missing: blocks.2.0.bn1.weight; unknown: _blocks.16._bn0.weight" in str(caught.value)
 
 
+@pytest.mark.process
 def test_the_default_embedder_learns_from_frozen_statistics() -> None:
     model = build_embedder(EmbedderConfig()).train()
     assert model.frozen_batch_norms == 49

@@ -13,6 +13,7 @@ from models.tiny import images, pictures
 from sumpool.models import ModelError, save_embedder
 
 
+@pytest.mark.process
 def test_pretrained_is_the_mean_of_the_last_map(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -222,6 +222,7 @@ def test_cut_tensors_are_noticed(stored: Path, share: float) -> None:
         load_embedder(stored)
 
 
+@pytest.mark.process
 def test_flipped_bits_and_zeroed_blocks_of_tensors_are_noticed(stored: Path) -> None:
     path = stored / "model.safetensors"
     sound = path.read_bytes()

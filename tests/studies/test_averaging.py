@@ -164,6 +164,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     return folder, averaging.run(folder, quick=True, progress=False)
 
 
+@pytest.mark.process
 def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[Row]]) -> None:
     folder, rows = quick
     assert [dict(row.cell) for row in rows] == [
@@ -192,6 +193,7 @@ def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[R
     assert gap["foreground_weight"] == pytest.approx(0.25)
 
 
+@pytest.mark.process
 def test_stored_cells_are_not_trained_again(
     quick: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

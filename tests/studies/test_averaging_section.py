@@ -99,6 +99,7 @@ def test_tables_have_errors_with_their_bound_and_hulls(studied: Path) -> None:
     assert "more than 1%" in hulls.caption
 
 
+@pytest.mark.process
 def test_three_figures_show_the_first_seed(studied: Path) -> None:
     rows = read_rows(studied)
     shown = averaging_figure.shown_rows(rows)

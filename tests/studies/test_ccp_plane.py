@@ -81,6 +81,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     return folder, ccp_plane.run(folder, quick=True, progress=False)
 
 
+@pytest.mark.process
 def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[Row]]) -> None:
     folder, rows = quick
     assert [row.cell["method"] for row in rows] == ["one problem", "alternating"]
@@ -101,6 +102,7 @@ def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[R
     assert len(section.pictures) == 2
 
 
+@pytest.mark.process
 def test_stored_cells_are_not_trained_again(
     quick: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

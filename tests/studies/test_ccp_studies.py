@@ -196,6 +196,7 @@ def search(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return trained
 
 
+@pytest.mark.process
 def test_an_interrupted_search_resumes_bit_for_bit(
     search: list[dict[str, Any]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -35,6 +35,7 @@ def test_steps_are_recorded_as_far_as_the_loss_allows() -> None:
         assert (found.cuda_step, found.cuda_graph) == (recorded, not recorded)
 
 
+@pytest.mark.process
 def test_the_quick_study_measures_retrieval_and_centers(tmp_path: Path) -> None:
     rows = centers.run(tmp_path, quick=True, progress=False)
     assert [row.cell["regularizer"] for row in rows] == ["none", "r1", "mhe"]

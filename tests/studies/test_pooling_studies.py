@@ -146,6 +146,7 @@ def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None
     assert rows[0].settings["data"] == "stand-in"
 
 
+@pytest.mark.process
 def test_a_cell_of_the_zero_shot_study_measures_how_the_losses_pull(tmp_path: Path) -> None:
     root = write_cifar_stand_in(tmp_path / "data", train_per_class=4, test_per_class=2)
     ground = testbed._collages("stand-in", root, tmp_path, quick=True, weights=None, progress=False)

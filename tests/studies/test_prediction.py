@@ -168,6 +168,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
     return folder, prediction.run(folder, quick=True, progress=False)
 
 
+@pytest.mark.process
 def test_quick_run_stores_what_table_and_figures_need(quick: tuple[Path, list[Row]]) -> None:
     folder, rows = quick
     assert [dict(row.cell) for row in rows] == [
@@ -188,6 +189,7 @@ def test_quick_run_stores_what_table_and_figures_need(quick: tuple[Path, list[Ro
         np.testing.assert_allclose(arrays["weights"].sum((1, 2)), np.ones(10), rtol=1e-4)
 
 
+@pytest.mark.process
 def test_stored_cells_are_not_trained_again(
     quick: tuple[Path, list[Row]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

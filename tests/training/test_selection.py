@@ -143,6 +143,7 @@ def test_without_test_no_test_image_is_opened(
     assert [it.name for it in (out / "evaluation").iterdir()] == ["validation"]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("run", "trained", "queries"), [("old", 8, 30), ("searched", 6, 5)])
 def test_the_test_set_decides(
     run: str, trained: int, queries: int, request: pytest.FixtureRequest

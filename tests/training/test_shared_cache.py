@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from sumpool.training import StopConfig, run_training
 from training.test_selection import CONFIG, draw
 
 
+@pytest.mark.process
 def test_shared_caches_hold_test_images_and_change_no_metric(tmp_path: Path) -> None:
     for part, classes in (("train", range(4)), ("test", range(4, 7))):
         list(draw(tmp_path / "photos" / part, classes))
