@@ -44,6 +44,7 @@ def test_the_loss_equals_a_computation_image_by_image(
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("m", [2, 9])
 def test_gradients_agree_with_finite_differences(m: int) -> None:
     labels = next(iter(LABELS.values()))

@@ -130,6 +130,7 @@ def test_pixels_arrive_as_bgr_less_the_mean() -> None:
     torch.testing.assert_close(seen[0][0], expected, rtol=0, atol=1e-4)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("name", "old"), [("weights.pth", True), ("weights.safetensors", False)])
 def test_public_weights_load(tmp_path: Path, name: str, old: bool) -> None:
     state = public_file(tmp_path / name, old=old)

@@ -111,6 +111,7 @@ def test_half_precision_comes_back(tmp_path: Path) -> None:
     assert torch.equal(load_embedder(tmp_path)(x), model(x))
 
 
+@pytest.mark.process
 def test_loading_needs_no_weights_but_those_in_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

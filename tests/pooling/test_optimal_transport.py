@@ -100,6 +100,7 @@ def test_small_eps_repeats_the_average() -> None:
     torch.testing.assert_close(layer(x), expected)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("iterations", [1, 50])
 def test_gradients_are_those_of_what_is_returned(iterations: int) -> None:
     cost, mask = random_cost(2, 5, 3).requires_grad_(), random_mask(2, 5)

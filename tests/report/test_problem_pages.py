@@ -79,6 +79,7 @@ def test_one_problem_is_enough(folder: Path) -> None:
     assert "1 proxy problem was solved, of 10 steps" in problem_note(run.problems)
 
 
+@pytest.mark.process
 def test_many_problems_keep_their_numbers_apart(folder: Path) -> None:
     run = read_run(add_problems(folder, problem_lines(60, 1)))
     assert len(run_pictures(run)) == 4

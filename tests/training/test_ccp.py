@@ -176,6 +176,7 @@ def test_proxies_are_drawn_among_embeddings_of_their_class() -> None:
         assert bool((apart < 1e-5).all())
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("changes", "at"),
     [

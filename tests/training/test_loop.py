@@ -35,6 +35,7 @@ def stop(**values: Any) -> StopConfig:
     return replace(CONFIG.stop, **values)
 
 
+@pytest.mark.process
 def test_training_lowers_the_loss(tmp_path: Path) -> None:
     runner = trainer(folder=tmp_path, stop=stop(max_steps=100, validate_every=50))
     runner.fit()
