@@ -16,7 +16,7 @@ import traceback
 from typing import Any
 
 
-def run(order: dict[str, Any]) -> None:
+def run(order: dict[str, Any], begun: int) -> None:
     os.setsid()
     os.chdir(order["cwd"])
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
@@ -31,6 +31,7 @@ def run(order: dict[str, Any]) -> None:
     try:
         from sumpool.cli import main
 
+        os.write(begun, b"!")
         status = main(order["argv"])
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
@@ -44,10 +45,14 @@ def run(order: dict[str, Any]) -> None:
 
 
 def answer(order: dict[str, Any]) -> dict[str, Any]:
-    begun = time.monotonic()
+    ready, begun = os.pipe()
     child = os.fork()
     if not child:
-        run(order)
+        run(order, begun)
+    os.close(begun)
+    os.read(ready, 1)  # from here on it can be killed as a command can
+    os.close(ready)
+    begun = time.monotonic()
     kill, hung = order["kill"], False
     while True:
         ended, status, usage = os.wait4(child, os.WNOHANG)
