@@ -20,6 +20,7 @@ from sumpool.data.base import BrokenImageError
 from sumpool.data.feeds.cache import decode_images
 from sumpool.data.feeds.cached_feed import CachedFeed
 from sumpool.data.feeds.feed import Batch, ImageFeed, open_feed
+from sumpool.data.feeds.loading_feed import _tell
 from sumpool.data.feeds.room import CacheMemoryError
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views import crops
@@ -211,6 +212,15 @@ def test_a_signal_to_the_whole_group_is_left_to_the_main_process(number: signal.
     assert len(pids) == 2
     subprocess.run(["kill", f"-{number.value}", *pids], check=True)  # as `timeout` does
     assert len(take(batches, 20)) == 20
+
+
+def test_a_worker_says_nothing_of_a_parent_that_hangs_up(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _tell(EOFError, EOFError(), None)
+    assert capsys.readouterr().err == ""
+    _tell(ValueError, ValueError("a defect"), None)
+    assert "a defect" in capsys.readouterr().err
 
 
 @pytest.mark.process

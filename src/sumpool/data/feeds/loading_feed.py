@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -159,3 +161,11 @@ def _collate(items: list[Any]) -> tuple[Tensor, Tensor, Tensor] | DataError:
 
 def _start_worker(worker: int) -> None:
     obey_parent_alone()
+    sys.excepthook = _tell
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    # The thread that hands tensors over reports whatever happens to it: an interrupted parent that
+    # hangs up in the middle of a handshake is nothing to tell.
+    if not isinstance(error, (EOFError, ConnectionError)):
+        sys.__excepthook__(kind, error, trace)
