@@ -33,6 +33,25 @@ def test_term_interrupts_once_and_leaves_the_cleanup_alone() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("number", SIGNALS)
+def test_an_interrupt_that_a_destructor_drops_comes_again(
+    number: signal.Signals, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Interrupted:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), number)
+
+    @term_interrupts()
+    def command() -> None:
+        Interrupted()
+        time.sleep(10)
+
+    with pytest.raises(KeyboardInterrupt) as raised:
+        command()
+    assert interrupt_status(raised.value) == 128 + number
+    assert capsys.readouterr().err == ""
+
+
 def test_ctrl_c_ends_with_its_own_status() -> None:
     assert interrupt_status(KeyboardInterrupt()) == 130
 

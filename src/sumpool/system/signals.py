@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,6 +48,9 @@ def _wait_for_parent() -> None:
 def term_interrupts() -> Iterator[None]:
     """Inside, the first TERM raises KeyboardInterrupt; more of them do not disturb its cleanup.
 
+    Python drops an exception that is raised in a destructor. A KeyboardInterrupt of either signal
+    that is lost in this way is raised again a moment later.
+
     Outside the main thread signals cannot be caught, and nothing is changed.
     """
     if threading.current_thread() is not threading.main_thread():
@@ -57,10 +61,22 @@ def term_interrupts() -> Iterator[None]:
         signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt(signal.Signals(number).name)
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    def dropped(unraisable: sys.UnraisableHookArgs) -> None:
+        if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            hook(unraisable)
+            return
+        signal.signal(signal.SIGTERM, interrupt)
+        number = interrupt_status(unraisable.exc_value) - 128
+        again = threading.Timer(0.01, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+
+    before, hook = signal.signal(signal.SIGTERM, interrupt), sys.unraisablehook
+    sys.unraisablehook = dropped
     try:
         yield
     finally:
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
 
 
