@@ -17,6 +17,7 @@ from sumpool.system.signals import (
 )
 
 
+@pytest.mark.process
 def test_term_interrupts_once_and_leaves_the_cleanup_alone() -> None:
     before = signal.getsignal(signal.SIGTERM)
 
@@ -33,6 +34,7 @@ def test_term_interrupts_once_and_leaves_the_cleanup_alone() -> None:
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupt_that_a_destructor_drops_comes_again(
     number: signal.Signals, capsys: pytest.CaptureFixture[str]
