@@ -99,7 +99,7 @@ class TestOnACluster:
         assert done[2].found is not None
         assert done[2].found.state == "done"
         assert isinstance(done[3].failure, WorkerError)
-        assert "started again 1 times" in str(done[3].failure)
+        assert "(restarted 1 time)" in str(done[3].failure)
         assert [row.seed for row in BenchStore(tmp_path).rows()] == [2, 4]
         assert Counter(it.seed for it in read(tmp_path)) == {0: 1, 1: 1, 2: 2, 3: 2, 4: 1}
 

@@ -12,6 +12,7 @@ import torch
 
 from sumpool.bench.executors.ray_nodes import look_at
 from sumpool.system.processes import WorkerError
+from sumpool.system.wording import counted
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -47,7 +48,7 @@ def failure_of(error: Any, retries: int) -> Exception:
         cause.add_note(trace)
         return cause
     name, first = type(error).__name__, trace.strip().split("\n", 1)[0]
-    again = "" if name == "TaskCancelledError" else f" (restarted {retries} times)"
+    again = "" if name == "TaskCancelledError" else f" (restarted {counted(retries, 'time')})"
     failure = WorkerError(f"{name}: {first}{again}")
     failure.add_note(trace)
     return failure
