@@ -29,7 +29,7 @@ from _timing import Clock, capture, release, time_in_rounds
 from _writing import write
 from torch import Tensor, nn
 
-from sumpool.pooling.optimal_transport import uniform_transport
+from sumpool.pooling.rivals.optimal_transport import uniform_transport
 from sumpool.studies.cost.step_timing import Step
 
 #: Images, features, prototypes, iterations.

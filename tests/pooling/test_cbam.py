@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, maps
-from sumpool.pooling.cbam import CbamPool2d
+from sumpool.pooling.rivals.cbam import CbamPool2d
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, tokens
-from sumpool.pooling.compact_bilinear import (
+from sumpool.pooling.rivals.compact_bilinear import (
     CompactBilinearPool1d,
     rank_k_bilinear,
     signed_sqrt,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pooling.layers import CHANNELS, maps, tokens
 from sumpool.pooling import CrowPool1d, CrowPool2d
-from sumpool.pooling.crow import channel_weights, spatial_weights
+from sumpool.pooling.rivals.crow import channel_weights, spatial_weights
 from transport.generators import random_mask
 
 

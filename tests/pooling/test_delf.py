@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, tokens
-from sumpool.pooling.delf import DelfPool1d, score_shares
+from sumpool.pooling.rivals.delf import DelfPool1d, score_shares
 from transport.generators import random_mask
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from pooling.layers import CHANNELS, maps, tokens
 from sumpool.pooling import GeneralizedMaxPool1d, GeneralizedMaxPool2d
-from sumpool.pooling.generalized_max import equalizing_weights
+from sumpool.pooling.rivals.generalized_max import equalizing_weights
 from transport.generators import random_mask
 
 

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pooling.layers import CHANNELS, maps
-from sumpool.pooling.gsop import GsopPool2d, averaging_matrix
+from sumpool.pooling.rivals.gsop import GsopPool2d, averaging_matrix
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 

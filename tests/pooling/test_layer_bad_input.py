@@ -12,7 +12,7 @@ import torch
 from pooling.layers import CHANNELS, gsp1d, gsp2d, maps, tokens
 from sumpool import GeneralizedSumPool2d, GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling import POOLINGS, build_pooling, pooling_options
-from sumpool.pooling.optimal_transport import uniform_transport
+from sumpool.pooling.rivals.optimal_transport import uniform_transport
 
 NEED_CHANNELS = [name for name in POOLINGS if build_pooling(name, CHANNELS).channels is not None]
 MAP_INSIDE = [name for name, (cls, _) in POOLINGS.items() if cls.linear_map == "inside"]

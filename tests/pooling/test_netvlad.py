@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, maps, tokens
-from sumpool.pooling.netvlad import NetVladPool1d, NetVladPool2d, residual_sums
+from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d, residual_sums
 from transport.generators import random_mask, source
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, maps, tokens
-from sumpool.pooling.optimal_transport import (
+from sumpool.pooling.rivals.optimal_transport import (
     OptimalTransportPool1d,
     OptimalTransportPool2d,
     uniform_transport,

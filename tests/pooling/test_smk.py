@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pooling.layers import CHANNELS, maps
-from sumpool.pooling.smk import SmkPool2d
+from sumpool.pooling.rivals.smk import SmkPool2d
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pooling.layers import CHANNELS, maps, tokens
 from sumpool.pooling.generalized_mean import generalized_mean
-from sumpool.pooling.solar import SolarPool1d, SolarPool2d
+from sumpool.pooling.rivals.solar import SolarPool1d, SolarPool2d
 from transport.generators import random_mask
 
 DOUBLE: dict[str, Any] = {"dtype": torch.float64}

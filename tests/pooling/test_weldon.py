@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pooling.layers import maps, tokens
 from sumpool.pooling import GlobalAveragePool1d, GlobalMaxPool2d, WeldonPool1d, WeldonPool2d
-from sumpool.pooling.weldon import mean_of_highest
+from sumpool.pooling.rivals.weldon import mean_of_highest
 from transport.generators import random_mask
 
 

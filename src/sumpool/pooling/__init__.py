@@ -4,15 +4,9 @@ from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling.average_maximum import AverageMaxPool1d, AverageMaxPool2d
 from sumpool.pooling.base import GlobalPool, MapPool, Pooled
 from sumpool.pooling.catalog import POOLINGS, build_pooling, pooling_class, pooling_options
-from sumpool.pooling.cbam import CbamPool2d
-from sumpool.pooling.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
-from sumpool.pooling.crow import CrowPool1d, CrowPool2d
-from sumpool.pooling.delf import DelfPool1d, DelfPool2d
-from sumpool.pooling.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
 from sumpool.pooling.generalized_mean import GeneralizedMeanPool1d, GeneralizedMeanPool2d
 from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, GeneralizedMeanSumPool2d
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
-from sumpool.pooling.gsop import GsopPool2d
 from sumpool.pooling.histogram import (
     AveragePoolingError,
     average_pooling_error,
@@ -21,11 +15,17 @@ from sumpool.pooling.histogram import (
 )
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
-from sumpool.pooling.netvlad import NetVladPool1d, NetVladPool2d
-from sumpool.pooling.optimal_transport import OptimalTransportPool1d, OptimalTransportPool2d
-from sumpool.pooling.smk import SmkPool2d
-from sumpool.pooling.solar import SolarPool1d, SolarPool2d
-from sumpool.pooling.weldon import WeldonPool1d, WeldonPool2d
+from sumpool.pooling.rivals.cbam import CbamPool2d
+from sumpool.pooling.rivals.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
+from sumpool.pooling.rivals.crow import CrowPool1d, CrowPool2d
+from sumpool.pooling.rivals.delf import DelfPool1d, DelfPool2d
+from sumpool.pooling.rivals.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
+from sumpool.pooling.rivals.gsop import GsopPool2d
+from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d
+from sumpool.pooling.rivals.optimal_transport import OptimalTransportPool1d, OptimalTransportPool2d
+from sumpool.pooling.rivals.smk import SmkPool2d
+from sumpool.pooling.rivals.solar import SolarPool1d, SolarPool2d
+from sumpool.pooling.rivals.weldon import WeldonPool1d, WeldonPool2d
 
 __all__ = [
     "POOLINGS",

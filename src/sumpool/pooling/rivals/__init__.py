@@ -1,0 +1,1 @@
+"""Poolings from the literature, which generalized sum pooling is compared with."""
