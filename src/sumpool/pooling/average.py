@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
-from sumpool.transport.validation import solve_dtype
+from sumpool.pooling.base import (
+    FORMATS_1D,
+    FORMATS_2D,
+    GlobalPool,
+    Pooled,
+    equal_weights,
+    zero_invalid,
+)
 
 
 class _GlobalAveragePool(GlobalPool):
@@ -17,10 +23,9 @@ class _GlobalAveragePool(GlobalPool):
         """The mean of ``features`` (B, n, C) over the valid ones, each with the same weight."""
         if mask is None and not details:
             return Pooled(features.mean(1), None, None)
+        weights = equal_weights(features, mask)
         if mask is None:
-            share = features.new_full((), 1 / features.shape[1], dtype=solve_dtype(features))
-            return Pooled(features.mean(1), share.expand(features.shape[:2]), None)
-        weights = mask.to(solve_dtype(features)) / mask.sum(-1, keepdim=True)
+            return Pooled(features.mean(1), weights, None)
         local = zero_invalid(features, mask)
         embedding = (weights.to(features.dtype).unsqueeze(1) @ local).squeeze(1)
         return Pooled(embedding, weights, None)

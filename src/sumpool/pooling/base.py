@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from sumpool.transport.validation import check_mask
+from sumpool.transport.validation import check_mask, solve_dtype
 
 #: Accepted layouts by dimensionality: maps (2d) and token sequences (1d).
 FORMATS_2D = ("NCHW", "NHWC")
@@ -186,6 +186,18 @@ class MapPool(GlobalPool):
 def zero_invalid(features: Tensor, mask: Tensor | None) -> Tensor:
     """``features`` (..., n, C) with 0 at invalid positions, whatever stands there."""
     return features if mask is None else features.masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def equal_weights(features: Tensor, mask: Tensor | None) -> Tensor:
+    """Weights of average pooling for ``features`` (B, n, C): 1/n at the n valid positions, (B, n).
+
+    In the dtype of the solver: float32 or more.
+    """
+    dtype = solve_dtype(features)
+    if mask is None:
+        share = features.new_full((), 1 / features.shape[1], dtype=dtype)
+        return share.expand(features.shape[:2])
+    return mask.to(dtype) / mask.sum(-1, keepdim=True)
 
 
 def flat_mask(mask: Tensor | None, batch: int, positions: tuple[int, ...]) -> Tensor | None:

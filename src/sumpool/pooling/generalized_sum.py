@@ -9,17 +9,36 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, flat_mask
+from sumpool.pooling.affine import affine
+from sumpool.pooling.base import (
+    FORMATS_1D,
+    FORMATS_2D,
+    Pooled,
+    equal_weights,
+    flat_mask,
+    zero_invalid,
+)
 from sumpool.pooling.prototypes import PrototypePool
 from sumpool.transport import (
     Solver,
+    TransportResult,
+    cosine_costs,
     eps_for_spread,
     partial_transport,
     prototype_costs,
+    relative_norms,
     sum_pool,
 )
+from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
 from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_eps, check_mu
+
+#: Accepted costs.
+COSTS = ("ball", "cosine", "norm")
+#: Accepted ways to set the share μ.
+SHARES = ("fixed", "image")
+#: Weight of the norm in the cost "norm" at the start.
+NORM_WEIGHT = 0.5
 
 
 class _GeneralizedSumPool(PrototypePool):
@@ -41,6 +60,10 @@ class _GeneralizedSumPool(PrototypePool):
         spread: float | None = None,
         learn_mu: bool = False,
         learn_eps: bool = False,
+        cost: str = "ball",
+        share: str = "fixed",
+        mix: float | None = None,
+        learn_mix: bool = False,
         background: bool = False,
         solver: str | Solver = "exact",
         fused: bool | None = None,
@@ -55,8 +78,17 @@ class _GeneralizedSumPool(PrototypePool):
         check_at_least_one(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
-        if mu == 1 and (learn_mu or background):
-            raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
+        for name, value, accepted in (("cost", cost, COSTS), ("share", share, SHARES)):
+            if value not in accepted:
+                raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
+        if mu == 1 and (learn_mu or background or share == "image"):
+            raise ValueError(
+                f"mu must be below 1 with learn_mu, background or share='image', got {mu}"
+            )
+        if learn_mu and share == "image":
+            raise ValueError("learn_mu must be False with share='image', which learns μ too")
+        if mix is not None and not (0 < mix < 1 if learn_mix else 0 <= mix <= 1):
+            raise ValueError(f"mix must lie in [0, 1], or (0, 1) where it is learned, got {mix}")
         if spread is not None and (not 0 < spread < 1 or mu == 1 or init == "random"):
             raise ValueError(
                 "spread must lie in (0, 1), with mu below 1 and prototypes that are set from "
@@ -79,6 +111,8 @@ class _GeneralizedSumPool(PrototypePool):
         self.solver = solver
         self.fused = fused
         self._mu, self._eps = float(mu), float(eps)
+        self._mix = 0.5 if mix is None and learn_mix else mix
+        self.cost, self.share = cost, share
         self.spread = spread
         #: While True the layer pools as average pooling, and prototypes wait to be set.
         self.averaging = False
@@ -89,6 +123,11 @@ class _GeneralizedSumPool(PrototypePool):
 
         self.mu_logit = scalar() if learn_mu else None
         self.log_eps = scalar() if learn_eps else None
+        self.mix_logit = scalar() if learn_mix else None
+        self.norm_weight = scalar() if cost == "norm" else None
+        self.share_map = (
+            nn.Linear(channels, 1, device=device, dtype=dtype) if share == "image" else None
+        )
         if spread is not None and not learn_eps:
             # For checkpoints. The number itself is kept too: reading a tensor in every forward
             # pass would stall an accelerator.
@@ -96,23 +135,69 @@ class _GeneralizedSumPool(PrototypePool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Random prototypes inside the unit ball, from the seed; μ and ε at their start values."""
+        """Random prototypes inside the unit ball, from the seed; all else at its start value."""
         self.reset_prototypes()
         with torch.no_grad():
             if self.mu_logit is not None:
-                self.mu_logit.fill_(math.log(self._mu) - math.log1p(-self._mu))
+                self.mu_logit.fill_(_logit(self._mu))
             if self.log_eps is not None:
                 self.log_eps.fill_(math.log(self._eps))
+            if self.mix_logit is not None:
+                assert self._mix is not None
+                self.mix_logit.fill_(_logit(self._mix))
+            if self.norm_weight is not None:
+                self.norm_weight.fill_(NORM_WEIGHT)
+            if self.share_map is not None:
+                self.share_map.weight.zero_()
+                self.share_map.bias.fill_(_logit(self._mu))
 
     @property
     def mu(self) -> float | Tensor:
-        """The share μ: a number, or a tensor where it is learned."""
-        return self._mu if self.mu_logit is None else self.mu_logit.sigmoid().clamp_min(LEAST_SHARE)
+        """The share μ: a number, or a tensor where it is learned.
+
+        With ``share="image"``, that of an image whose mean feature is 0; :meth:`shares` gives all.
+        """
+        logit = self.mu_logit if self.share_map is None else self.share_map.bias.squeeze(0)
+        return self._mu if logit is None else logit.sigmoid().clamp_min(LEAST_SHARE)
 
     @property
     def eps(self) -> float | Tensor:
         """The inverse smoothing ε: a number, or a tensor where it is learned."""
         return self._eps if self.log_eps is None else self.log_eps.exp()
+
+    @property
+    def mix(self) -> float | Tensor | None:
+        """The part α of GSP in the weights: a number, a tensor where it is learned, or None."""
+        return self._mix if self.mix_logit is None else self.mix_logit.sigmoid()
+
+    def shares(self, features: Tensor, mask: Tensor | None) -> float | Tensor:
+        """The share μ of each image of ``features`` (B, n, C): one for all of them, or (B,)."""
+        if self.share_map is None:
+            return self.mu
+        mean = weighted_sum(equal_weights(features, mask), features)
+        return affine(self.share_map, mean).squeeze(-1).sigmoid().clamp_min(LEAST_SHARE)
+
+    def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Costs (B, n, m) of ``features`` (B, n, C), which are 0 at invalid positions."""
+        if self.cost == "ball":
+            return prototype_costs(features, self.prototypes)
+        cost = cosine_costs(features, self.prototypes)
+        if self.norm_weight is None:
+            return cost
+        gain = self.norm_weight.to(cost.dtype) * (relative_norms(features, mask) - 1)
+        return cost - gain.unsqueeze(-1)
+
+    def transport(self, features: Tensor, mask: Tensor | None) -> TransportResult:
+        """The transport of ``features`` (B, n, C), which are 0 at invalid positions."""
+        cost, mu = self.costs(features, mask), self.shares(features, mask)
+        return partial_transport(cost, mu, self.eps, mask=mask, solver=self.solver)
+
+    def mixed(self, weights: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
+        """``weights`` (B, n) of the transport mixed with equal ones, (1 − α)/n + α p."""
+        if self.mix is None:
+            return weights
+        equal = equal_weights(features, mask)
+        return equal + self.mix * (weights - equal)
 
     def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
         """As in :class:`PrototypePool`; with :attr:`spread`, then sets ε from ``x`` too."""
@@ -137,8 +222,9 @@ class _GeneralizedSumPool(PrototypePool):
     def _sharpen(self, features: Tensor, mask: Tensor | None) -> None:
         if self.spread is None:
             raise ValueError("spread is None: pass it to the constructor")
-        cost = prototype_costs(features, self.prototypes)
-        eps = self.prototypes.new_tensor(eps_for_spread(cost, self.mu, self.spread, mask))
+        features = zero_invalid(features, mask)
+        cost, mu = self.costs(features, mask), self.shares(features, mask)
+        eps = self.prototypes.new_tensor(eps_for_spread(cost, mu, self.spread, mask))
         if dist.is_available() and dist.is_initialized():
             dist.broadcast(eps, src=0)
         if self.log_eps is not None:
@@ -165,28 +251,33 @@ class _GeneralizedSumPool(PrototypePool):
             self.check_channels(features)
         else:
             self.prepare(features, mask)
+        features = zero_invalid(features, mask)
         out = sum_pool(
             features,
             self.prototypes,
-            1.0 if self.averaging else self.mu,
+            1.0 if self.averaging else self.shares(features, mask),
             self.eps,
             mask=mask,
             background=self.background and not self.averaging,
             solver=self.solver,
             attributes=details,
             fused=self.fused,
+            cost=None if self.cost == "ball" else self.costs(features, mask),
         )
-        return Pooled(*out)
+        if self.mix is None:
+            return Pooled(*out)
+        weights = self.mixed(out.weights, features, mask)
+        return Pooled(weighted_sum(weights, features).to(features.dtype), weights, out.attributes)
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
         """Where the pooled mass comes from and goes to: π_ij/μ, of shape (B, n, m).
 
         Over the positions it sums to the attributes z_i; over the prototypes to the weights p_j
-        (with ``background``, where the weights are what stays behind, to the share that leaves).
+        (with ``background``, where the weights are what stays behind, to the share that leaves;
+        with ``mix``, to the weights before they are mixed).
         """
-        cost = prototype_costs(local, self.prototypes)
-        result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
-        return result.plan() / self.mu
+        result = self.transport(local, mask)
+        return (result.transported / result.problem.share).unsqueeze(-1) * result.assignment()
 
     def extra_repr(self) -> str:
         """What the layer is, for ``print``."""
@@ -196,9 +287,14 @@ class _GeneralizedSumPool(PrototypePool):
             eps += f", spread={self.spread}"
         return (
             f"{self.channels}, prototypes={self.prototypes.shape[0]}, mu={mu}, eps={eps}, "
+            f"cost={self.cost!r}, share={self.share!r}, mix={self._mix}, "
             f"background={self.background}, solver={self.solver!r}, flatten={self.flatten}, "
             f"input_fmt={self.input_fmt!r}"
         )
+
+
+def _logit(share: float) -> float:
+    return math.log(share) - math.log1p(-share)
 
 
 class GeneralizedSumPool2d(_GeneralizedSumPool):
@@ -218,6 +314,14 @@ class GeneralizedSumPool2d(_GeneralizedSumPool):
             (0, 1); ε is chosen for it when the prototypes are set.
         learn_mu: Learn μ, through its logit.
         learn_eps: Learn ε, through its logarithm.
+        cost: How far a feature is from a prototype: "ball", the distance in the unit ball [gsp];
+            "cosine", 1 − cos; or "norm", 1 − cos − β (r − 1), where r is the norm of the feature
+            over the mean norm in the image and β is learned, from 0.5.
+        share: "fixed", one μ for all images; or "image", a share σ(a·f̂ + b) for each from its mean
+            feature f̂, where a and b are learned, from a = 0 and b at ``mu``.
+        mix: Part α in [0, 1] of the weights p in (1 − α)/n + α p, by which features are pooled:
+            those that are not selected keep a gradient. α = 0 is average pooling; None is 1.
+        learn_mix: Learn α, through its logit, from ``mix`` or 0.5.
         background: Reverse the roles: the prototypes describe what is left out.
         solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
         fused: Whether to run the fused CUDA kernels: None where they apply, True or False.

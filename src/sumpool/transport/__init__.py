@@ -1,6 +1,11 @@
 """Partial optimal transport between features and prototypes: the numerics under the layer."""
 
-from sumpool.transport.costs import lipschitz_normalize, prototype_costs
+from sumpool.transport.costs import (
+    cosine_costs,
+    lipschitz_normalize,
+    prototype_costs,
+    relative_norms,
+)
 from sumpool.transport.exact import Exact
 from sumpool.transport.fused.limits import fused_support
 from sumpool.transport.hard import Hard
@@ -22,12 +27,14 @@ __all__ = [
     "SumPooled",
     "TransportProblem",
     "TransportResult",
+    "cosine_costs",
     "eps_for_spread",
     "fused_support",
     "greedy_k_center",
     "lipschitz_normalize",
     "partial_transport",
     "prototype_costs",
+    "relative_norms",
     "spread_of",
     "sum_pool",
 ]

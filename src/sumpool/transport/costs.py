@@ -1,4 +1,4 @@
-"""Costs: distances between Lipschitz-normalized features and prototypes."""
+"""Costs: how far features are from prototypes, in the unit ball or by their directions."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from sumpool.transport.validation import check_features, check_floating, solve_d
 #: that were normalized before lie, prototypes after their initialization among them: they count as
 #: inside, whichever way their norm was rounded.
 EDGE = 1 + 16 * torch.finfo(torch.float32).eps
+#: Squared norm up to which a vector has no direction: it counts as 0.
+DIRECTIONLESS = 1e-12
 
 
 def lipschitz_normalize(x: Tensor) -> Tensor:
@@ -60,6 +62,51 @@ def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:
     with torch.autocast(features.device.type, enabled=False):
         cost: Tensor = _Costs.apply(features.to(dtype), prototypes.to(dtype))
     return cost
+
+
+def cosine_costs(features: Tensor, prototypes: Tensor) -> Tensor:
+    r"""Costs c_ji = 1 − cos(f_j, ω_i), which do not depend on the length of either.
+
+    A vector shorter than 1e-6 has no direction: its costs are 1 and its gradient is 0.
+
+    Args:
+        features: Local features f of shape (..., n, d).
+        prototypes: Prototypes ω of shape (m, d).
+
+    Returns:
+        Costs in [0, 2] of shape (..., n, m), in the dtype of :func:`prototype_costs`.
+
+    Example:
+        >>> cosine_costs(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 5.0]]))
+        tensor([[1., 0.]])
+    """
+    check_features(features, prototypes)
+    dtype = solve_dtype(features, prototypes)
+    with torch.autocast(features.device.type, enabled=False):
+        cost: Tensor = 1 - _directions(features.to(dtype)) @ _directions(prototypes.to(dtype)).mT
+    return cost
+
+
+def relative_norms(features: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Norms ‖f_j‖ over their mean in the image, of shape (..., n).
+
+    Args:
+        features: Local features of shape (..., n, d), 0 at invalid positions.
+        mask: True for valid positions, (..., n); the mean is over these.
+
+    Example:
+        >>> relative_norms(torch.tensor([[3.0, 4.0], [15.0, 0.0]]))
+        tensor([0.5000, 1.5000])
+    """
+    norms = torch.linalg.vector_norm(features.to(solve_dtype(features)), dim=-1)
+    count = norms.shape[-1] if mask is None else mask.sum(-1, keepdim=True)
+    mean = norms.sum(-1, keepdim=True) / count
+    return norms / mean.clamp_min(DIRECTIONLESS**0.5)
+
+
+def _directions(x: Tensor) -> Tensor:
+    square = torch.linalg.vecdot(x, x).unsqueeze(-1)
+    return x * torch.where(square > DIRECTIONLESS, square.clamp_min(DIRECTIONLESS).rsqrt(), 0)
 
 
 def _scales(x: Tensor) -> tuple[Tensor, Tensor]:

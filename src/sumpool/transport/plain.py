@@ -34,14 +34,21 @@ def plain_sum_pool(
     background: bool,
     attributes: bool,
     solver: str | Solver = "exact",
+    cost: Tensor | None = None,
 ) -> SumPooled:
     """:func:`sum_pool` in torch's operations; features that are not valid must be finite."""
     # One copy of a strided view is cheaper than three products with it.
     features = features.contiguous()
-    cost = prototype_costs(features, prototypes)
+    if cost is None:
+        cost = prototype_costs(features, prototypes)
     result = partial_transport(cost, mu, eps, mask=mask, solver=solver)
     weights = result.background_weights if background else result.weights  # (..., n)
-    with torch.autocast(features.device.type, enabled=False):
-        embedding = (weights.unsqueeze(-2) @ features.to(weights.dtype)).squeeze(-2)
+    embedding = weighted_sum(weights, features)
     z = result.attributes if attributes else None
     return SumPooled(embedding.to(features.dtype), weights, z)
+
+
+def weighted_sum(weights: Tensor, features: Tensor) -> Tensor:
+    """Σ_j p_j f_j (..., d) of ``features`` (..., n, d), in the dtype of ``weights`` (..., n)."""
+    with torch.autocast(features.device.type, enabled=False):
+        return (weights.unsqueeze(-2) @ features.to(weights.dtype)).squeeze(-2)

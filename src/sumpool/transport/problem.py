@@ -134,7 +134,7 @@ class TransportResult:
         """Pseudo-attributes z_i = (1/μ) Σ_j π_ji of shape (..., m); computed when read."""
         arriving = (self.transported / self.problem.share).unsqueeze(-2)  # (..., 1, n)
         with torch.autocast(arriving.device.type, enabled=False):
-            return (arriving @ self._assignment()).squeeze(-2)
+            return (arriving @ self.assignment()).squeeze(-2)
 
     @property
     def background_weights(self) -> Tensor:
@@ -144,7 +144,7 @@ class TransportResult:
 
     def plan(self) -> Tensor:
         """The plan π of shape (..., n, m); built on request only."""
-        return self.transported.unsqueeze(-1) * self._assignment()
+        return self.transported.unsqueeze(-1) * self.assignment()
 
     def errors(self) -> ConstraintErrors:
         """How far each constraint is off, per image."""
@@ -157,7 +157,7 @@ class TransportResult:
             weights=(self.weights.sum(-1) - 1).abs(),
         )
 
-    def _assignment(self) -> Tensor:
+    def assignment(self) -> Tensor:
         """How each feature splits what it sends over the prototypes, (..., n, m)."""
         if self.nearest_only:
             nearest = self.problem.cost.argmin(-1, keepdim=True)

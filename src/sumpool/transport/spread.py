@@ -41,7 +41,7 @@ def eps_for_spread(
 
     Args:
         cost: Costs of shape (B, n, m), of many images.
-        mu: Share μ in (0, 1].
+        mu: Share μ in (0, 1], a number or a tensor of shape () or (B,).
         spread: The mean spread to reach, in (0, 1).
         mask: True for valid features, (B, n).
 
@@ -69,7 +69,7 @@ def eps_for_spread(
     if not least < spread:
         raise ValueError(
             f"spread must lie above {least:.3g}, which the sharpest weights have with mu = "
-            f"{float(mu):g} on these costs, got {spread}"
+            f"{float(torch.as_tensor(mu).mean()):g} on these costs, got {spread}"
         )
     while True:
         middle = (low + high) / 2

@@ -21,6 +21,7 @@ def sum_pool(
     solver: str | Solver = "exact",
     attributes: bool = True,
     fused: bool | None = None,
+    cost: Tensor | None = None,
 ) -> SumPooled:
     r"""Pool n features by the transport of the share μ of their mass to m prototypes.
 
@@ -30,8 +31,9 @@ def sum_pool(
     Args:
         features: Local features of shape (..., n, d).
         prototypes: Prototypes of shape (m, d).
-        mu: Share μ in (0, 1] of the mass that is pooled; a number or a scalar tensor.
-        eps: Inverse smoothing ε > 0, large = sharp; a number or a scalar tensor.
+        mu: Share μ in (0, 1] of the mass that is pooled; a number, or a tensor of shape () or
+            (...), one share per image.
+        eps: Inverse smoothing ε > 0, large = sharp; a number, or a tensor like ``mu``.
         mask: True for valid features, broadcastable to (..., n).
         background: Reverse the roles: pool by ρ/(1 − μ), so that the prototypes describe what is
             left out [gsp, app. B]. Needs μ < 1.
@@ -40,6 +42,8 @@ def sum_pool(
         fused: Whether to run the fused Triton kernels: None runs them on CUDA tensors they support
             (:func:`fused_support`) unless the environment sets ``SUMPOOL_FUSED=0``, True demands
             them, False never runs them. The numbers are the same.
+        cost: Costs of shape (..., n, m) in place of those of :func:`prototype_costs`, such as
+            :func:`cosine_costs`; the fused kernels do not take them.
 
     Returns:
         A :class:`SumPooled`. The embedding has the dtype of the features; weights and attributes
@@ -62,9 +66,10 @@ def sum_pool(
         # Whatever stands at invalid positions, NaN included, must not reach a product with 0.
         features = features.masked_fill(~mask.unsqueeze(-1), 0)
     inputs = features, prototypes, mu, eps
-    if use_fused(fused, features, lambda: fused_support(*inputs, solver)):
+    given = None if cost is None else "the costs are given"
+    if use_fused(fused, features, lambda: given or fused_support(*inputs, solver)):
         return _fused_sum_pool(*inputs, mask, background, attributes)
-    return plain_sum_pool(*inputs, mask, background, attributes, solver)
+    return plain_sum_pool(*inputs, mask, background, attributes, solver, cost)
 
 
 def _fused_sum_pool(
@@ -89,8 +94,8 @@ def _fused_sum_pool(
         prototypes,
         0.0 if isinstance(mu, Tensor) else float(mu),
         0.0 if isinstance(eps, Tensor) else float(eps),
-        mu if isinstance(mu, Tensor) else None,
-        eps if isinstance(eps, Tensor) else None,
+        mu.reshape(()) if isinstance(mu, Tensor) else None,
+        eps.reshape(()) if isinstance(eps, Tensor) else None,
         mask,
         background,
     )
