@@ -92,6 +92,11 @@ class MappedSumPool(GlobalPool):
         """Whether the prototypes describe what is left out."""
         return self.gsp.background
 
+    @property
+    def eps(self) -> float | Tensor:
+        """The inverse smoothing ε of GSP."""
+        return self.gsp.eps
+
     @torch.no_grad()
     def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
         """Set the prototypes, in place, from the mapped local features of ``x``.
@@ -103,6 +108,21 @@ class MappedSumPool(GlobalPool):
         features, positions = self.to_tokens(x)
         mask = flat_mask(mask, x.shape[0], positions)
         self.gsp.initialize_prototypes(self.mapped(features), mask)
+
+    def initialize_prototypes_among(self, vectors: Tensor) -> None:
+        """As :meth:`PrototypePool.initialize_prototypes_among`, with mapped vectors (N, D)."""
+        self.gsp.initialize_prototypes_among(vectors)
+
+    @torch.no_grad()
+    def sharpen(self, x: Tensor, mask: Tensor | None = None) -> None:
+        """As :meth:`GeneralizedSumPool2d.sharpen`, with features that are not mapped yet."""
+        features, positions = self.to_tokens(x)
+        self.gsp.sharpen(self.mapped(features), flat_mask(mask, x.shape[0], positions))
+
+    @torch.no_grad()
+    def averages(self, x: Tensor) -> Tensor:
+        """Mean mapped features of the images ``x``, (B, D), to pick prototypes among."""
+        return self.mapped(self.to_tokens(x)[0]).mean(1)
 
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Where GSP's mass comes from and goes to: see :meth:`GeneralizedSumPool2d.plan`.

@@ -123,6 +123,11 @@ class PrototypePool(GlobalPool):
             raise ValueError(f"vectors must have shape (N, C), got {tuple(vectors.shape)}")
         self._initialize(vectors.unsqueeze(0), None)
 
+    @torch.no_grad()
+    def averages(self, x: Tensor) -> Tensor:
+        """Mean local features of the images ``x``, (B, d), to pick prototypes among."""
+        return self.local_features(self.to_tokens(x)[0]).mean(1)
+
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """Which share of an image goes from which position to which prototype.
 
