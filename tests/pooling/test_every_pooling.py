@@ -21,16 +21,21 @@ MAPS_ONLY = {"cbam", "gsop", "t-smk"}
 SETS = [name for name in NAMES if name not in MAPS_ONLY]
 #: Small values of options, for the poolings that have them.
 SMALL: dict[str, Any] = {
+    "cluster_dim": 2,
     "clusters": 2,
     "grid": 2,
+    "heads": 2,
     "hidden": 3,
     "init": "random",
     "iterations": 3,
     "kernel_size": 3,
     "prototypes": 2,
+    "queries": 2,
     "rank": 2,
     "reduced": 2,
     "reduction": 2,
+    "rows": 2,
+    "width": 4,
 }
 
 each = pytest.mark.parametrize("name", NAMES)

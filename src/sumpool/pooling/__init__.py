@@ -15,23 +15,36 @@ from sumpool.pooling.histogram import (
 )
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
+from sumpool.pooling.rivals.attention import AttentionPool1d, AttentionPool2d
+from sumpool.pooling.rivals.boq import BoqPool1d, BoqPool2d
 from sumpool.pooling.rivals.cbam import CbamPool2d
 from sumpool.pooling.rivals.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
 from sumpool.pooling.rivals.crow import CrowPool1d, CrowPool2d
 from sumpool.pooling.rivals.delf import DelfPool1d, DelfPool2d
+from sumpool.pooling.rivals.efficient_probing import (
+    EfficientProbingPool1d,
+    EfficientProbingPool2d,
+)
 from sumpool.pooling.rivals.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
 from sumpool.pooling.rivals.gsop import GsopPool2d
 from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d
 from sumpool.pooling.rivals.optimal_transport import OptimalTransportPool1d, OptimalTransportPool2d
+from sumpool.pooling.rivals.salad import SaladPool1d, SaladPool2d
+from sumpool.pooling.rivals.simpool import SimPool1d, SimPool2d
 from sumpool.pooling.rivals.smk import SmkPool2d
 from sumpool.pooling.rivals.solar import SolarPool1d, SolarPool2d
 from sumpool.pooling.rivals.weldon import WeldonPool1d, WeldonPool2d
+from sumpool.pooling.sum_parts import SumPartsPool1d, SumPartsPool2d
 
 __all__ = [
     "POOLINGS",
+    "AttentionPool1d",
+    "AttentionPool2d",
     "AverageMaxPool1d",
     "AverageMaxPool2d",
     "AveragePoolingError",
+    "BoqPool1d",
+    "BoqPool2d",
     "CbamPool2d",
     "CompactBilinearPool1d",
     "CompactBilinearPool2d",
@@ -39,6 +52,8 @@ __all__ = [
     "CrowPool2d",
     "DelfPool1d",
     "DelfPool2d",
+    "EfficientProbingPool1d",
+    "EfficientProbingPool2d",
     "GeneralizedMaxPool1d",
     "GeneralizedMaxPool2d",
     "GeneralizedMeanPool1d",
@@ -61,9 +76,15 @@ __all__ = [
     "OptimalTransportPool1d",
     "OptimalTransportPool2d",
     "Pooled",
+    "SaladPool1d",
+    "SaladPool2d",
+    "SimPool1d",
+    "SimPool2d",
     "SmkPool2d",
     "SolarPool1d",
     "SolarPool2d",
+    "SumPartsPool1d",
+    "SumPartsPool2d",
     "WeldonPool1d",
     "WeldonPool2d",
     "average_pooling_error",

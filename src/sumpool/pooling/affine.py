@@ -25,3 +25,22 @@ def affine(layer: nn.Linear, x: Tensor) -> Tensor:
     """
     bias = None if layer.bias is None else layer.bias.to(x.dtype)
     return F.linear(x, layer.weight.to(x.dtype), bias)
+
+
+def layer_norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
+    """``layer`` on the last dimension of ``x``, in the dtype of ``x``.
+
+    Args:
+        layer: Layer normalization of C channels, with scale and shift.
+        x: A tensor of shape (..., C).
+
+    Returns:
+        A tensor of the shape and dtype of ``x``.
+
+    Example:
+        >>> import torch
+        >>> layer_norm(nn.LayerNorm(2, dtype=torch.bfloat16), torch.tensor([1.0, 3.0])).dtype
+        torch.float32
+    """
+    weight, bias = layer.weight.to(x.dtype), layer.bias.to(x.dtype)
+    return F.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)

@@ -14,17 +14,26 @@ from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, Gener
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
+from sumpool.pooling.rivals.attention import AttentionPool1d, AttentionPool2d
+from sumpool.pooling.rivals.boq import BoqPool1d, BoqPool2d
 from sumpool.pooling.rivals.cbam import CbamPool2d
 from sumpool.pooling.rivals.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
 from sumpool.pooling.rivals.crow import CrowPool1d, CrowPool2d
 from sumpool.pooling.rivals.delf import DelfPool1d, DelfPool2d
+from sumpool.pooling.rivals.efficient_probing import (
+    EfficientProbingPool1d,
+    EfficientProbingPool2d,
+)
 from sumpool.pooling.rivals.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
 from sumpool.pooling.rivals.gsop import GsopPool2d
 from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d
 from sumpool.pooling.rivals.optimal_transport import OptimalTransportPool1d, OptimalTransportPool2d
+from sumpool.pooling.rivals.salad import SaladPool1d, SaladPool2d
+from sumpool.pooling.rivals.simpool import SimPool1d, SimPool2d
 from sumpool.pooling.rivals.smk import SmkPool2d
 from sumpool.pooling.rivals.solar import SolarPool1d, SolarPool2d
 from sumpool.pooling.rivals.weldon import WeldonPool1d, WeldonPool2d
+from sumpool.pooling.sum_parts import SumPartsPool1d, SumPartsPool2d
 
 #: Name → (class for maps, class for token sequences or None where it needs neighbors).
 POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
@@ -43,9 +52,15 @@ POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "netvlad": (NetVladPool2d, NetVladPool1d),
     "weldon": (WeldonPool2d, WeldonPool1d),
     "compact-bilinear": (CompactBilinearPool2d, CompactBilinearPool1d),
+    "simpool": (SimPool2d, SimPool1d),
+    "attention": (AttentionPool2d, AttentionPool1d),
+    "salad": (SaladPool2d, SaladPool1d),
+    "boq": (BoqPool2d, BoqPool1d),
+    "efficient-probing": (EfficientProbingPool2d, EfficientProbingPool1d),
     "gsp": (GeneralizedSumPool2d, GeneralizedSumPool1d),
     "gmp+gsp": (MaximumSumPool2d, MaximumSumPool1d),
     "gemean+gsp": (GeneralizedMeanSumPool2d, GeneralizedMeanSumPool1d),
+    "gsp-parts": (SumPartsPool2d, SumPartsPool1d),
 }
 
 

@@ -1,0 +1,107 @@
+"""Attention pooling: one learned query looks at all positions."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.affine import affine, layer_norm
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.pooling.rivals.multihead import Multihead, count_parts
+from sumpool.transport.validation import solve_dtype
+
+
+class _AttentionPool(GlobalPool):
+    pool_type = "attention"
+
+    def __init__(
+        self,
+        channels: int,
+        heads: int | None = None,
+        mlp_ratio: float = 4.0,
+        *,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        heads = count_parts("heads", heads, 8, channels=channels)
+        hidden = int(channels * mlp_ratio)
+        if mlp_ratio < 0 or (mlp_ratio and hidden < 1):
+            raise ValueError(
+                f"mlp_ratio must be 0 or at least 1/channels = 1/{channels}, got {mlp_ratio}"
+            )
+        self.channels = channels
+        self.latent = nn.Parameter(torch.empty(1, 1, channels, device=device, dtype=dtype))
+        self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
+        self.attention = Multihead(channels, heads, device=device, dtype=dtype)
+        self.mlp = nn.ModuleList()
+        if hidden:
+            self.mlp += [
+                nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype),
+                nn.Linear(channels, hidden, device=device, dtype=dtype),
+                nn.Linear(hidden, channels, device=device, dtype=dtype),
+            ]
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the query with entries of variance 1/C, and the layers as torch does."""
+        nn.init.trunc_normal_(self.latent, std=self.latent.shape[-1] ** -0.5)
+        self.attention.reset_parameters()
+        for layer in (self.norm, *self.mlp):
+            layer.reset_parameters()
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """What the query finds in ``features`` (B, n, C)."""
+        with torch.autocast(features.device.type, enabled=False):
+            local = features.to(solve_dtype(features, self.latent))
+            local = layer_norm(self.norm, zero_invalid(local, mask))
+            query = self.latent.to(local.dtype).expand(local.shape[0], -1, -1)
+            found = self.attention(query, local, mask).squeeze(1)  # (B, C)
+            if self.mlp:
+                norm, widen, narrow = self.mlp
+                found = found + affine(narrow, F.gelu(affine(widen, layer_norm(norm, found))))
+            weights = self.attention.shares(query, local, mask) if details else None
+        return Pooled(found.to(features.dtype), weights, None)
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"heads={self.attention.heads}, input_fmt={self.input_fmt!r}"
+
+
+class AttentionPool2d(_AttentionPool):
+    r"""Attention pooling of maps by a learned query, followed by a perceptron [map].
+
+    .. math::
+        z = \operatorname{MHA}(q, \operatorname{LN}(f), \operatorname{LN}(f)), \qquad
+        g = z + W_2 \operatorname{gelu}(W_1 \operatorname{LN}(z)),
+
+    with h heads and biases. This is the head of SigLIP and of timm (``AttentionPoolLatent``); the
+    layer normalization of the local features is the last one of a vision transformer there. The
+    weights are the attention averaged over heads, each of which weighs its own share of the
+    channels.
+
+    Args:
+        channels: Channels C of the maps.
+        heads: Number h of heads, which divides C; None takes 8, or the largest of 4, 2 and 1 that
+            does.
+        mlp_ratio: The hidden layer of the perceptron has this many times C units; 0 leaves the
+            perceptron out.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
+
+    Example:
+        >>> out = AttentionPool2d(8).pool(torch.rand(2, 8, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 8]), torch.Size([2, 7, 7]))
+    """
+
+    _formats = FORMATS_2D
+
+
+class AttentionPool1d(_AttentionPool):
+    """Attention pooling of token sequences; arguments as in :class:`AttentionPool2d`."""
+
+    _formats = FORMATS_1D

@@ -1,0 +1,165 @@
+"""Bag of queries (BoQ): learned queries that look at features after each of several encoders."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.affine import affine, layer_norm
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.pooling.rivals.multihead import Multihead, count_parts
+from sumpool.transport.validation import check_at_least_one, solve_dtype
+
+
+class _Block(nn.Module):
+    """An encoder of positions, and the queries that look at what comes out of it."""
+
+    def __init__(
+        self,
+        width: int,
+        queries: int,
+        heads: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.among_positions = Multihead(width, heads, device=device, dtype=dtype)
+        self.attended_norm = nn.LayerNorm(width, device=device, dtype=dtype)
+        self.widen = nn.Linear(width, 4 * width, device=device, dtype=dtype)
+        self.narrow = nn.Linear(4 * width, width, device=device, dtype=dtype)
+        self.encoded_norm = nn.LayerNorm(width, device=device, dtype=dtype)
+        self.queries = nn.Parameter(torch.empty(1, queries, width, device=device, dtype=dtype))
+        self.among_queries = Multihead(width, heads, device=device, dtype=dtype)
+        self.query_norm = nn.LayerNorm(width, device=device, dtype=dtype)
+        self.of_positions = Multihead(width, heads, device=device, dtype=dtype)
+        self.found_norm = nn.LayerNorm(width, device=device, dtype=dtype)
+        nn.init.normal_(self.queries)
+
+    def reset_parameters(self) -> None:
+        """Draw the queries from a standard normal, and the layers as torch does."""
+        nn.init.normal_(self.queries)
+        for layer in self.children():
+            layer.reset_parameters()
+
+    def encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Positions ``x`` (B, n, d) after an encoder layer."""
+        x = layer_norm(self.attended_norm, x + self.among_positions(x, x, mask))
+        wide = affine(self.widen, x).relu()
+        return layer_norm(self.encoded_norm, x + affine(self.narrow, wide))
+
+    def asked(self, x: Tensor) -> Tensor:
+        """The queries (B, M, d) after attention among themselves, the same for all images."""
+        q = self.queries.to(x.dtype)
+        q = layer_norm(self.query_norm, q + self.among_queries(q, q))
+        return q.expand(x.shape[0], -1, -1)
+
+
+class _BoqPool(GlobalPool):
+    pool_type = "boq"
+
+    def __init__(
+        self,
+        channels: int,
+        queries: int = 32,
+        width: int = 256,
+        rows: int = 8,
+        *,
+        blocks: int = 2,
+        heads: int | None = None,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        check_at_least_one(
+            channels=channels, queries=queries, width=width, rows=rows, blocks=blocks
+        )
+        heads = count_parts("heads", heads, max(1, width // 64), width=width)
+        self.channels = channels
+        self.reduce = nn.Linear(channels, width, device=device, dtype=dtype)
+        self.reduced_norm = nn.LayerNorm(width, device=device, dtype=dtype)
+        self.blocks = nn.ModuleList(
+            _Block(width, queries, heads, device=device, dtype=dtype) for _ in range(blocks)
+        )
+        self.combine = nn.Linear(blocks * queries, rows, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw the queries from a standard normal, and the layers as torch does."""
+        for layer in (self.reduce, self.reduced_norm, *self.blocks, self.combine):
+            layer.reset_parameters()
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """What the queries of all blocks find in ``features`` (B, n, C)."""
+        found, shares = [], []
+        with torch.autocast(features.device.type, enabled=False):
+            x = features.to(solve_dtype(features, self.reduce.weight))
+            x = layer_norm(self.reduced_norm, affine(self.reduce, zero_invalid(x, mask)))
+            for block in self.blocks:
+                x = block.encode(x, mask)  # (B, n, d)
+                asked = block.asked(x)  # (B, M, d)
+                found.append(layer_norm(block.found_norm, block.of_positions(asked, x, mask)))
+                if details:
+                    shares.append(block.of_positions.shares(asked, x, mask))
+            rows = affine(self.combine, torch.cat(found, 1).mT)  # (B, d, rows)
+            embedding = F.normalize(rows.flatten(1), dim=-1)
+            weights = torch.stack(shares).mean(0) if details else None
+        return Pooled(embedding.to(features.dtype), weights, None)
+
+    def out_channels(self, channels: int) -> int:
+        """``width`` times ``rows``, whatever the channels."""
+        return self.reduce.out_features * self.combine.out_features
+
+    def feat_mult(self) -> int:
+        """Embedding channels per input channel, rounded down: one does not follow the other."""
+        return self.out_channels(self.reduce.in_features) // self.reduce.in_features
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"input_fmt={self.input_fmt!r}"
+
+
+class BoqPool2d(_BoqPool):
+    r"""Bag of queries of maps [boq].
+
+    Local features are reduced to ``width`` channels and normalized, X_0. Each block b encodes them,
+    and its M learned queries Q_b look at them after attention among themselves:
+
+    .. math::
+        X_b = \operatorname{Encoder}_b(X_{b-1}), \quad
+        Q_b' = \operatorname{LN}(Q_b + \operatorname{MHA}(Q_b, Q_b, Q_b)), \quad
+        O_b = \operatorname{LN}(\operatorname{MHA}(Q_b', X_b, X_b)) .
+
+    A linear map takes the queries of all blocks, O = [O_1; O_2; …], to a few rows, W O, and the
+    pooled vector is W O, flattened and normalized. The encoder is a layer of a transformer
+    (attention and a perceptron of 4 · width units with relu, each with a skip connection and layer
+    normalization after it). The original has 64 queries, 512 channels and 32 rows on convolutional
+    networks (``queries=64, width=512, rows=32``), and reduces by a convolution of 3 × 3, here
+    1 × 1, which token sequences have too. The weights are the attention of the queries over
+    positions, averaged over heads, queries and blocks; the encoders have mixed positions by then.
+
+    Args:
+        channels: Channels C of the maps.
+        queries: Number M of queries of each block.
+        width: Channels of queries and encoded features.
+        rows: Rows of W; the pooled vector has ``width`` times as many entries.
+        blocks: Number of blocks.
+        heads: Heads of every attention, a divisor of ``width``; None takes one for 64 channels.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
+
+    Example:
+        >>> out = BoqPool2d(8, width=64).pool(torch.rand(2, 8, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 512]), torch.Size([2, 7, 7]))
+    """
+
+    _formats = FORMATS_2D
+
+
+class BoqPool1d(_BoqPool):
+    """Bag of queries of token sequences; arguments as in :class:`BoqPool2d`."""
+
+    _formats = FORMATS_1D

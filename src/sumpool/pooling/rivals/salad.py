@@ -1,0 +1,166 @@
+"""SALAD: sums per cluster under a transport plan, where a dustbin takes what is left."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.pooling.affine import affine
+from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.transport.validation import check_at_least_one, solve_dtype
+
+
+def dustbin_transport(
+    scores: Tensor, dustbin: Tensor, iterations: int = 3, mask: Tensor | None = None
+) -> Tensor:
+    r"""Logarithms of a transport plan to m clusters and a dustbin [salad, sec. 3.3].
+
+    Each of the n features has mass 1, each cluster takes 1, and the dustbin the n − m that are
+    left; where n ≤ m nothing is left, and each cluster takes n/m. From the scores s_{jk}, with
+    s_{j,m+1} the score of the dustbin, Sinkhorn's scalings alternate on logarithms:
+
+    .. math::
+        φ_k = \log b_k - \log \sum_j e^{s_{jk} + ψ_j}, \qquad
+        ψ_j = -\log \sum_k e^{s_{jk} + φ_k}, \qquad
+        \log π_{jk} = s_{jk} + φ_k + ψ_j .
+
+    The masses of the features hold exactly, those of the clusters in the limit of many iterations.
+
+    Args:
+        scores: Scores of shape (B, n, m), float32 or float64.
+        dustbin: The score of the dustbin, for all features, a scalar.
+        iterations: Number of scalings of each side.
+        mask: True for valid features, (B, n); n counts those.
+
+    Returns:
+        log π of shape (B, n, m), without the dustbin; −∞ at features that are not valid.
+
+    Example:
+        >>> dustbin_transport(torch.zeros(1, 4, 1), torch.tensor(0.0)).exp().flatten()
+        tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
+    n, m = scores.shape[1:]
+    count = scores.new_full((1,), n) if mask is None else mask.sum(-1).to(scores.dtype)
+    share = (count / m).clamp(max=1).log().unsqueeze(-1).expand(-1, m)
+    left = (count - m).clamp_min(torch.finfo(scores.dtype).tiny).log().unsqueeze(-1)
+    masses = torch.cat([share, left], 1)  # (B or 1, m + 1)
+    plan = torch.cat([scores, dustbin.to(scores.dtype).expand(scores.shape[0], n, 1)], 2)
+    invalid = None if mask is None else ~mask.unsqueeze(-1)
+    for _ in range(iterations):
+        valid = plan if invalid is None else plan.masked_fill(invalid, -math.inf)
+        plan = plan + (masses - valid.logsumexp(1)).unsqueeze(1)  # φ replaces the one before
+        plan = plan - plan.logsumexp(2, keepdim=True)
+    plan = plan[..., :m]
+    return plan if invalid is None else plan.masked_fill(invalid, -math.inf)
+
+
+class _SaladPool(GlobalPool):
+    pool_type = "salad"
+
+    def __init__(
+        self,
+        channels: int,
+        clusters: int = 16,
+        cluster_dim: int = 64,
+        *,
+        hidden: int = 512,
+        iterations: int = 3,
+        flatten: bool = True,
+        input_fmt: str | None = None,
+        num_prefix_tokens: int = 0,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(flatten, input_fmt, num_prefix_tokens)
+        check_at_least_one(
+            channels=channels,
+            clusters=clusters,
+            cluster_dim=cluster_dim,
+            hidden=hidden,
+            iterations=iterations,
+        )
+        self.channels = channels
+        self.iterations = iterations
+        self.feature_hidden = nn.Linear(channels, hidden, device=device, dtype=dtype)
+        self.feature_layer = nn.Linear(hidden, cluster_dim, device=device, dtype=dtype)
+        self.score_hidden = nn.Linear(channels, hidden, device=device, dtype=dtype)
+        self.score_layer = nn.Linear(hidden, clusters, device=device, dtype=dtype)
+        self.dustbin = nn.Parameter(torch.ones((), device=device, dtype=dtype))
+
+    def reset_parameters(self) -> None:
+        """Draw the layers as torch does; the score of the dustbin is 1, as in the original."""
+        for layer in self.children():
+            layer.reset_parameters()
+        nn.init.ones_(self.dustbin)
+
+    def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
+        """The sums of ``features`` (B, n, C) per cluster, each normalized."""
+        with torch.autocast(features.device.type, enabled=False):
+            local = features.to(solve_dtype(features, self.dustbin))
+            local = zero_invalid(local, mask)
+            values = affine(self.feature_layer, affine(self.feature_hidden, local).relu())
+            scores = affine(self.score_layer, affine(self.score_hidden, local).relu())
+            plan = dustbin_transport(scores, self.dustbin, self.iterations, mask)  # (B, n, m)
+            sums = F.normalize(plan.exp().mT @ values, dim=-1)  # (B, m, l)
+            embedding = F.normalize(sums.flatten(1), dim=-1)
+            # From logarithms, so that weights sum to 1 also where the dustbin takes everything.
+            weights = plan.logsumexp(-1).softmax(-1) if details else None
+        return Pooled(embedding.to(features.dtype), weights, None)
+
+    def out_channels(self, channels: int) -> int:
+        """Clusters times their channels, whatever those of the features."""
+        return self.score_layer.out_features * self.feature_layer.out_features
+
+    def feat_mult(self) -> int:
+        """Embedding channels per input channel, rounded down: one does not follow the other."""
+        channels = self.feature_hidden.in_features
+        return self.out_channels(channels) // channels
+
+    def extra_repr(self) -> str:
+        """What the layers below do not say, for ``print``."""
+        return f"iterations={self.iterations}, input_fmt={self.input_fmt!r}"
+
+
+class SaladPool2d(_SaladPool):
+    r"""SALAD of maps [salad].
+
+    A perceptron scores every local feature for m clusters; a transport plan π assigns one unit of
+    mass to each cluster and the rest to a dustbin with a learned score
+    (:func:`~sumpool.pooling.rivals.salad.dustbin_transport`); another perceptron reduces the
+    features, which are summed per cluster and normalized:
+
+    .. math::
+        s_j = \operatorname{MLP}_s(f_j), \quad
+        V_k = \sum_j π_{jk} \operatorname{MLP}_f(f_j), \quad
+        g = \big[V_1/‖V_1‖, …, V_m/‖V_m‖\big] / ‖·‖ .
+
+    The method is made for n > m features: with n ≤ m the dustbin is empty and nothing is selected.
+    The 16 clusters of 64 channels fit the 49 positions of 7 × 7 maps; the original has 64 of
+    128 on 16 × 16 and larger ones (``clusters=64, cluster_dim=128``). Its dropout of 0.3 in both
+    perceptrons is left out, and so is the class token, which it appends and maps do not have. The
+    weight of a position is the mass that the clusters take of it, divided by the sum.
+
+    Args:
+        channels: Channels C of the maps.
+        clusters: Number m of clusters, fewer than the positions.
+        cluster_dim: Channels per cluster; the pooled vector has m times as many.
+        hidden: Units of the hidden layers.
+        iterations: Scalings of each side of the plan.
+        flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
+
+    Example:
+        >>> out = SaladPool2d(32).pool(torch.rand(2, 32, 7, 7))
+        >>> out.embedding.shape, out.weights.shape
+        (torch.Size([2, 1024]), torch.Size([2, 7, 7]))
+    """
+
+    _formats = FORMATS_2D
+
+
+class SaladPool1d(_SaladPool):
+    """SALAD of token sequences; arguments as in :class:`SaladPool2d`."""
+
+    _formats = FORMATS_1D
