@@ -223,8 +223,7 @@ class _GeneralizedSumPool(PrototypePool):
         if self.spread is None:
             raise ValueError("spread is None: pass it to the constructor")
         features = zero_invalid(features, mask)
-        cost, mu = self.costs(features, mask), self.shares(features, mask)
-        eps = self.prototypes.new_tensor(eps_for_spread(cost, mu, self.spread, mask))
+        eps = self.prototypes.new_tensor(self.eps_for(self.spread, features, mask))
         if dist.is_available() and dist.is_initialized():
             dist.broadcast(eps, src=0)
         if self.log_eps is not None:
@@ -232,6 +231,11 @@ class _GeneralizedSumPool(PrototypePool):
         else:
             self.found_eps.copy_(eps)
             self._eps = float(eps)
+
+    def eps_for(self, spread: float, features: Tensor, mask: Tensor | None) -> float:
+        """The ε at which weights of ``features`` (B, n, C) have this mean spread."""
+        cost, mu = self.costs(features, mask), self.shares(features, mask)
+        return eps_for_spread(cost, mu, spread, mask)
 
     def prepare(self, features: Tensor, mask: Tensor | None) -> None:
         """As in :class:`PrototypePool`; with :attr:`spread`, ε is set with the prototypes."""
