@@ -12,6 +12,27 @@ from sumpool.pooling.rivals.multihead import Multihead, count_parts
 from sumpool.transport.validation import solve_dtype
 
 
+class _Perceptron(nn.Module):
+    """x + W_2 gelu(W_1 LN(x)), in the dtype of x."""
+
+    def __init__(
+        self,
+        channels: int,
+        hidden: int,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
+        self.widen = nn.Linear(channels, hidden, device=device, dtype=dtype)
+        self.narrow = nn.Linear(hidden, channels, device=device, dtype=dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = F.gelu(affine(self.widen, layer_norm(self.norm, x)))
+        return x + affine(self.narrow, wide)
+
+
 class _AttentionPool(GlobalPool):
     pool_type = "attention"
 
@@ -38,21 +59,14 @@ class _AttentionPool(GlobalPool):
         self.latent = nn.Parameter(torch.empty(1, 1, channels, device=device, dtype=dtype))
         self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
         self.attention = Multihead(channels, heads, device=device, dtype=dtype)
-        self.mlp = nn.ModuleList()
+        self.mlp: nn.Module = nn.Identity()
         if hidden:
-            self.mlp += [
-                nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype),
-                nn.Linear(channels, hidden, device=device, dtype=dtype),
-                nn.Linear(hidden, channels, device=device, dtype=dtype),
-            ]
+            self.mlp = _Perceptron(channels, hidden, device=device, dtype=dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the query with entries of variance 1/C, and the layers as torch does."""
+        """Draw the query with entries of variance 1/C; the layers start as torch's do."""
         nn.init.trunc_normal_(self.latent, std=self.latent.shape[-1] ** -0.5)
-        self.attention.reset_parameters()
-        for layer in (self.norm, *self.mlp):
-            layer.reset_parameters()
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """What the query finds in ``features`` (B, n, C)."""
@@ -60,10 +74,7 @@ class _AttentionPool(GlobalPool):
             local = features.to(solve_dtype(features, self.latent))
             local = layer_norm(self.norm, zero_invalid(local, mask))
             query = self.latent.to(local.dtype).expand(local.shape[0], -1, -1)
-            found = self.attention(query, local, mask).squeeze(1)  # (B, C)
-            if self.mlp:
-                norm, widen, narrow = self.mlp
-                found = found + affine(narrow, F.gelu(affine(widen, layer_norm(norm, found))))
+            found = self.mlp(self.attention(query, local, mask).squeeze(1))  # (B, C)
             weights = self.attention.shares(query, local, mask) if details else None
         return Pooled(found.to(features.dtype), weights, None)
 

@@ -35,13 +35,20 @@ class _Block(nn.Module):
         self.query_norm = nn.LayerNorm(width, device=device, dtype=dtype)
         self.of_positions = Multihead(width, heads, device=device, dtype=dtype)
         self.found_norm = nn.LayerNorm(width, device=device, dtype=dtype)
-        nn.init.normal_(self.queries)
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the queries from a standard normal, and the layers as torch does."""
+        """Draw the queries from a standard normal; the layers start as torch's do."""
         nn.init.normal_(self.queries)
-        for layer in self.children():
-            layer.reset_parameters()
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None, details: bool
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Positions ``x`` (B, n, d) encoded, what the queries find in them, and where."""
+        x = self.encode(x, mask)
+        asked = self.asked(x)  # (B, M, d)
+        found = layer_norm(self.found_norm, self.of_positions(asked, x, mask))
+        return x, found, self.of_positions.shares(asked, x, mask) if details else None
 
     def encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Positions ``x`` (B, n, d) after an encoder layer."""
@@ -87,11 +94,6 @@ class _BoqPool(GlobalPool):
         )
         self.combine = nn.Linear(blocks * queries, rows, device=device, dtype=dtype)
 
-    def reset_parameters(self) -> None:
-        """Draw the queries from a standard normal, and the layers as torch does."""
-        for layer in (self.reduce, self.reduced_norm, *self.blocks, self.combine):
-            layer.reset_parameters()
-
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """What the queries of all blocks find in ``features`` (B, n, C)."""
         found, shares = [], []
@@ -99,11 +101,9 @@ class _BoqPool(GlobalPool):
             x = features.to(solve_dtype(features, self.reduce.weight))
             x = layer_norm(self.reduced_norm, affine(self.reduce, zero_invalid(x, mask)))
             for block in self.blocks:
-                x = block.encode(x, mask)  # (B, n, d)
-                asked = block.asked(x)  # (B, M, d)
-                found.append(layer_norm(block.found_norm, block.of_positions(asked, x, mask)))
-                if details:
-                    shares.append(block.of_positions.shares(asked, x, mask))
+                x, seen, share = block(x, mask, details)  # (B, n, d), (B, M, d), (B, n)
+                found.append(seen)
+                shares.append(share)
             rows = affine(self.combine, torch.cat(found, 1).mT)  # (B, d, rows)
             embedding = F.normalize(rows.flatten(1), dim=-1)
             weights = torch.stack(shares).mean(0) if details else None

@@ -35,9 +35,8 @@ class _EfficientProbingPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the queries with standard deviation 0.02, as in the original, and W_v as torch."""
+        """Draw the queries with standard deviation 0.02, as in the original; W_v as torch does."""
         nn.init.normal_(self.queries, std=0.02)
-        self.value.reset_parameters()
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """What each query finds in its share of the channels of ``features`` (B, n, C)."""

@@ -94,7 +94,8 @@ class Multihead(nn.Module):
         return masked_softmax(logits, mask).mean((1, 2))
 
     def _split(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+        parts: Tensor = x.unflatten(-1, (self.heads, -1))
+        return parts.transpose(1, 2)
 
 
 def masked_softmax(logits: Tensor, mask: Tensor | None) -> Tensor:

@@ -88,12 +88,11 @@ class _SaladPool(GlobalPool):
         self.feature_layer = nn.Linear(hidden, cluster_dim, device=device, dtype=dtype)
         self.score_hidden = nn.Linear(channels, hidden, device=device, dtype=dtype)
         self.score_layer = nn.Linear(hidden, clusters, device=device, dtype=dtype)
-        self.dustbin = nn.Parameter(torch.ones((), device=device, dtype=dtype))
+        self.dustbin = nn.Parameter(torch.empty((), device=device, dtype=dtype))
+        self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the layers as torch does; the score of the dustbin is 1, as in the original."""
-        for layer in self.children():
-            layer.reset_parameters()
+        """Set the score of the dustbin to 1, as in the original; the layers start as torch's do."""
         nn.init.ones_(self.dustbin)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
