@@ -15,6 +15,7 @@ from torch import nn
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.layout import FeatureLayout, find_layout
 from sumpool.models.packaged import packaged_state, packaged_weights
+from sumpool.models.stages import TwoStages
 from sumpool.models.timm_networks import build_timm, with_sizes
 from sumpool.models.weights import load_state, read_state
 
@@ -73,6 +74,14 @@ BACKBONES: Mapping[str, BackboneRecipe] = {
         options={"preactivated": True},
         classifier=("fc",),
     ),
+    "resnet50_v1": BackboneRecipe(
+        "sumpool.models.resnet50_v1:resnet50_v1",
+        # Pixels on 0..255 less the mean.
+        Preprocessing(
+            mean=(123.68 / 255, 116.779 / 255, 103.939 / 255), std=(1 / 255, 1 / 255, 1 / 255)
+        ),
+        classifier=("fc",),
+    ),
     "small_cnn": BackboneRecipe(
         "sumpool.models.small_cnn:SmallConvNet",
         _small_images(48, (0.29,) * 3, (0.27,) * 3, flip=False),
@@ -110,7 +119,8 @@ def build_backbone(
         resize: Shorter side of images before they are cropped; None for the backbone's own.
         crop: Side of the images; None for the backbone's own. A network for images of one size is
             built for this one.
-        options: Further arguments of the network.
+        options: Further arguments of the network, and ``stages``: 2 puts the maps of its last two
+            stages beside each other (:class:`~sumpool.models.stages.TwoStages`).
 
     Raises:
         ValueError: If the name is unknown (the message suggests close ones), an option or the kind
@@ -124,18 +134,22 @@ def build_backbone(
         >>> backbone.preprocessing.crop
         32
     """
+    options = dict(options or {})
+    stages = options.pop("stages", 1)
+    if stages not in (1, 2):
+        raise ValueError(f"stages must be 1 or 2, got {stages!r}")
     if weights == "packaged":
         packaged_weights(name)  # raises before anything is built
     if name in BACKBONES:
         if weights == "timm":
             raise ValueError(f"weights='timm' are there for timm's networks, not for {name!r}")
         recipe = BACKBONES[name]
-        network = recipe.build(name, options or {})
+        network = recipe.build(name, options)
         preprocessing, classifier = recipe.preprocessing, recipe.classifier
     else:
         _check_timm_name(name)
         network, preprocessing, classifier = build_timm(
-            name, pretrained=weights == "timm", crop=crop, options=options or {}
+            name, pretrained=weights == "timm", crop=crop, options=options
         )
     preprocessing = with_sizes(preprocessing, resize, crop)
     if weights == "packaged":
@@ -145,6 +159,8 @@ def build_backbone(
         load_state(network, packaged_state(name), source=source, classifier=(packaged.classifier,))
     elif weights not in ("none", "timm"):
         load_state(network, read_state(weights), source=weights, classifier=classifier)
+    if stages == 2:
+        network = TwoStages(network, name)
     return Backbone(network, find_layout(network, name, preprocessing.crop), preprocessing)
 
 

@@ -41,7 +41,8 @@ def build_timm(
     unknown = [key for key in options if key not in OPTIONS]
     if unknown:
         raise ValueError(
-            f"options of the backbone {name!r} must be among {', '.join(OPTIONS)}, got {unknown}"
+            f"options of the backbone {name!r} must be among stages, {', '.join(OPTIONS)}, "
+            f"got {unknown}"
         )
     try:
         settings = timm.get_pretrained_cfg(name)
