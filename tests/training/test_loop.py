@@ -436,6 +436,11 @@ CASES = {
     "a given spread among images, then learned": {
         "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0)
     },
+    "cost, share and mixture that are learned": {
+        "gsp": GspConfig(
+            *(4, 0.5, 5.0, 3), cost="norm", share="image", learn_mix=True, lr_multiplier=5.0
+        )
+    },
     "cosine and average": {
         "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9)
     },

@@ -91,6 +91,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "stop.max_steps",
         "hardware.workers",
         "gsp.spread",
+        "gsp.mix",
         "zero_shot.balance",
         "zero_shot.end",
         "center_reg",
@@ -122,8 +123,24 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ),
         ({"gsp": GspConfig(average_steps=-1)}, "average_steps must be at least 0, got -1"),
         ({"pool": "gap", "gsp": GspConfig(average_steps=1)}, "average_steps needs pool gsp"),
-        ({"pool": "gmp+gsp", "gsp": GspConfig(init="image")}, r"gsp\.init needs pool gsp, got gmp"),
-        ({"pool": "gmp+gsp", "gsp": GspConfig(spread=0.3)}, r"gsp\.spread needs pool gsp, got gmp"),
+        ({"pool": "gmp+gsp", "gsp": GspConfig(average_steps=1)}, "steps needs pool gsp, got gmp"),
+        ({"pool": "gap", "gsp": GspConfig(init="image")}, r"gsp\.init needs a pool with GSP, got"),
+        ({"pool": "gmp", "gsp": GspConfig(spread=0.3)}, r"gsp\.spread needs a pool with GSP, got"),
+        ({"pool": "gap", "gsp": GspConfig(mix=0.3)}, r"gsp\.mix needs a pool with GSP, got gap"),
+        ({"gsp": GspConfig(mix=1.5)}, r"gsp\.mix must lie in \[0, 1\], got 1.5"),
+        (
+            {"gsp": GspConfig(mix=1.0, learn_mix=True)},
+            r"gsp\.mix must lie in \(0, 1\) with gsp\.learn_mix, which starts from it, got 1",
+        ),
+        ({"gsp": GspConfig(share="image", mu=1.0)}, r"gsp\.share image needs gsp\.mu below 1"),
+        (
+            {"gsp": GspConfig(cost="dot")},  # type: ignore[arg-type]
+            r"gsp\.cost must be one of ball, cosine, norm, got 'dot'",
+        ),
+        (
+            {"gsp": GspConfig(share="all")},  # type: ignore[arg-type]
+            r"gsp\.share must be one of fixed, image, got 'all'",
+        ),
         ({"gsp": GspConfig(spread=1.5)}, r"gsp\.spread must lie in \(0, 1\), got 1.5"),
         ({"gsp": GspConfig(spread=0.3, eps=5.0)}, r"sets gsp\.eps, but gsp\.eps is given as well"),
         ({"gsp": GspConfig(spread=0.3, mu=1.0)}, r"sets gsp\.eps, but gsp\.mu 1 makes"),
@@ -226,6 +243,17 @@ def test_options_without_effect_are_refused(changes: dict[str, Any], what: str) 
 )
 def test_options_with_an_effect_are_accepted(changes: dict[str, Any]) -> None:
     check_effects(TrainConfig(data="x", **changes))
+
+
+@pytest.mark.parametrize("pool", ["gsp", "gmp+gsp", "gemean+gsp", "gsp-parts"])
+def test_options_of_gsp_reach_the_pooling(pool: str) -> None:
+    gsp = GspConfig(spread=0.3, cost="norm", share="image", mix=0.4, learn_mix=True)
+    resolved = resolve(TrainConfig("x", pool=pool, gsp=gsp), "cub")
+    assert resolved.gsp.prototypes == (16 if pool == "gsp-parts" else 64)
+    pooling: Any = build_model(replace(resolved, backbone="small_cnn", weights="none")).pooling
+    layer = getattr(pooling, "gsp", pooling)
+    assert (layer.cost, layer.share, layer.spread) == ("norm", "image", 0.3)
+    assert layer.mix.item() == pytest.approx(0.4)
 
 
 def test_a_spread_leaves_eps_open() -> None:

@@ -27,6 +27,7 @@ from sumpool.training import (
 )
 from sumpool.training.assemble import build_task
 from sumpool.training.task import Validate
+from sumpool.training.values.gsp import GSP_OPTIONS
 
 SIDE = 8
 CLASSES, PER_CLASS = 6, 8
@@ -152,7 +153,7 @@ def trainer(
     config = replace(config, **changes)
     on = on or fabric()
     gsp = config.gsp
-    options = {"spread": gsp.spread, "learn_eps": gsp.learn_eps}
+    options = {name: getattr(gsp, name) for name in ("spread", *GSP_OPTIONS)}
     model: Any = TinyEmbedder(config.seed, dropout, **options)
     feed = MemoryFeed(Memory(), on.device)
     task = build_task(config, model, feed, validate, on, data_set="default")

@@ -15,6 +15,7 @@ from sumpool.pooling.histogram import (
 )
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
+from sumpool.pooling.multi_head_sum import MultiHeadSumPool1d, MultiHeadSumPool2d
 from sumpool.pooling.rivals.attention import AttentionPool1d, AttentionPool2d
 from sumpool.pooling.rivals.boq import BoqPool1d, BoqPool2d
 from sumpool.pooling.rivals.cbam import CbamPool2d
@@ -71,6 +72,8 @@ __all__ = [
     "MapPool",
     "MaximumSumPool1d",
     "MaximumSumPool2d",
+    "MultiHeadSumPool1d",
+    "MultiHeadSumPool2d",
     "NetVladPool1d",
     "NetVladPool2d",
     "OptimalTransportPool1d",

@@ -14,6 +14,7 @@ from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, Gener
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
+from sumpool.pooling.multi_head_sum import MultiHeadSumPool1d, MultiHeadSumPool2d
 from sumpool.pooling.rivals.attention import AttentionPool1d, AttentionPool2d
 from sumpool.pooling.rivals.boq import BoqPool1d, BoqPool2d
 from sumpool.pooling.rivals.cbam import CbamPool2d
@@ -60,6 +61,7 @@ POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gsp": (GeneralizedSumPool2d, GeneralizedSumPool1d),
     "gmp+gsp": (MaximumSumPool2d, MaximumSumPool1d),
     "gemean+gsp": (GeneralizedMeanSumPool2d, GeneralizedMeanSumPool1d),
+    "gsp-heads": (MultiHeadSumPool2d, MultiHeadSumPool1d),
     "gsp-parts": (SumPartsPool2d, SumPartsPool1d),
 }
 

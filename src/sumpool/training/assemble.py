@@ -29,7 +29,9 @@ from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.options import GspConfig
 from sumpool.training.task import Task, Validate
+from sumpool.training.values.gsp import GSP_OPTIONS
 
 #: Losses whose steps can be recorded whole.
 RECORDABLE = ("c1", "c2", "pnca")
@@ -143,13 +145,15 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
     gsp = config.gsp
     options: dict[str, Any] = dict(config.pool_options)
     if pooling_class(config.pool).has_attributes:
-        both = sorted({"prototypes", "mu", "eps", "spread", "learn_eps"} & options.keys())
+        both = sorted({"prototypes", "mu", "eps", "spread", *GSP_OPTIONS} & options.keys())
         if both:
             raise ConfigError(f"pool_options must leave {both} to the options gsp.{both[0]} …")
         options |= {"prototypes": gsp.prototypes, "mu": gsp.mu}
         options |= {"eps": gsp.eps} if gsp.spread is None else {"spread": gsp.spread}
-        if gsp.learn_eps:
-            options["learn_eps"] = True
+        defaults = GspConfig()
+        for name in GSP_OPTIONS:
+            if getattr(gsp, name) != getattr(defaults, name):
+                options[name] = getattr(gsp, name)
     try:
         described = EmbedderConfig(
             backbone=config.backbone,

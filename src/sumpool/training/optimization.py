@@ -13,6 +13,12 @@ from torch import Tensor, nn
 from sumpool.losses import Mixture
 from sumpool.training.options import OptimizerConfig
 
+#: How parameters of GSP end that ``gsp.lr_multiplier`` is for.
+SELECTION = (
+    *(".prototypes", ".log_eps", ".mix_logit", ".norm_weight"),
+    *(".share_map.weight", ".share_map.bias"),
+)
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -21,8 +27,8 @@ class Groups:
     Attributes:
         backbone: The pretrained part: spared in the warm-up.
         embedding: The map to the embedding and the pooling.
-        prototypes: The prototypes, and log ε where it is learned, if they have a rate of their own;
-            else they belong to the embedding.
+        prototypes: The prototypes, and what else GSP learns to select by, if they have a rate of
+            their own; else they belong to the embedding.
         proxies: Proxies of the loss.
         class_embeddings: Class embeddings of the zero-shot loss.
         rest: What else the loss learns.
@@ -46,7 +52,7 @@ def parameter_groups(
     prototypes = [
         parameter
         for name, parameter in model.named_parameters()
-        if own_prototypes and name.endswith((".prototypes", ".log_eps"))
+        if own_prototypes and name.endswith(SELECTION)
     ]
     embedding = _without(_trainable(model), [*backbone, *prototypes])
     rest = _without(_trainable(criterion), [*proxies, *zero_shot])

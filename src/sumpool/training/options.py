@@ -21,12 +21,19 @@ class GspConfig:
             picked among embeddings of images whatever init is, as in the authors' practice (--pool
             gsp alone)
         spread: instead of eps: share 1/(n Σp²) of the positions that the weights of an image cover,
-            in (0, 1); ε is chosen for it on 256 training images when prototypes are set (--pool gsp
-            alone)
+            in (0, 1); ε is chosen for it on 256 training images when prototypes are set
         learn_eps: learn ε from its initial value
         init: what prototypes are picked among: local, the local features of the first batch, or
-            image, average-pooled embeddings of images (--pool gsp alone)
-        lr_multiplier: learning rate of prototypes, and of a learned ε, over that of the map
+            image, average-pooled embeddings of images
+        lr_multiplier: learning rate of prototypes, and of what is learned by learn_eps, cost norm,
+            share image and learn_mix, over that of the map
+        cost: how far a feature is from a prototype: ball, the distance in the unit ball; cosine,
+            1 − cos; or norm, 1 − cos less a learned multiple of the relative norm of the feature
+        share: μ of all images (fixed), or predicted for each from its mean feature, from mu on
+            (image)
+        mix: part α in [0, 1] of the weights p in (1 − α)/n + α p, by which features are pooled; 0
+            is average pooling, null is 1
+        learn_mix: learn α from mix, or from 0.5
     """
 
     prototypes: int | None = None
@@ -37,6 +44,10 @@ class GspConfig:
     learn_eps: bool = False
     init: Literal["local", "image"] = "local"
     lr_multiplier: float = 1.0
+    cost: Literal["ball", "cosine", "norm"] = "ball"
+    share: Literal["fixed", "image"] = "fixed"
+    mix: float | None = None
+    learn_mix: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,9 +249,9 @@ class TrainConfig:
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
         cache_dir: folder in which decoded images are kept and shared between runs
-        backbone: bn_inception, resnet20, resnetv2_20, small_cnn or any model of timm
+        backbone: bn_inception, resnet20, resnetv2_20, resnet50_v1, small_cnn or any model of timm
         backbone_options: further options of the network, such as output_stride 16 of those of timm,
-            for finer maps
+            for finer maps, or stages 2, for the maps of the last two stages beside each other
         weights: packaged (inside an installed package), none, timm (downloads), or a file (what
             the backbone has: packaged, timm, none)
         init: run, or folder of a saved model, whose weights training starts from: backbone, map and
@@ -254,7 +265,9 @@ class TrainConfig:
         flip: mirror half of the views in training (the backbone's)
         embedding_size: length of the embedding
         pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
-            netvlad, weldon, compact-bilinear, gsp, gmp+gsp, gemean+gsp
+            netvlad, weldon, compact-bilinear, simpool, attention, salad, boq, efficient-probing, gsp,
+            gmp+gsp, gemean+gsp, gsp-heads,
+            gsp-parts
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)

@@ -82,8 +82,7 @@ class Phases:
         found = list(backbone) if step < self.warmup else []
         if step < self._config.gsp.average_steps:
             # Average pooling does not use them, but weight decay would move them.
-            own = (self._pooling.prototypes, self._pooling.log_eps)
-            found += [parameter for parameter in own if parameter is not None]
+            found += list(self._pooling.parameters())
         return found
 
     def _initialize_pooling(self, batch: Batch, step: int) -> None:
@@ -122,9 +121,8 @@ class Phases:
     def _pick_prototypes(self, step: int) -> None:
         # Among embeddings of images as average pooling gives them, four to choose each from.
         pooling = self._pooling
-        pooling.averaging = True
-        found = [pooling(maps).flatten(1) for maps in self._maps(step, 4 * len(pooling.prototypes))]
-        pooling.averaging = False
+        wanted = 4 * len(pooling.prototypes)
+        found = [pooling.averages(maps) for maps in self._maps(step, wanted)]
         pooling.initialize_prototypes_among(torch.cat(found))
         self._sharpen(step)
 

@@ -10,7 +10,9 @@ from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
+from sumpool.pooling.sum_parts import PARTS
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
 
 
@@ -68,7 +70,7 @@ VALUES: Mapping[str, Collection[str]] = {
     "loss": LOSSES,
     "pool": POOLINGS,
     "selection": ("validation", "test"),
-    "gsp.init": ("local", "image"),
+    **GSP_VALUES,
     "optimizer.schedule": ("constant", "cosine"),
     "stop.keep": ("best", "last"),
 }
@@ -98,7 +100,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
     ("be at least 2", lambda value: value >= 2, ("folds",)),
     ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation", "gsp.spread", "optimizer.ema")),
     ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
-    ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight",)),
+    ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight", "gsp.mix")),
 )
 
 
@@ -146,7 +148,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     eps = found.eps_proxy if recipe.proxy else found.eps_pair
     patience = CCP_PATIENCE if ccp else found.patience
     defaults: dict[str, Any] = {
-        "gsp.prototypes": found.prototypes,
+        "gsp.prototypes": PARTS if config.pool == "gsp-parts" else found.prototypes,
         "gsp.mu": found.mu,
         "gsp.eps": None if config.gsp.spread is not None else eps,
         "zero_shot.weight": found.zero_shot if has_attributes else 0.0,
@@ -202,7 +204,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
     _check_ranges(config)
     _check_zero_shot(config)
     _check_centers(config)
-    _check_gsp(config)
+    check_gsp(config, pooling_class(config.pool).has_attributes)
     _check_end(config)
     area = config.crop_area
     if area is not None and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
@@ -261,16 +263,6 @@ def _check_zero_shot(config: TrainConfig) -> None:
     ):
         if wrong:
             raise ConfigError(f"zero_shot.balance {why}")
-
-
-def _check_gsp(config: TrainConfig) -> None:
-    gsp, defaults = config.gsp, TrainConfig().gsp
-    for name in ("average_steps", "spread", "init"):
-        if getattr(gsp, name) != getattr(defaults, name) and config.pool != "gsp":
-            raise ConfigError(f"gsp.{name} needs pool gsp, got {config.pool}")
-    if gsp.spread is not None and (gsp.eps is not None or gsp.mu == 1):
-        other = "gsp.mu 1 makes weights equal" if gsp.eps is None else "gsp.eps is given as well"
-        raise ConfigError(f"gsp.spread sets gsp.eps, but {other}: leave one of them out")
 
 
 def _check_end(config: TrainConfig) -> None:

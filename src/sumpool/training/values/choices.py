@@ -20,7 +20,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("gap", "gmp", "gap+gmp", "cbam", "crow", "delf", "gemax", "gemean", "gsop", "otp"),
         *("solar", "t-smk", "netvlad", "weldon", "compact-bilinear"),
         *("simpool", "attention", "salad", "boq", "efficient-probing"),
-        *("gsp", "gmp+gsp", "gemean+gsp", "gsp-parts"),
+        *("gsp", "gmp+gsp", "gemean+gsp", "gsp-heads", "gsp-parts"),
     ),
     "center_reg": (
         *("r1", "r1-distance", "r1-far", "r2", "r2-distance", "r2-far", "k-near", "k-far"),
@@ -33,7 +33,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     ),
 }
 #: Our own backbones; every other one is timm's.
-BACKBONES = ("bn_inception", "resnet20", "resnetv2_20", "small_cnn")
+BACKBONES = ("bn_inception", "resnet20", "resnetv2_20", "resnet50_v1", "small_cnn")
 
 
 def not_among(name: str, value: str, choices: Iterable[str]) -> str:
