@@ -43,7 +43,9 @@ PROTOCOLS = {
     "steady-tuning": "steady protocol, on validation classes",
 }
 _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
-             "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear"}  # fmt: skip
+             "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear", "simpool": "SimPool",
+             "attention": "attention", "boq": "BoQ",
+             "efficient-probing": "efficient probing"}  # fmt: skip
 #: Begins the part of a note that says what was set.
 _SET = "set "
 #: Options that make another method, each after the part of its label that it belongs to.
