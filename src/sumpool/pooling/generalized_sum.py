@@ -125,9 +125,7 @@ class _GeneralizedSumPool(PrototypePool):
         self.log_eps = scalar() if learn_eps else None
         self.mix_logit = scalar() if learn_mix else None
         self.norm_weight = scalar() if cost == "norm" else None
-        self.share_map = (
-            nn.Linear(channels, 1, device=device, dtype=dtype) if share == "image" else None
-        )
+        self.share_map = nn.Linear(channels, 1, True, device, dtype) if share == "image" else None
         if spread is not None and not learn_eps:
             # For checkpoints. The number itself is kept too: reading a tensor in every forward
             # pass would stall an accelerator.

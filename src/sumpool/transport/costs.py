@@ -98,7 +98,7 @@ def relative_norms(features: Tensor, mask: Tensor | None = None) -> Tensor:
         >>> relative_norms(torch.tensor([[3.0, 4.0], [15.0, 0.0]]))
         tensor([0.5000, 1.5000])
     """
-    norms = torch.linalg.vector_norm(features.to(solve_dtype(features)), dim=-1)
+    norms: Tensor = torch.linalg.vector_norm(features.to(solve_dtype(features)), dim=-1)
     count = norms.shape[-1] if mask is None else mask.sum(-1, keepdim=True)
     mean = norms.sum(-1, keepdim=True) / count
     return norms / mean.clamp_min(DIRECTIONLESS**0.5)
