@@ -21,6 +21,7 @@ MAPS_ONLY = {"cbam", "gsop", "t-smk"}
 SETS = [name for name in NAMES if name not in MAPS_ONLY]
 #: Small values of options, for the poolings that have them.
 SMALL: dict[str, Any] = {
+    "blocks": 1,
     "cluster_dim": 2,
     "clusters": 2,
     "grid": 2,
