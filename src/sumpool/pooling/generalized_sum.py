@@ -81,12 +81,13 @@ class _GeneralizedSumPool(PrototypePool):
         for name, value, accepted in (("cost", cost, COSTS), ("share", share, SHARES)):
             if value not in accepted:
                 raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
-        if mu == 1 and (learn_mu or background or share == "image"):
+        if mu == 1 and (learn_mu or background):
+            raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
+        if share == "image" and (mu == 1 or learn_mu):
             raise ValueError(
-                f"mu must be below 1 with learn_mu, background or share='image', got {mu}"
+                "with share='image', which learns μ, mu must be below 1 and learn_mu False, got "
+                f"{mu} and {learn_mu}"
             )
-        if learn_mu and share == "image":
-            raise ValueError("learn_mu must be False with share='image', which learns μ too")
         if mix is not None and not (0 < mix < 1 if learn_mix else 0 <= mix <= 1):
             raise ValueError(f"mix must lie in [0, 1], or (0, 1) where it is learned, got {mix}")
         if spread is not None and (not 0 < spread < 1 or mu == 1 or init == "random"):
