@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -24,11 +26,20 @@ def step(pool: nn.Module, x: Tensor) -> list[Tensor]:
     return [out.detach(), *(it for it in found if it is not None)]
 
 
-@pytest.mark.parametrize("name", POOLINGS)
-def test_a_pooling_is_recorded(name: str) -> None:
+#: Settings of GSP that other operations run for than by default.
+LEVERS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("gsp", {"cost": "cosine"}),
+    ("gsp", {"cost": "norm", "share": "image", "learn_mix": True, "learn_eps": True}),
+    ("gsp", {"mix": 0.5}),
+    ("gsp-parts", {"with_sum": True, "share": "image"}),
+)
+
+
+@pytest.mark.parametrize(("name", "options"), [*((name, {}) for name in POOLINGS), *LEVERS])
+def test_a_pooling_is_recorded(name: str, options: dict[str, Any]) -> None:
     size = 16 if pooling_class(name).linear_map == "inside" else None
     torch.manual_seed(0)
-    pool = build_pooling(name, 16, embedding_size=size).cuda().train()
+    pool = build_pooling(name, 16, embedding_size=size, **options).cuda().train()
     x = torch.rand(8, 16, 6, 6, device="cuda")
     if hasattr(pool, "initialize_prototypes"):
         pool.initialize_prototypes(x)
