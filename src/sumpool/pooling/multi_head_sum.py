@@ -12,6 +12,7 @@ from sumpool.pooling.generalized_sum import GeneralizedSumPool2d, _GeneralizedSu
 from sumpool.pooling.mapped_sum import forwards_to
 from sumpool.pooling.prototypes import split_embedding
 from sumpool.transport import eps_for_spread, partial_transport, prototype_costs, sum_pool
+from sumpool.transport.validation import check_at_least_one
 
 
 @forwards_to(GeneralizedSumPool2d)
@@ -19,6 +20,7 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
     pool_type = "gsp-heads"
 
     def __init__(self, channels: int, heads: int = 4, **options: Any) -> None:
+        check_at_least_one(channels=channels)
         split_embedding(channels, "heads", heads)
         only = {
             "cost": "ball",
@@ -64,10 +66,11 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
             )
             for part in self.split(features)
         ]
+        attributes = [it.attributes for it in found if it.attributes is not None]
         return Pooled(
             torch.cat([it.embedding for it in found], -1),
             torch.stack([it.weights for it in found]).mean(0),
-            torch.stack([it.attributes for it in found]).mean(0) if details else None,
+            torch.stack(attributes).mean(0) if details else None,
         )
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
