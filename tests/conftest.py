@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -19,6 +20,11 @@ if not torch.cuda.is_available():
 settings.register_profile("fixed", deadline=None, derandomize=True, database=None, max_examples=20)
 settings.register_profile("explore", deadline=None, max_examples=1000)
 settings.load_profile("fixed")
+
+# A shell starts what runs in the background with INT ignored, which tests and their processes
+# would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
