@@ -13,6 +13,7 @@ from sumpool.pooling.histogram import (
     histogram,
     prototype_combination,
 )
+from sumpool.pooling.keyed_sum import KeyedSumPool1d, KeyedSumPool2d
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
 from sumpool.pooling.multi_head_sum import MultiHeadSumPool1d, MultiHeadSumPool2d
@@ -69,6 +70,8 @@ __all__ = [
     "GlobalMaxPool2d",
     "GlobalPool",
     "GsopPool2d",
+    "KeyedSumPool1d",
+    "KeyedSumPool2d",
     "MapPool",
     "MaximumSumPool1d",
     "MaximumSumPool2d",

@@ -12,6 +12,7 @@ from sumpool.pooling.base import GlobalPool
 from sumpool.pooling.generalized_mean import GeneralizedMeanPool1d, GeneralizedMeanPool2d
 from sumpool.pooling.generalized_mean_sum import GeneralizedMeanSumPool1d, GeneralizedMeanSumPool2d
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d, GeneralizedSumPool2d
+from sumpool.pooling.keyed_sum import KeyedSumPool1d, KeyedSumPool2d
 from sumpool.pooling.maximum import GlobalMaxPool1d, GlobalMaxPool2d
 from sumpool.pooling.maximum_sum import MaximumSumPool1d, MaximumSumPool2d
 from sumpool.pooling.multi_head_sum import MultiHeadSumPool1d, MultiHeadSumPool2d
@@ -62,6 +63,7 @@ POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gmp+gsp": (MaximumSumPool2d, MaximumSumPool1d),
     "gemean+gsp": (GeneralizedMeanSumPool2d, GeneralizedMeanSumPool1d),
     "gsp-heads": (MultiHeadSumPool2d, MultiHeadSumPool1d),
+    "gsp-keys": (KeyedSumPool2d, KeyedSumPool1d),
     "gsp-parts": (SumPartsPool2d, SumPartsPool1d),
 }
 

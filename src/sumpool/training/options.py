@@ -265,8 +265,8 @@ class TrainConfig:
         flip: mirror half of the views in training (the backbone's)
         embedding_size: length of the embedding
         pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
-            netvlad, weldon, compact-bilinear, simpool, attention, salad, boq, efficient-probing, gsp,
-            gmp+gsp, gemean+gsp, gsp-heads, gsp-parts
+            netvlad, weldon, compact-bilinear, simpool, attention, salad, boq, efficient-probing,
+            gsp, gmp+gsp, gemean+gsp, gsp-heads, gsp-keys, gsp-parts
         pool_options: options of other poolings, such as p of gemean
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)

@@ -10,6 +10,7 @@ from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
+from sumpool.pooling.keyed_sum import EPS, QUERIES
 from sumpool.pooling.sum_parts import PARTS
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
@@ -63,6 +64,8 @@ CCP_PATIENCE = 60
 CCP_VALIDATIONS = 4
 #: Losses that compare images with proxies in it.
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
+#: Prototypes of poolings that have a number of their own.
+PROTOTYPES = {"gsp-keys": QUERIES, "gsp-parts": PARTS}
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
 #: What options with a few values accept.
@@ -146,9 +149,10 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     found, ccp = SETTINGS.get(data_set, DEFAULT), config.ccp.enabled
     has_attributes = pooling_class(config.pool).has_attributes
     eps = found.eps_proxy if recipe.proxy else found.eps_pair
+    eps = EPS if config.pool == "gsp-keys" else eps
     patience = CCP_PATIENCE if ccp else found.patience
     defaults: dict[str, Any] = {
-        "gsp.prototypes": PARTS if config.pool == "gsp-parts" else found.prototypes,
+        "gsp.prototypes": PROTOTYPES.get(config.pool, found.prototypes),
         "gsp.mu": found.mu,
         "gsp.eps": None if config.gsp.spread is not None else eps,
         "zero_shot.weight": found.zero_shot if has_attributes else 0.0,

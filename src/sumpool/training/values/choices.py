@@ -20,7 +20,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("gap", "gmp", "gap+gmp", "cbam", "crow", "delf", "gemax", "gemean", "gsop", "otp"),
         *("solar", "t-smk", "netvlad", "weldon", "compact-bilinear"),
         *("simpool", "attention", "salad", "boq", "efficient-probing"),
-        *("gsp", "gmp+gsp", "gemean+gsp", "gsp-heads", "gsp-parts"),
+        *("gsp", "gmp+gsp", "gemean+gsp", "gsp-heads", "gsp-keys", "gsp-parts"),
     ),
     "center_reg": (
         *("r1", "r1-distance", "r1-far", "r2", "r2-distance", "r2-far", "k-near", "k-far"),

@@ -1,0 +1,56 @@
+"""GSP on learned keys: attention for a small share, the power mean for the whole image."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from sumpool.pooling import KeyedSumPool2d, SimPool2d
+from sumpool.pooling.generalized_mean import generalized_mean
+
+X = torch.rand(3, 8, 5, 5, generator=torch.Generator().manual_seed(0)).double()
+
+
+def layers(**options: float) -> tuple[KeyedSumPool2d, SimPool2d]:
+    keyed = KeyedSumPool2d(8, dtype=torch.float64, **options)
+    simple = SimPool2d(8, gamma=keyed.gamma, dtype=torch.float64)
+    simple.load_state_dict({k: v for k, v in keyed.state_dict().items() if k != "prototypes"})
+    return keyed, simple
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.0])
+def test_a_vanishing_share_is_the_attention_of_simpool(gamma: float) -> None:
+    keyed, simple = layers(mu=1e-9, gamma=gamma)
+    found, expected = keyed.pool(X), simple.pool(X)
+    torch.testing.assert_close(found.weights, expected.weights, rtol=1e-6, atol=1e-9)
+    # At γ = 1 SimPool shifts its values by the least of them; the weighted sum does not.
+    shift = 0.0 if gamma > 1 else (expected.embedding - found.embedding).mean(1, keepdim=True)
+    torch.testing.assert_close(found.embedding + shift, expected.embedding, rtol=1e-5, atol=1e-7)
+
+
+def test_the_whole_image_is_pooled_by_a_power_mean() -> None:
+    keyed, _ = layers(mu=1.0)
+    values = keyed.norm(X.flatten(2).mT)
+    values = values - values.amin((1, 2), keepdim=True) + 1e-6
+    torch.testing.assert_close(keyed(X), generalized_mean(values, 2.0))
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5])
+def test_no_position_exceeds_its_share(mu: float) -> None:
+    layer = KeyedSumPool2d(8, prototypes=3, mu=mu, eps=50.0, dtype=torch.float64)
+    out = layer.pool(X)
+    assert out.weights.max() <= 1 / (25 * mu) + 1e-12
+    torch.testing.assert_close(out.weights.sum((1, 2)), torch.ones(3).double())
+    torch.testing.assert_close(out.attributes.sum(1), torch.ones(3).double())
+
+
+def test_derivatives_are_exact() -> None:
+    layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64)
+    x = X[:2, :4, :2, :3].clone().requires_grad_()
+    names, values = zip(*layer.named_parameters(), strict=True)
+
+    def pooled(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        given = dict(zip(names, parameters, strict=True))
+        return torch.func.functional_call(layer, given, (x,))
+
+    assert torch.autograd.gradcheck(pooled, (x, *values))
