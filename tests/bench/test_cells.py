@@ -139,6 +139,8 @@ def test_options_that_came_later_count_once_they_are_used() -> None:
         ("crop_area", [0.16, 1.0]),
         ("map_init", "glorot"),
         ("freeze_batch_norm_affine", True),
+        ("freeze_backbone", True),
+        ("frozen_views", 2),
         ("gsp.spread", 0.3),
         ("gsp.learn_eps", True),
         ("gsp.init", "image"),

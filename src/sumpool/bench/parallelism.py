@@ -103,7 +103,7 @@ class Parallelism:
         plain, own = HardwareConfig(), config.hardware
         changes = dict(self.hardware)
         on_a_gpu = self.gpus and own.accelerator != "cpu" and own.devices * own.nodes == 1
-        if on_a_gpu and self.compiled:
+        if on_a_gpu and self.compiled and not config.freeze_backbone:
             changes["compile"] = True
         if on_a_gpu and not (own.cuda_graph or own.cuda_step):
             if config.loss in RECORDABLE:

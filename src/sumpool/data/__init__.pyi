@@ -10,6 +10,8 @@ from .feeds.cache import decode_images as decode_images
 from .feeds.feed import Batch as Batch
 from .feeds.feed import ImageFeed as ImageFeed
 from .feeds.feed import open_feed as open_feed
+from .feeds.map_feed import MapFeed as MapFeed
+from .feeds.map_feed import open_map_feed as open_map_feed
 from .feeds.room import CacheMemoryError as CacheMemoryError
 from .sampler import ClassBatchSampler as ClassBatchSampler
 from .sets.cars import Cars196 as Cars196

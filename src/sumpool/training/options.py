@@ -248,7 +248,7 @@ class TrainConfig:
         skip_broken: leave unreadable images out, and say how many, instead of stopping at the first
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
-        cache_dir: folder in which decoded images are kept and shared between runs
+        cache_dir: folder in which decoded images and feature maps are kept and shared between runs
         backbone: bn_inception, resnet20, resnetv2_20, resnet50_v1, small_cnn or any model of timm
         backbone_options: further options of the network, such as output_stride 16 of those of timm,
             for finer maps, or stages 2, for the maps of the last two stages beside each other
@@ -274,6 +274,10 @@ class TrainConfig:
             practice
         freeze_batch_norm: keep the pretrained statistics of batch normalization
         freeze_batch_norm_affine: keep its scales and shifts as well, as in the authors' practice
+        freeze_backbone: train only map, pooling and loss, on feature maps that are computed once
+            and kept in cache_dir (~/.cache/sumpool): quick on a CPU
+        frozen_views: with freeze_backbone, views of each training image that are computed: the
+            central one, and random ones for the rest
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle
         loss_options: constants of the loss that replace those of the catalog
@@ -323,6 +327,8 @@ class TrainConfig:
     map_init: Literal["torch", "glorot"] = "torch"
     freeze_batch_norm: bool = True
     freeze_batch_norm_affine: bool = False
+    freeze_backbone: bool = False
+    frozen_views: int = 4
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)

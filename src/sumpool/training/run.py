@@ -240,7 +240,7 @@ def _evaluate(prepared: Prepared, folder: RunFolder) -> dict[str, dict[str, floa
     # The last images are the test set, where there is one.
     if config.gallery and fabric.is_global_zero:
         collect_gallery(
-            prepared.model,
+            prepared.task.model,
             images.query,
             evaluation.query,
             gallery_feed=images.gallery,

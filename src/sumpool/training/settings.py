@@ -13,6 +13,7 @@ from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.pooling.keyed_sum import EPS, QUERIES
 from sumpool.pooling.sum_parts import PARTS
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.values.frozen import FROZEN_DEFAULTS, check_frozen
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
 
@@ -165,6 +166,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         "stop.validate_every": found.validate_every // (CCP_VALIDATIONS if ccp else 1),
         "stop.patience": None if config.stop.keep == "last" else patience,
         **(_ccp_defaults(config, found, data_set) if ccp else {}),
+        **(FROZEN_DEFAULTS if config.freeze_backbone else {}),
     }
     given = flat(config)
     left_open = {name: value for name, value in defaults.items() if given[name] is None}
@@ -210,6 +212,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
     _check_centers(config)
     check_gsp(config, pooling_class(config.pool).has_attributes)
     _check_end(config)
+    check_frozen(config)
     area = config.crop_area
     if area is not None and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
         raise ConfigError(f"crop_area must be two numbers in (0, 1], in order, got {area}")

@@ -107,8 +107,10 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
     broken: tuple[Broken, ...] = ()
     if check:
         # What a cache decodes before the first step is checked by that.
-        cached = used if config.selection == "test" else [learned, own]
-        skipped = cached if config.cache != "none" and not config.skip_broken else []
+        everything = config.freeze_backbone or config.selection == "test"
+        cached = used if everything else [learned, own]
+        caches = config.freeze_backbone or config.cache != "none"
+        skipped = cached if caches and not config.skip_broken else []
         checked = {split: part for split, part in opened.items() if split not in skipped}
         checked, broken = check_images(checked, skip_broken=config.skip_broken, progress=progress)
         opened |= checked

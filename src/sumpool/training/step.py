@@ -32,7 +32,8 @@ class TrainPass(nn.Module):
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         """Embeddings (b, D), and attributes (b, m) where they are asked for."""
-        images = images.contiguous(memory_format=self.layout)
+        if images.ndim == 4:  # a frozen network may give sequences in their place
+            images = images.contiguous(memory_format=self.layout)
         if not self.attributes:
             return (self.model(images),)
         pooled = self.model(images, details=True)

@@ -19,7 +19,8 @@ class Batch(NamedTuple):
     """Images as a network takes them.
 
     Attributes:
-        images: Normalized pixels, (b, 3, H, W) float32, on the feed's device.
+        images: Normalized pixels, (b, 3, H, W) float32, on the feed's device; of a feed of feature
+            maps, those in their place.
         labels: Labels as the data set has them, (b,) int64, on the feed's device.
         indices: Which images of the data set they are, (b,) int64, on the CPU.
     """

@@ -1,4 +1,4 @@
-"""Checks that decoded images fit into memory."""
+"""Checks that decoded images and feature maps fit into memory."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ from sumpool.data.base import DataError
 
 
 class CacheMemoryError(DataError, MemoryError):
-    """Decoded images do not fit; the message says how many bytes are needed and available."""
+    """Images or maps do not fit; the message says how many bytes are needed and available."""
 
 
-def check_room(needed: int, available: int | None, where: str) -> None:
+def check_room(
+    needed: int, available: int | None, where: str, what: str = "decoded images"
+) -> None:
     """Raise unless ``needed`` bytes are available; None is unknown and passes."""
     if available is not None and needed > available:
         raise CacheMemoryError(
-            f"decoded images need {_format_bytes(needed)} {where}, of which "
+            f"{what} need {_format_bytes(needed)} {where}, of which "
             f"{_format_bytes(available)} are available"
         )
 

@@ -114,7 +114,10 @@ class Preprocessing:
 
     def test_pixels(self, image: Image.Image) -> Tensor:
         """The central view of ``image``, uint8 (3, crop, crop)."""
-        image = self.resized(image)
+        return self.test_of_resized(self.resized(image))
+
+    def test_of_resized(self, image: Image.Image) -> Tensor:
+        """:meth:`test_pixels` of an image that went through :meth:`resized` already."""
         (box,) = self.test_boxes(_sizes(image)).tolist()
         return _tensor(F.crop(image, *box))
 

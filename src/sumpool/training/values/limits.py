@@ -43,6 +43,7 @@ LIMITS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
     ),
     ("lie in 1..4,096", 1, 4096, ("resize",)),
     ("lie in 1..2,048", 1, 2048, ("crop",)),
+    ("lie in 1..1,024", 1, 1024, ("frozen_views",)),
     ("be at most 10,000", -math.inf, 10_000, ("folds",)),
     (
         "be at most 1,024",

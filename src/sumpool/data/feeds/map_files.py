@@ -1,0 +1,104 @@
+"""Feature maps of a data set in files that processes share: rows are added as they are needed."""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from tqdm import tqdm
+
+from sumpool.data.base import DataError
+from sumpool.system.files import StoreError, write_atomic
+from sumpool.system.locks import exclusive, is_claimed
+
+
+def default_folder() -> Path:
+    """The folder of maps where none is given: ``sumpool`` in the user's folder of caches."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sumpool"
+
+
+class MapFile:
+    """One map per image of a data set, float16, in ``KEY.maps``.
+
+    The file has room for all images from the beginning, but takes disk space only for those that
+    are written. ``KEY.rows`` beside it has a byte per image, 1 once its map is on disk: an
+    interrupted process loses what it wrote after the last :meth:`commit`, and nothing else.
+
+    Args:
+        folder: Where the files are; created if needed.
+        key: Their name, which must change with whatever changes the maps.
+        count: Number of images.
+        shape: Shape of a map.
+    """
+
+    def __init__(self, folder: Path, key: str, count: int, shape: tuple[int, ...]) -> None:
+        self.path, self._rows = folder / f"{key}.maps", folder / f"{key}.rows"
+        self._lock = folder / f"{key}.lock"
+        self._shape = (count, *shape)
+        #: Bytes of a map.
+        self.row_bytes = 2 * int(np.prod(shape))
+        self._stored = np.zeros(count, dtype=np.uint8)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the file, to find out what is missing and to add it; other processes wait.
+
+        Raises:
+            DataError: If the files cannot be written; names the file and says why.
+        """
+        try:
+            if is_claimed(self._lock):
+                tqdm.write(f"waiting for the process that writes {self.path}", file=sys.stderr)
+            with exclusive(self._lock):
+                self._open()
+                yield
+        except (OSError, StoreError) as error:
+            raise DataError(f"feature maps cannot be stored: {error}") from error
+
+    def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Those of ``rows`` that are not stored."""
+        found: NDArray[np.int64] = rows[self._stored[rows] == 0]
+        return found
+
+    def write(self, row: int, values: NDArray[np.float16]) -> None:
+        """Store the map of one image; it counts after the next :meth:`commit`."""
+        with self.path.open("r+b") as file:
+            file.seek(row * self.row_bytes)
+            file.write(np.ascontiguousarray(values).data)
+        self._stored[row] = 1
+
+    def commit(self) -> None:
+        """Bring to disk what was written, and note that it is there."""
+        handle = os.open(self.path, os.O_RDWR)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        write_atomic(self._rows, self._stored.tobytes())
+
+    def maps(self) -> Tensor:
+        """All maps, float16 (count, *shape), mapped into memory; zeros where none is stored."""
+        size = int(np.prod(self._shape))
+        return torch.from_file(str(self.path), size=size, dtype=torch.float16).view(self._shape)
+
+    def _open(self) -> None:
+        count, size = len(self._stored), len(self._stored) * self.row_bytes
+        stored = self._rows.read_bytes() if self._rows.is_file() else None
+        whole = self.path.is_file() and self.path.stat().st_size == size
+        if stored is not None and len(stored) == count and set(stored) <= {0, 1} and whole:
+            self._stored = np.frombuffer(stored, dtype=np.uint8).copy()
+            return
+        if stored is not None:
+            warnings.warn(f"{self.path} is damaged; computing it again", stacklevel=4)
+            self._rows.unlink()
+        self._stored[:] = 0
+        with self.path.open("wb") as file:
+            file.truncate(size)

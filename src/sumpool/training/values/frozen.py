@@ -1,0 +1,33 @@
+"""What goes together with a frozen backbone, and the options it sets, as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sumpool.training.config import ConfigError, TrainConfig
+
+#: Options that a frozen backbone sets, unless a user does: map and pooling learn from scratch.
+FROZEN_DEFAULTS: Mapping[str, Any] = {"optimizer.lr": 1e-3, "optimizer.warmup_epochs": 0.0}
+
+
+def check_frozen(config: TrainConfig) -> None:
+    """Refuse options that contradict ``freeze_backbone``, or are nothing without it.
+
+    Raises:
+        ConfigError: Naming the option.
+    """
+    if not config.freeze_backbone:
+        if config.frozen_views != TrainConfig().frozen_views:
+            raise ConfigError("frozen_views has no effect without --freeze-backbone")
+        return
+    for wrong, option in (
+        (not config.freeze_batch_norm, "freeze_batch_norm false"),
+        (config.freeze_batch_norm_affine, "freeze_batch_norm_affine"),
+        (config.optimizer.warmup_epochs, "optimizer.warmup_epochs"),
+        (config.hardware.compile, "hardware.compile"),
+    ):
+        if wrong:
+            raise ConfigError(
+                f"{option} is for a backbone that learns: leave it or freeze_backbone out"
+            )
