@@ -187,3 +187,19 @@ def test_a_grid_compiles_no_backbone_that_is_frozen() -> None:
     assert config.hardware.cuda_step
     assert not config.hardware.compile
     assert config.cache_dir == "images"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("cache", ["none", "ram", "gpu"])
+@pytest.mark.parametrize("recorded", [False, True])
+def test_maps_are_trained_on_a_gpu_wherever_they_lie(
+    photos: Path, cache: Any, recorded: bool
+) -> None:
+    config = config_of(photos, test=False)
+    hardware = HardwareConfig("cuda", cuda_step=recorded)
+    on_gpu = train_in_memory(replace(config, cache=cache, hardware=hardware)).model.cpu()
+    weights, plain = (
+        it.state_dict()["map.weight"] for it in (on_gpu, train_in_memory(config).model)
+    )
+    torch.testing.assert_close(weights, plain, atol=1e-3, rtol=1e-3)

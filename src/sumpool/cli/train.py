@@ -39,6 +39,7 @@ that were used. `sumpool train --help-all` lists all options.
 
 examples:
   sumpool train --data photos/
+  sumpool train --data photos/ --freeze-backbone
   sumpool train --data photos.csv --loss pnca --out runs/proxies
   sumpool train --data CUB_200_2011 --fold 1 --cache gpu --seed 3
   sumpool train --data CUB_200_2011 --pool gap --loss ms --stop.max-steps 3000
