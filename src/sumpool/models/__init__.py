@@ -7,9 +7,8 @@ from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder, build_embedder
 from sumpool.models.errors import ModelError
 from sumpool.models.layout import FeatureLayout
-from sumpool.models.opening import load
+from sumpool.models.opening import load, load_embedder, save_embedder
 from sumpool.models.packaged import PACKAGED
-from sumpool.models.storage import load_embedder, save_embedder
 
 __all__ = [
     "BACKBONES",

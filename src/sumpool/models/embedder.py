@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import functools
-import os
+import tempfile
 from collections.abc import Callable, Iterable
-from typing import Any
+from pathlib import Path
 
 import torch
-from PIL import Image
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from sumpool.data.sets.decoding import read_image
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.backbones import Backbone, build_backbone
+from sumpool.models.card import write_card
 from sumpool.models.config import EmbedderConfig
-from sumpool.models.errors import ModelError
+from sumpool.models.encoding import ImageLike, encode_images
 from sumpool.models.folding import fold_batch_norm
-from sumpool.models.layout import FeatureLayout
-from sumpool.pooling import GlobalPool, Pooled, build_pooling, pooling_class, pooling_options
+from sumpool.models.head import build_head_pooling, build_map
+from sumpool.models.hub import download, is_hub_address, upload
+from sumpool.models.storage import model_folder, read_model, write_model
+from sumpool.pooling import GlobalPool, Pooled
 from sumpool.transport import lipschitz_normalize
-from sumpool.transport.validation import check_at_least_one, solve_dtype
-
-#: What :meth:`Embedder.embed` takes as an image.
-ImageLike = str | os.PathLike[str] | Image.Image
-_IMAGES = (str, os.PathLike, Image.Image)
+from sumpool.transport.validation import solve_dtype
 
 
 class Embedder(nn.Module):
@@ -70,17 +67,8 @@ class Embedder(nn.Module):
         self.seed = seed
         self.layout = layout = backbone.layout
         self.backbone = backbone.network
-        self.pooling: GlobalPool = _build_pooling(config, layout, seed)
-        self.map = _build_map(config, layout, self.pooling)
-        if config.map_init == "glorot":
-            # Poolings with a map inside have it under the same name, if it is a single one.
-            inside = self.pooling.linear_map == "inside"
-            mapped = getattr(self.pooling if inside else self, "map", None)
-            if not isinstance(mapped, nn.Linear | nn.Conv2d):
-                raise ValueError(
-                    f"map_init glorot needs a single linear map; {config.pooling} has others"
-                )
-            nn.init.xavier_uniform_(mapped.weight)
+        self.pooling: GlobalPool = build_head_pooling(config, layout, seed)
+        self.map = build_map(config, layout, self.pooling)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
         if config.freeze_batch_norm_affine:
             for layer in self._batch_norms():
@@ -155,16 +143,22 @@ class Embedder(nn.Module):
                 layer.eval()
         return self
 
-    @torch.no_grad()
-    def embed(self, images: ImageLike | Iterable[ImageLike], *, batch_size: int = 32) -> Tensor:
+    def encode(
+        self,
+        images: ImageLike | Iterable[ImageLike],
+        *,
+        batch_size: int = 32,
+        progress: bool = False,
+    ) -> Tensor:
         """Embed images as they come from files, in evaluation mode and without gradients.
 
         Images are read as `sumpool embed` reads them: turned upright, over white where they are
         transparent.
 
         Args:
-            images: Paths or PIL images of any size and mode, one or many.
+            images: Paths, PIL images or uint8 arrays (H, W) or (H, W, 3) of any size, one or many.
             batch_size: Images that go through the network together.
+            progress: Whether to show a progress bar.
 
         Returns:
             Embeddings (N, D) on the device of the model, in the order of ``images``; (1, D) for one
@@ -175,36 +169,91 @@ class Embedder(nn.Module):
             ModelError: If an embedding is not finite; names the image.
 
         Example:
+            >>> from PIL import Image
             >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16, "gap"))
-            >>> model.embed([Image.new("RGB", (50, 40)), Image.new("L", (32, 32))]).shape
-            torch.Size([2, 16])
+            >>> vectors = model.encode([Image.new("RGB", (50, 40)), Image.new("L", (32, 32))])
+            >>> vectors.shape, model.similarity(vectors).shape
+            (torch.Size([2, 16]), torch.Size([2, 2]))
         """
-        sources = [images] if isinstance(images, _IMAGES) else list(images)
-        others = [type(it).__name__ for it in sources if not isinstance(it, _IMAGES)]
-        if others or not sources:
-            got = f"{others[0]} among them" if others else "none"
-            raise ValueError(f"images must be paths or PIL images, at least one, got {got}")
-        check_at_least_one(batch_size=batch_size)
-        view, device = self.preprocessing.test_view(), next(self.parameters()).device
-        training = self.training
-        self.eval()
-        try:
-            embeddings = []
-            for start in range(0, len(sources), batch_size):
-                batch = [view(read_image(it)) for it in sources[start : start + batch_size]]
-                embeddings.append(self(self.preprocessing.normalize(torch.stack(batch).to(device))))
-            vectors = torch.cat(embeddings)
-        finally:
-            self.train(training)
-        bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
-        if bad:
-            given = sources[bad[0]]
-            name = f"number {bad[0]}" if isinstance(given, Image.Image) else os.fspath(given)
-            raise ModelError(
-                f"the embedding of image {name} is not finite: the weights of the model are "
-                "damaged, or its training diverged"
-            )
-        return vectors
+        return encode_images(
+            self, self.preprocessing, images, batch_size=batch_size, progress=progress
+        )
+
+    #: The name of :meth:`encode` in earlier versions.
+    embed = encode
+
+    @staticmethod
+    def similarity(first: Tensor, second: Tensor | None = None) -> Tensor:
+        """Cosines of all pairs of embeddings.
+
+        Args:
+            first: Embeddings (N, D).
+            second: Embeddings (M, D); None compares those of ``first`` with each other.
+
+        Returns:
+            Similarities (N, M) in [−1, 1].
+        """
+        others = first if second is None else second
+        return F.normalize(first, dim=-1) @ F.normalize(others, dim=-1).T
+
+    @classmethod
+    def from_pretrained(cls, source: str | Path, device: torch.device | str = "cpu") -> Embedder:
+        """The model in a folder or on the Hugging Face Hub, in evaluation mode.
+
+        Args:
+            source: Folder of a run or of a saved model, or "hf://organization/name", with
+                "@revision" behind it for one that is not the newest.
+            device: Where to put it.
+
+        Raises:
+            ModelError: If there is no model, or it cannot be loaded; the message names the file and
+                the defect.
+        """
+        folder = download(str(source)) if is_hub_address(source) else source
+        return read_embedder(model_folder(folder)).to(device)
+
+    def save_pretrained(self, folder: str | Path, *, run: str | Path | None = None) -> None:
+        """Write the model into ``folder`` with a model card, ready to be passed on.
+
+        The files are model.safetensors, model.json, README.md and, if the run has a gallery with
+        pooling weights, weights.jpg.
+
+        Args:
+            folder: Made where it is not there; a model in it is replaced.
+            run: Folder of the run that trained it; the card then has its data, protocol and scores.
+
+        Raises:
+            ModelError: If a file cannot be written.
+            StoreError: If ``run`` holds no run, or a file in it is damaged.
+        """
+        write_model(folder, self.config, self.preprocessing, self.seed, self.state_dict())
+        write_card(Path(folder), self.config, self.preprocessing, run=run)
+
+    def push_to_hub(
+        self,
+        name: str,
+        *,
+        run: str | Path | None = None,
+        private: bool = False,
+        token: str | None = None,
+    ) -> str:
+        """Upload what :meth:`save_pretrained` writes to the Hugging Face Hub.
+
+        Args:
+            name: Where to, "organization/name"; the repository is made where it is not there.
+            run: As in :meth:`save_pretrained`.
+            private: Whether a new repository is private.
+            token: Access token; None takes the one that ``hf auth login`` stored.
+
+        Returns:
+            The address of the model, for people.
+
+        Raises:
+            ModelError: If huggingface_hub is not installed, or the upload fails.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            self.save_pretrained(folder, run=run)
+            return upload(Path(folder), name, private=private, token=token)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
@@ -262,30 +311,8 @@ def build_embedder(
         return Embedder(config, backbone, seed=seed)
 
 
-def _build_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int) -> GlobalPool:
-    sequence = layout.format == "NLC"
-    options: dict[str, Any] = {**config.pooling_options, "input_fmt": layout.format}
-    if sequence:
-        options["num_prefix_tokens"] = layout.num_prefix_tokens
-    if "seed" in pooling_options(config.pooling, sequence=sequence):
-        options.setdefault("seed", seed)
-    place = pooling_class(config.pooling, sequence=sequence).linear_map
-    size = config.embedding_size
-    return build_pooling(
-        config.pooling,
-        size if place == "before" else layout.channels,
-        embedding_size=size if place == "inside" else None,
-        sequence=sequence,
-        **options,
+def read_embedder(folder: str | Path) -> Embedder:
+    """The model in a folder of its own, in evaluation mode; see :func:`load_embedder`."""
+    return read_model(
+        folder, lambda config, seed: build_embedder(config, seed=seed, weights="none")
     )
-
-
-def _build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool) -> nn.Module:
-    size = config.embedding_size
-    if pooling.linear_map == "inside":
-        return nn.Identity()
-    if pooling.linear_map == "after":
-        return nn.Linear(pooling.out_channels(layout.channels), size, bias=False)
-    if layout.format == "NCHW":
-        return nn.Conv2d(layout.channels, size, 1, bias=False)
-    return nn.Linear(layout.channels, size, bias=False)

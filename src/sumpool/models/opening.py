@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from sumpool.models.embedder import Embedder
-from sumpool.models.errors import ModelError
+from sumpool.models.embedder import Embedder, read_embedder
 from sumpool.models.pretrained import is_pretrained, pretrained_embedder
-from sumpool.models.storage import DESCRIPTION, load_embedder
+from sumpool.models.storage import write_model
 from sumpool.models.weights import load_state
-from sumpool.report.run.folder import MODEL, RUN
 
 
 def load(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
     """The model of a run, a saved model, or "pretrained", in evaluation mode.
 
     Args:
-        folder: Folder of a run, or one that :func:`save_embedder` wrote. "pretrained", unless there
-            is a folder of that name, is the packaged network as it is: the mean of its last map.
+        folder: Folder of a run, one that :func:`save_embedder` wrote, or "hf://organization/name"
+            on the Hugging Face Hub. "pretrained", unless there is a folder of that name, is the
+            packaged network as it is: the mean of its last map.
         device: Where to put it.
 
     Raises:
@@ -31,7 +29,56 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
     """
     if is_pretrained(folder):
         return pretrained_embedder().to(device)
-    return load_embedder(model_folder(folder), device)
+    return Embedder.from_pretrained(folder, device)
+
+
+def save_embedder(model: Embedder, folder: str | Path) -> None:
+    """Write ``model`` into ``folder``, as model.safetensors and model.json.
+
+    :meth:`Embedder.save_pretrained` adds a model card, for a model that is passed on. Each file is
+    written completely or not at all. A folder with only one of them replaced is recognized when it
+    is loaded.
+
+    Args:
+        model: The model itself, not a wrapper around it.
+        folder: Made where it is not there; a model in it is replaced.
+
+    Raises:
+        TypeError: If ``model`` is not an :class:`Embedder`.
+        ModelError: If a file cannot be written; what was there before stays.
+    """
+    if not isinstance(model, Embedder):
+        raise TypeError(
+            f"model must be an Embedder, got {type(model).__name__}: pass what a wrapper wraps"
+        )
+    write_model(folder, model.config, model.preprocessing, model.seed, model.state_dict())
+
+
+def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
+    """The model that :func:`save_embedder` wrote, in evaluation mode.
+
+    Nothing in the files is executed, and neither a network nor packaged weights are needed.
+
+    Args:
+        folder: Folder with model.safetensors and model.json.
+        device: Where to put it.
+
+    Raises:
+        ModelError: If a file is missing, damaged, written by a newer version, or does not describe
+            a model that can be built; the message names the file and the defect.
+
+    Example:
+        >>> import tempfile
+        >>> from sumpool.models import EmbedderConfig, build_embedder
+        >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16)).eval()
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     save_embedder(model, folder)
+        ...     loaded = load_embedder(folder)
+        >>> images = torch.rand(2, 3, 32, 32)
+        >>> torch.equal(loaded(images), model(images))
+        True
+    """
+    return read_embedder(folder).to(device)
 
 
 def start_from(model: Embedder, source: Embedder) -> str:
@@ -75,24 +122,3 @@ def _misfit(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
         if own[name].shape != other[name].shape:
             return f"{name} is {tuple(own[name].shape)}, was {tuple(other[name].shape)}"
     return ""
-
-
-def model_folder(folder: str | Path) -> Path:
-    """Where the model of a run is, or ``folder`` itself.
-
-    Raises:
-        ModelError: If ``folder`` holds neither a run with a model nor a model.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise ModelError(f"there is no folder {folder}: name that of a run, or of a saved model")
-    if (folder / MODEL).is_dir():
-        return folder / MODEL
-    if (folder / RUN).is_file():
-        raise ModelError(
-            f"the run {folder} has no model yet, it is not finished: resume it with "
-            f"sumpool train --resume {shlex.quote(str(folder))}"
-        )
-    if not (folder / DESCRIPTION).is_file():
-        raise ModelError(f"{folder} holds neither a run nor a model: {RUN}, {DESCRIPTION} missing")
-    return folder

@@ -27,6 +27,7 @@ class PackagedWeights:
         classifier: Module of the backbone's classifier, which is in the file too.
         mean: Mean of the pixels the network was trained on, on the scale 0 to 1, RGB.
         std: What they were divided by.
+        license: License of the weights, as the Hugging Face Hub spells it.
     """
 
     package: str
@@ -36,6 +37,7 @@ class PackagedWeights:
     classifier: str
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    license: str
 
 
 #: Blocks in each stage of EfficientNet-Lite0 [efficientnet].
@@ -96,6 +98,7 @@ PACKAGED: Mapping[str, PackagedWeights] = {
         classifier="classifier",
         mean=(127 / 255,) * 3,
         std=(128 / 255,) * 3,
+        license="apache-2.0",
     )
 }
 

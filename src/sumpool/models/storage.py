@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save
+from torch import nn
 
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.config import EmbedderConfig
-from sumpool.models.embedder import Embedder, build_embedder
 from sumpool.models.errors import ModelError
 from sumpool.models.weights import DIGEST, load_state, read_safetensors, tensors_digest
+from sumpool.report.run.folder import MODEL, RUN
 from sumpool.system.files import StoreError, write_atomic
 
 #: Number of the format written; files with a higher one are refused.
@@ -29,34 +31,34 @@ TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 _BELONGS = "description_sha256"
 
 
-def save_embedder(model: Embedder, folder: str | Path) -> None:
-    """Write ``model`` into ``folder``, as model.safetensors and model.json.
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def write_model(
+    folder: str | Path,
+    config: EmbedderConfig,
+    preprocessing: Preprocessing,
+    seed: int,
+    state: Mapping[str, torch.Tensor],
+) -> None:
+    """Write a model into ``folder``, as model.safetensors and model.json.
 
     Each file is written completely or not at all. A folder with only one of them replaced is
-    recognized when it is loaded.
-
-    Args:
-        model: The model itself, not a wrapper around it.
-        folder: Made where it is not there; a model in it is replaced.
+    recognized when it is read.
 
     Raises:
-        TypeError: If ``model`` is not an :class:`Embedder`.
         ModelError: If a file cannot be written; what was there before stays.
     """
-    if not isinstance(model, Embedder):
-        raise TypeError(
-            f"model must be an Embedder, got {type(model).__name__}: pass what a wrapper wraps"
-        )
     description = {
         "format": FORMAT,
         "sumpool": version("sumpool"),
-        "config": model.config.to_dict(),
-        "preprocessing": model.preprocessing.to_dict(),
-        "seed": model.seed,
+        "config": config.to_dict(),
+        "preprocessing": preprocessing.to_dict(),
+        "seed": seed,
     }
     text = (json.dumps(description, indent=2, ensure_ascii=False) + "\n").encode()
-    state = {name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()}
-    tensors = save(state, {DIGEST: f"{tensors_digest(state)} {hashlib.sha256(text).hexdigest()}"})
+    own = {name: value.detach().cpu().contiguous() for name, value in state.items()}
+    tensors = save(own, {DIGEST: f"{tensors_digest(own)} {hashlib.sha256(text).hexdigest()}"})
     try:
         write_atomic(Path(folder) / TENSORS, tensors)
         write_atomic(Path(folder) / DESCRIPTION, text)
@@ -64,29 +66,18 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
         raise ModelError(str(error)) from error
 
 
-def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
-    """The model that :func:`save_embedder` wrote, in evaluation mode.
+def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Network]) -> Network:
+    """The model that :func:`write_model` wrote, in evaluation mode.
 
     Nothing in the files is executed, and neither a network nor packaged weights are needed.
 
     Args:
         folder: Folder with model.safetensors and model.json.
-        device: Where to put it.
+        build: Makes the model of a configuration and a seed, without weights.
 
     Raises:
         ModelError: If a file is missing, damaged, written by a newer version, or does not describe
             a model that can be built; the message names the file and the defect.
-
-    Example:
-        >>> import tempfile
-        >>> from sumpool.models import build_embedder
-        >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16)).eval()
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save_embedder(model, folder)
-        ...     loaded = load_embedder(folder)
-        >>> images = torch.rand(2, 3, 32, 32)
-        >>> torch.equal(loaded(images), model(images))
-        True
     """
     described, tensors = Path(folder) / DESCRIPTION, Path(folder) / TENSORS
     text = _read(described)
@@ -94,10 +85,10 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
     try:
         config = EmbedderConfig.from_dict(description["config"])
         preprocessing = Preprocessing.from_dict(description["preprocessing"])
-        model = build_embedder(config, seed=description["seed"], weights="none")
+        model = build(config, description["seed"])
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ModelError(f"{described} describes no model that can be built: {error}") from error
-    model.preprocessing = preprocessing
+    model.preprocessing = preprocessing  # type: ignore[assignment]
     state, belongs = _read_tensors(tensors)
     if belongs != hashlib.sha256(text).hexdigest():
         raise ModelError(
@@ -107,7 +98,28 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
     if "map.weight" in state:
         model.to(state["map.weight"].dtype)  # a model in half precision comes back in it
     load_state(model, state, source=str(tensors), exact=True)
-    return model.to(device).eval()
+    return model.eval()
+
+
+def model_folder(folder: str | Path) -> Path:
+    """Where the model of a run is, or ``folder`` itself.
+
+    Raises:
+        ModelError: If ``folder`` holds neither a run with a model nor a model.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise ModelError(f"there is no folder {folder}: name that of a run, or of a saved model")
+    if (folder / MODEL).is_dir():
+        return folder / MODEL
+    if (folder / RUN).is_file():
+        raise ModelError(
+            f"the run {folder} has no model yet, it is not finished: resume it with "
+            f"sumpool train --resume {shlex.quote(str(folder))}"
+        )
+    if not (folder / DESCRIPTION).is_file():
+        raise ModelError(f"{folder} holds neither a run nor a model: {RUN}, {DESCRIPTION} missing")
+    return folder
 
 
 def _read(path: Path) -> bytes:

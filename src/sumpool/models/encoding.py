@@ -1,0 +1,86 @@
+"""From image files and pictures in memory to embeddings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from sumpool.data.sets.decoding import read_image
+from sumpool.data.views.preprocessing import Preprocessing
+from sumpool.models.errors import ModelError
+from sumpool.transport.validation import check_at_least_one
+
+#: What is taken as an image.
+ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
+_IMAGES = (str, os.PathLike, Image.Image, np.ndarray)
+_KINDS = "paths or PIL images, or uint8 arrays (H, W) or (H, W, 3), at least one"
+
+
+@torch.no_grad()
+def encode_images(
+    model: nn.Module,
+    preprocessing: Preprocessing,
+    images: ImageLike | Iterable[ImageLike],
+    *,
+    batch_size: int,
+    progress: bool,
+) -> Tensor:
+    """Embeddings (N, D) of images as they come from files; see :meth:`Embedder.encode`."""
+    sources = _listed(images)
+    check_at_least_one(batch_size=batch_size)
+    view, device = preprocessing.test_view(), next(model.parameters()).device
+    training = model.training
+    model.eval()
+    try:
+        embeddings = []
+        with tqdm(total=len(sources), desc="encoding", unit="image", disable=not progress) as bar:
+            for start in range(0, len(sources), batch_size):
+                batch = [view(_read(it)) for it in sources[start : start + batch_size]]
+                embeddings.append(model(preprocessing.normalize(torch.stack(batch).to(device))))
+                bar.update(len(batch))
+        vectors = torch.cat(embeddings)
+    finally:
+        model.train(training)
+    bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
+    if bad:
+        given = sources[bad[0]]
+        is_path = isinstance(given, str | os.PathLike)
+        name = os.fspath(given) if is_path else f"number {bad[0]}"
+        raise ModelError(
+            f"the embedding of image {name} is not finite: the weights of the model are "
+            "damaged, or its training diverged"
+        )
+    return vectors
+
+
+def _listed(images: Any) -> list[Any]:
+    one = isinstance(images, _IMAGES)
+    if isinstance(images, np.ndarray):
+        # A single picture, or one per row; text and objects are lists of paths or pictures.
+        one = images.dtype == np.uint8 and (
+            images.ndim == 2 or (images.ndim == 3 and images.shape[-1] == 3)
+        )
+    sources = [images] if one else list(images)
+    others = [type(it).__name__ for it in sources if not isinstance(it, _IMAGES)]
+    if others or not sources:
+        got = f"{others[0]} among them" if others else "none"
+        raise ValueError(f"images must be {_KINDS}, got {got}")
+    return sources
+
+
+def _read(source: Any) -> Image.Image:
+    if isinstance(source, np.ndarray):
+        gray = source.ndim == 2
+        if source.dtype != np.uint8 or not (gray or (source.ndim == 3 and source.shape[2] == 3)):
+            got = f"an array of {source.dtype} {source.shape}"
+            raise ValueError(f"images must be {_KINDS}, got {got}")
+        source = Image.fromarray(np.ascontiguousarray(source))
+    return read_image(source)

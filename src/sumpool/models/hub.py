@@ -1,0 +1,78 @@
+"""Models on the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from types import ModuleType
+
+from sumpool.models.errors import ModelError
+from sumpool.models.storage import DESCRIPTION, TENSORS
+
+#: What an address of a model on the Hub begins with.
+PREFIX = "hf://"
+_NAME = r"[\w.-]+/[\w.-]+"
+
+
+def is_hub_address(source: str | Path) -> bool:
+    """Whether ``source`` is an address on the Hub rather than a folder."""
+    return str(source).startswith(PREFIX)
+
+
+def download(address: str) -> Path:
+    """The folder with the files of a model on the Hub; files that are there are not fetched again.
+
+    Args:
+        address: "hf://organization/name" or "hf://organization/name@revision".
+
+    Raises:
+        ModelError: If the address is none, huggingface_hub is not installed, or the files cannot be
+            had.
+    """
+    match = re.fullmatch(rf"{PREFIX}({_NAME})(?:@([\w./-]+))?", address)
+    if match is None:
+        raise ModelError(
+            f"an address of a model is {PREFIX}organization/name or "
+            f"{PREFIX}organization/name@revision, got {address}"
+        )
+    name, revision = match.groups()
+    try:
+        found = _library().snapshot_download(
+            name, revision=revision, allow_patterns=[DESCRIPTION, TENSORS]
+        )
+    except ModelError:
+        raise
+    except Exception as error:  # a download fails in any way
+        raise ModelError(f"{address} could not be downloaded: {_reason(error)}") from error
+    return Path(found)
+
+
+def upload(folder: Path, name: str, *, private: bool, token: str | None) -> str:
+    """Upload the files in ``folder``; see :meth:`Embedder.push_to_hub`.
+
+    Returns:
+        The address of the repository, for people.
+    """
+    if re.fullmatch(_NAME, name) is None:
+        raise ModelError(f"name must be organization/name, got {name!r}")
+    api = _library().HfApi(token=token)
+    try:
+        address = api.create_repo(name, private=private, exist_ok=True)
+        api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a sumpool model")
+    except Exception as error:  # an upload fails in any way
+        raise ModelError(f"{name} could not be uploaded: {_reason(error)}") from error
+    return str(address)
+
+
+def _library() -> ModuleType:
+    try:
+        import huggingface_hub
+    except ImportError as error:
+        raise ModelError(
+            "models on the Hub need huggingface_hub: pip install 'sumpool[hub]'"
+        ) from error
+    return huggingface_hub
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
