@@ -49,15 +49,24 @@ def open_images(
     need_labels: bool = True,
 ) -> ImageFeed:
     """The images of ``options.data``, all of them readable, seen as the model sees them."""
+    dataset = readable(options, open_part(options, split, need_labels=need_labels))
+    return open_feed(dataset, model.preprocessing, device=device, workers=options.workers)
+
+
+def open_part(options: Namespace, split: str, *, need_labels: bool = True) -> ImageDataset:
+    """A part of ``options.data``; without labels it may be a folder of images or a single one."""
     if not need_labels and options.format == "auto" and split == "all" and is_flat(options.data):
-        dataset: ImageDataset = FlatImages(options.data)
-    else:
-        dataset = _open_dataset(options, split)
+        return FlatImages(options.data)
+    return _open_dataset(options, split)
+
+
+def readable(options: Namespace, dataset: ImageDataset) -> ImageDataset:
+    """The images that can be read; all of them must be, unless ``options.skip_broken``."""
     try:
-        parts, _ = check_images({split: dataset}, skip_broken=options.skip_broken)
+        parts, _ = check_images({"all": dataset}, skip_broken=options.skip_broken)
     except BrokenImageError as error:
         raise suggest_skipping(error, skipped=options.skip_broken) from error
-    return open_feed(parts[split], model.preprocessing, device=device, workers=options.workers)
+    return parts["all"]
 
 
 def suggest_skipping(error: BrokenImageError, *, skipped: bool) -> BrokenImageError:

@@ -130,9 +130,9 @@ def add_image_options(parser: ArgumentParser) -> None:
     """Add the options of verbs that apply a model to images."""
     parser.add_argument(
         "model",
-        type=Path,
         metavar="MODEL",
-        help="folder of a run or of a saved model, or pretrained: the packaged network as it is",
+        help="folder of a run or of a saved model, hf://organization/name on the Hugging Face Hub, "
+        "or pretrained: the packaged network as it is",
     )
     parser.add_argument(
         "--data", required=True, metavar="PATH", help="folder or CSV file with labeled images"

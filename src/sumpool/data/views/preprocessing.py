@@ -164,7 +164,7 @@ class Preprocessing:
 
     def normalize(self, pixels: Tensor) -> Tensor:
         """Pixels (..., 3, H, W) on 0..255 as network input: (x / 255 − mean) / std, float32."""
-        scale, shift = _affine(self.mean, self.std, pixels.device)
+        scale, shift = color_affine(self.mean, self.std, pixels.device)
         return torch.addcmul(shift, pixels.float(), scale)
 
     def to_dict(self) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _sizes(image: Image.Image) -> NDArray[np.int64]:
 
 
 @functools.lru_cache(maxsize=32)
-def _affine(
+def color_affine(
     mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """Factor and summand of :meth:`Preprocessing.normalize`, (3, 1, 1), copied to a device once."""

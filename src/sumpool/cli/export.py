@@ -1,0 +1,264 @@
+"""``sumpool export``: a trained model as a file of another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import add_allow_outside, add_overwrite, check_data, count, verb_parser
+from sumpool.report.run.folder import CONFIG, RUN
+from sumpool.system.wording import counted
+from sumpool.training.config import ConfigError, read_config
+from sumpool.training.values.choices import check_choices, not_among
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from sumpool.data import ImageDataset
+    from sumpool.models import Embedder
+
+SUMMARY = "write a model as an ONNX file, a torch program, a timm backbone, or for the Hub"
+
+DESCRIPTION = """\
+Write a trained model for use without sumpool, and check it against PyTorch on real images: a file
+that differs by more than 1e-4 is not written.
+
+formats:
+  onnx          for ONNX Runtime in any language. It takes any number of images at once
+  torch-export  for torch.export.load, without sumpool
+  timm          a folder with the trained backbone for timm.create_model("local-dir:FOLDER", …),
+                without the map and the pooling
+  hub           a folder with the model and its card (data, protocol, scores, license), which
+                Embedder.from_pretrained loads; with --out hf://organization/name it is uploaded to
+                the Hugging Face Hub
+
+ONNX and torch-export take the central crop of a resized image, uint8 (N, 3, crop, crop) in RGB, and
+normalize colors themselves; with --preprocessing described they take normalized float32 images.
+What to do before is in the file as JSON, under the key sumpool.
+
+With --int8, weights and activations of the backbone also go to NAME.int8.onnx in 8 bits, calibrated
+on the images of the check; if the data has labels, P@1 of both files and of PyTorch is measured.
+
+examples:
+  sumpool export runs/photos --format onnx --out photos.onnx
+  sumpool export runs/photos --format onnx --int8 --data photos/ --out photos.onnx
+  sumpool export runs/photos --format timm --out photos-backbone
+  sumpool export runs/photos --format hub --out hf://organization/photos
+"""
+
+FORMATS = ("onnx", "torch-export", "timm", "hub")
+PREPROCESSING = ("inside", "described")
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = verb_parser(
+        DESCRIPTION, usage="sumpool export MODEL --format NAME --out PATH [options]"
+    )
+    parser.add_argument(
+        "model", metavar="MODEL", help="folder of a run or of a saved model, hf://…, or pretrained"
+    )
+    parser.add_argument("--format", required=True, metavar="NAME", help=", ".join(FORMATS))
+    parser.add_argument(
+        "--out", required=True, metavar="PATH", help="file to write; for timm and hub, the folder"
+    )
+    parser.add_argument(
+        "--data",
+        metavar="PATH",
+        help="images to check the file on (default: those the run was trained on)",
+    )
+    parser.add_argument(
+        "--data_format",
+        default="auto",
+        metavar="NAME",
+        help="layout of the data, as in `sumpool train` (default: detected)",
+    )
+    parser.add_argument(
+        "--split",
+        metavar="NAME",
+        help="part of the data (default: test where there is one, else all of it)",
+    )
+    parser.add_argument(
+        "--images", type=count, default=100, metavar="N", help="images of the check (default: 100)"
+    )
+    parser.add_argument(
+        "--preprocessing",
+        default="inside",
+        metavar="WHERE",
+        help="where colors are normalized: inside the file, or before it, as described in it",
+    )
+    parser.add_argument("--int8", action="store_true", help="also write an 8-bit ONNX file")
+    parser.add_argument(
+        "--batch_size", type=count, default=32, metavar="N", help="images per pass (default: 32)"
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="processes that decode images (default: one per core, at most 8)",
+    )
+    parser.add_argument(
+        "--skip_broken",
+        type=bool,
+        default=False,
+        help="leave unreadable images out, and say which, instead of stopping",
+    )
+    add_allow_outside(parser)
+    add_overwrite(parser)
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Export, check, and say what was written."""
+    _check(options)
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.models import load
+    from sumpool.models.export.graph import sample_pixels
+    from sumpool.system.files import refuse_overwriting
+
+    out = Path(options.out)
+    if options.format == "hub":
+        return _hub(options)
+    small = out.with_suffix(".int8.onnx") if options.int8 else None
+    if options.format == "timm":
+        refuse_overwriting([out / "config.json"], overwrite=options.overwrite)
+    else:
+        refuse_overwriting([it for it in (out, small) if it], overwrite=options.overwrite)
+    images = _images(options)
+    model = load(options.model)
+    dataset, split = _dataset(images)
+    pixels = sample_pixels(dataset, model, options.images)
+    if options.format == "timm":
+        from sumpool.models.export.timm_folder import export_timm
+
+        export_timm(model, out, pixels)
+        print(f"timm's maps of {counted(len(pixels), 'image')} are equal to the model's")
+        print(f'timm.create_model("local-dir:{out}", pretrained=True, num_classes=0)')
+        return 0
+    difference = _export(options, model, out, small, pixels)
+    print(f"largest difference to PyTorch on {counted(len(pixels), 'image')}: {difference:.1e}")
+    for path in filter(None, (out, small)):
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    if small is not None:
+        _measure(images, model, split, {"ONNX": out, "ONNX int8": small}, labeled=dataset.labeled)
+    return 0
+
+
+def _check(options: Namespace) -> None:
+    for name, known in (("format", FORMATS), ("preprocessing", PREPROCESSING)):
+        given = getattr(options, name)
+        if given not in known:
+            raise ConfigError(not_among(name, given, known))
+    check_choices("format", options.data_format)
+    check_data(options.data)
+    if options.int8 and options.format != "onnx":
+        raise ConfigError(f"int8 is there for the format onnx, not for {options.format}")
+    if options.preprocessing != "inside" and options.format in ("timm", "hub"):
+        raise ConfigError(f"preprocessing is no option of the format {options.format}")
+    if options.format == "hub" and options.data is not None:
+        raise ConfigError("data is no option of the format hub, which checks no images")
+    ending = {"onnx": ".onnx", "torch-export": ".pt2"}.get(options.format)
+    if ending is not None and Path(options.out).suffix != ending:
+        raise ConfigError(f"out must end in {ending} for {options.format}, got {options.out}")
+
+
+def _images(options: Namespace) -> Namespace:
+    """The options under which images are opened: those given, else those of the run."""
+    data, layout, outside = options.data, options.data_format, options.allow_outside
+    path = Path(options.model) / CONFIG
+    if data is None and path.is_file():
+        config = read_config(path)
+        data, layout, outside = config.data, config.format, config.allow_outside
+        if data is not None and not Path(data).exists():
+            raise ConfigError(
+                f"data is missing: the images of the run, {data}, are not there any more; name "
+                "others with --data"
+            )
+    elif data is None:
+        raise ConfigError("data is missing: name images to check the file on with --data")
+    return Namespace(
+        data=data,
+        format=layout,
+        allow_outside=outside,
+        split=options.split,
+        skip_broken=options.skip_broken,
+        workers=options.workers,
+        batch_size=options.batch_size,
+    )
+
+
+def _dataset(images: Namespace) -> tuple[ImageDataset, str]:
+    """The images, and the part of the data that they are."""
+    from sumpool.cli.inputs import open_part, readable
+    from sumpool.data import dataset_splits, detect_format
+    from sumpool.data.sets.flat import is_flat
+
+    split = images.split
+    if split is None:
+        split = "all"
+        if images.data is None or not is_flat(images.data):
+            name = detect_format(images.data) if images.format == "auto" else images.format
+            split = "test" if "test" in dataset_splits(images.data, name) else "all"
+    dataset = open_part(images, split, need_labels=False)
+    return (readable(images, dataset) if images.skip_broken else dataset), split
+
+
+def _export(
+    options: Namespace, model: Embedder, out: Path, small: Path | None, pixels: Tensor
+) -> float:
+    if options.format == "onnx":
+        from sumpool.models.export.onnx_file import export_onnx
+
+        return export_onnx(model, out, pixels, preprocessing=options.preprocessing, int8=small)
+    from sumpool.models.export.torch_file import export_torch
+
+    return export_torch(model, out, pixels, preprocessing=options.preprocessing)
+
+
+def _measure(
+    images: Namespace, model: Embedder, split: str, files: dict[str, Path], *, labeled: bool
+) -> None:
+    """Print how well PyTorch and the files retrieve the images of ``split``."""
+    import torch
+
+    from sumpool.cli.inputs import open_images
+    from sumpool.cli.metrics_table import metrics_table
+    from sumpool.evaluation import evaluate_retrieval
+    from sumpool.models.export.onnx_file import OnnxEmbedder
+
+    if not labeled:
+        print("the images have no labels: the loss of P@1 is not measured")
+        return
+    models: dict[str, torch.nn.Module] = {"PyTorch": model}
+    models |= {name: OnnxEmbedder(path, model.preprocessing) for name, path in files.items()}
+    feed = open_images(images, model, torch.device("cpu"), split)
+    found = {
+        name: evaluate_retrieval(it, feed, batch_size=images.batch_size, progress=True).metrics
+        for name, it in models.items()
+    }
+    print(metrics_table(found, caption=f"Retrieval on {split}").text())
+    lost = found["PyTorch"]["precision_at_1"] - found["ONNX int8"]["precision_at_1"]
+    print(f"loss of P@1 in 8 bits: {100 * lost:.2f} percentage points")
+
+
+def _hub(options: Namespace) -> int:
+    from sumpool.models import load
+    from sumpool.models.card import CARD
+    from sumpool.models.hub import PREFIX, is_hub_address
+    from sumpool.models.storage import DESCRIPTION
+    from sumpool.system.files import refuse_overwriting
+
+    upload = is_hub_address(options.out)
+    if not upload:
+        files = [Path(options.out) / name for name in (DESCRIPTION, CARD)]
+        refuse_overwriting(files, overwrite=options.overwrite)
+    model: Embedder = load(options.model)
+    trained = options.model if (Path(options.model) / RUN).is_file() else None
+    if upload:
+        print(model.push_to_hub(options.out.removeprefix(PREFIX), run=trained))
+    else:
+        model.save_pretrained(options.out, run=trained)
+        print(f"model and card: {options.out}")
+    return 0

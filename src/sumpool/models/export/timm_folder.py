@@ -1,0 +1,91 @@
+"""The backbone of an embedder as a folder that timm loads."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import timm
+import torch
+from safetensors.torch import save
+from torch import Tensor
+
+from sumpool.models.backbones import BACKBONES
+from sumpool.models.embedder import Embedder
+from sumpool.models.errors import ModelError
+from sumpool.system.files import write_atomic
+
+#: Files of the folder, by timm's names.
+FILES = ("config.json", "model.safetensors")
+
+
+@torch.no_grad()
+def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
+    """Write the backbone into ``folder``, for ``timm.create_model("local-dir:FOLDER", …)``.
+
+    With ``pretrained=True, num_classes=0, global_pool=""`` timm gives the maps or tokens that the
+    pooling receives before the linear map; map and pooling stay behind.
+
+    Args:
+        model: The embedder; it is moved to the CPU.
+        folder: Made where it is not there; files in it are replaced.
+        pixels: Central views of real images, uint8 (N, 3, crop, crop), to check it on.
+
+    Raises:
+        ModelError: If the backbone is not timm's, or timm gives other maps.
+    """
+    config, view, folder = model.config, model.preprocessing, Path(folder)
+    if config.backbone in BACKBONES:
+        raise ModelError(f"timm has no backbone {config.backbone}: export another format")
+    network = model.cpu().eval().backbone
+    known: Any = timm.get_pretrained_cfg(config.backbone)
+    side = view.crop
+    described = {
+        "architecture": config.backbone.partition(".")[0],
+        "num_classes": 0,
+        "num_features": model.layout.channels,
+        "global_pool": "",
+        "model_args": _arguments(model, known),
+        "pretrained_cfg": {
+            "tag": "sumpool",
+            "input_size": [3, side, side],
+            "crop_pct": 1.0 if view.resize is None else side / view.resize,
+            "crop_mode": "center",
+            "interpolation": "bilinear",
+            "mean": list(view.mean),
+            "std": list(view.std),
+            "num_classes": 0,
+            "first_conv": getattr(known, "first_conv", None),
+            "classifier": getattr(known, "classifier", None),
+        },
+    }
+    state = {name: value.contiguous() for name, value in network.state_dict().items()}
+    text = json.dumps(described, indent=2) + "\n"
+    files = dict(zip(FILES, (text.encode(), save(state, {"format": "pt"})), strict=True))
+    with tempfile.TemporaryDirectory() as trial:
+        for name, content in files.items():
+            Path(trial, name).write_bytes(content)
+        again = timm.create_model(
+            f"local-dir:{trial}", pretrained=True, num_classes=0, global_pool=""
+        ).eval()
+    largest = 0.0
+    for batch in pixels.split(32):
+        images = view.normalize(batch)
+        largest = max(largest, float((again(images) - network(images)).abs().max()))
+    if largest > 0:
+        raise ModelError(
+            f"{folder} was not written: timm's maps differ from those of the model by {largest:.1e}"
+        )
+    for name, content in files.items():
+        write_atomic(folder / name, content)
+
+
+def _arguments(model: Embedder, known: Any) -> dict[str, Any]:
+    """Arguments with which timm builds the backbone."""
+    arguments = dict(model.config.backbone_options)
+    side = model.preprocessing.crop
+    if getattr(known, "fixed_input_size", False) and side != known.input_size[-1]:
+        arguments.setdefault("img_size", side)
+    return arguments
