@@ -34,6 +34,7 @@ from .pooling import (
 from .pooling import (
     Pooled as Pooled,
 )
+from .training import EmbeddingTransformer as EmbeddingTransformer
 from .training import TrainConfig as TrainConfig
 from .training import run_training as run_training
 from .transport import partial_transport as partial_transport

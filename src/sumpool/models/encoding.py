@@ -34,7 +34,7 @@ def encode_images(
     progress: bool,
 ) -> Tensor:
     """Embeddings (N, D) of images as they come from files; see :meth:`Embedder.encode`."""
-    sources = _listed(images)
+    sources = image_list(images)
     check_at_least_one(batch_size=batch_size)
     view, device = preprocessing.test_view(), next(model.parameters()).device
     training = model.training
@@ -43,7 +43,7 @@ def encode_images(
         embeddings = []
         with tqdm(total=len(sources), desc="encoding", unit="image", disable=not progress) as bar:
             for start in range(0, len(sources), batch_size):
-                batch = [view(_read(it)) for it in sources[start : start + batch_size]]
+                batch = [view(as_image(it)) for it in sources[start : start + batch_size]]
                 embeddings.append(model(preprocessing.normalize(torch.stack(batch).to(device))))
                 bar.update(len(batch))
         vectors = torch.cat(embeddings)
@@ -61,7 +61,8 @@ def encode_images(
     return vectors
 
 
-def _listed(images: Any) -> list[Any]:
+def image_list(images: Any) -> list[Any]:
+    """One image or many as a list; a ValueError says what is taken as an image."""
     one = isinstance(images, _IMAGES)
     if isinstance(images, np.ndarray):
         # A single picture, or one per row; text and objects are lists of paths or pictures.
@@ -76,7 +77,8 @@ def _listed(images: Any) -> list[Any]:
     return sources
 
 
-def _read(source: Any) -> Image.Image:
+def as_image(source: Any) -> Image.Image:
+    """An image that :func:`image_list` lists, RGB and upright."""
     if isinstance(source, np.ndarray):
         gray = source.ndim == 2
         if source.dtype != np.uint8 or not (gray or (source.ndim == 3 and source.shape[2] == 3)):

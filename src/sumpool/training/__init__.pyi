@@ -1,6 +1,7 @@
 from .checkpoint import Checkpoints as Checkpoints
 from .config import ConfigError as ConfigError
 from .errors import RunError as RunError
+from .interfaces.estimator import EmbeddingTransformer as EmbeddingTransformer
 from .loop import Trainer as Trainer
 from .options import CcpConfig as CcpConfig
 from .options import CenterConfig as CenterConfig

@@ -67,9 +67,15 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
     with tempfile.TemporaryDirectory() as trial:
         for name, content in files.items():
             Path(trial, name).write_bytes(content)
-        again = timm.create_model(
-            f"local-dir:{trial}", pretrained=True, num_classes=0, global_pool=""
-        ).eval()
+        try:
+            again = timm.create_model(
+                f"local-dir:{trial}", pretrained=True, num_classes=0, global_pool=""
+            ).eval()
+        except RuntimeError as error:  # timm takes some networks without a classifier for old ones
+            raise ModelError(
+                f"{folder} was not written: timm does not load {config.backbone} without its "
+                f"classifier: {' '.join(str(error).split())}"
+            ) from error
     largest = 0.0
     for batch in pixels.split(32):
         images = view.normalize(batch)

@@ -1,0 +1,1 @@
+"""Training behind the interfaces of other libraries."""

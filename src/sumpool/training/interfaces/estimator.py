@@ -1,0 +1,135 @@
+"""Embeddings as a step of a scikit-learn pipeline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from PIL import Image
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from sumpool.data import ImageDataset, split_classes
+from sumpool.models import Embedder, load
+from sumpool.models.encoding import as_image, image_list
+from sumpool.models.pretrained import is_pretrained
+from sumpool.system.wording import counted
+from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.splits import Splits
+from sumpool.training.without_folder import train_in_memory
+
+
+class EmbeddingTransformer(  # type: ignore[misc]
+    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+):
+    """From images to embeddings, as a transformer of scikit-learn.
+
+    Images are paths, PIL images or uint8 arrays (H, W) or (H, W, 3), as in
+    :meth:`Embedder.encode`; an array (N, H, W, 3) is N of them.
+
+    Args:
+        model: What to embed with, or what training starts from: the folder of a run or of a saved
+            model, "hf://organization/name", or "pretrained", the packaged network.
+        options: None embeds with ``model`` as it is, and ``fit`` only loads it. A dictionary trains
+            it on the images given to ``fit``, with these options of `sumpool train` by their dotted
+            names, such as ``{"pool": "gsp", "stop.max_steps": 200}``; a part of the classes selects
+            the model, so that four are needed.
+        batch_size: Images that ``transform`` passes through the network together.
+        device: Where the model is after ``fit``.
+        progress: Whether ``transform`` shows a progress bar.
+
+    Attributes:
+        model_: The embedder.
+
+    Example:
+        >>> from sklearn.neighbors import KNeighborsClassifier
+        >>> from sklearn.pipeline import make_pipeline
+        >>> images = np.zeros((4, 48, 48, 3), np.uint8)
+        >>> images[2:] = 255
+        >>> pipeline = make_pipeline(
+        ...     EmbeddingTransformer("runs/photos"), KNeighborsClassifier(1)
+        ... )  # doctest: +SKIP
+        >>> pipeline.fit(images, [0, 0, 1, 1]).predict(images)  # doctest: +SKIP
+        array([0, 0, 1, 1])
+    """
+
+    def __init__(
+        self,
+        model: str | os.PathLike[str] = "pretrained",
+        *,
+        options: Mapping[str, Any] | None = None,
+        batch_size: int = 32,
+        device: str = "cpu",
+        progress: bool = False,
+    ) -> None:
+        self.model = model
+        self.options = options
+        self.batch_size = batch_size
+        self.device = device
+        self.progress = progress
+
+    def fit(self, X: Any, y: ArrayLike | None = None) -> EmbeddingTransformer:
+        """Load the model and, with ``options``, train it.
+
+        Args:
+            X: The images; not looked at without ``options``.
+            y: Their classes, numbers or text; needed to train.
+
+        Raises:
+            ConfigError: If ``options`` has a name that is no option, or there are too few classes.
+            ModelError: If the model cannot be loaded.
+        """
+        source = Path(self.model) if isinstance(self.model, os.PathLike) else self.model
+        self.model_: Embedder = load(source) if self.options is None else self._train(X, y)
+        self.model_.to(self.device)
+        self._n_features_out = self.model_.config.embedding_size
+        return self
+
+    def transform(self, X: Any) -> NDArray[np.float32]:
+        """Embeddings (N, D) of the images ``X``."""
+        check_is_fitted(self)
+        vectors = self.model_.encode(X, batch_size=self.batch_size, progress=self.progress)
+        return np.asarray(vectors.float().cpu())
+
+    def _train(self, X: Any, y: ArrayLike | None) -> Embedder:
+        if y is None:
+            raise ValueError("y must be the classes of the images to train on, got None")
+        known, options = flat(TrainConfig()), dict(self.options or {})
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise ConfigError(f"options must be those of `sumpool train`, got {unknown[0]!r}")
+        if not is_pretrained(self.model):
+            options.setdefault("init", os.fspath(self.model))
+        config = with_options(TrainConfig(), options)
+        names, labels = np.unique(np.asarray(y), return_inverse=True)
+        if len(names) < 4:
+            found = counted(len(names), "class", "classes")
+            raise ConfigError(f"y has {found}: four are needed, two to learn from, two to validate")
+        images = _Pictures(image_list(X), labels.tolist(), [str(name) for name in names])
+        learn, keep = split_classes(images.labels, config.validation, config.seed)
+        splits = Splits("default", images.subset(learn), images.subset(keep), None)
+        return train_in_memory(config, splits=splits).model
+
+
+class _Pictures(ImageDataset):
+    """Images as they were given."""
+
+    def __init__(
+        self, sources: Sequence[Any], labels: Sequence[int], class_names: Sequence[str]
+    ) -> None:
+        super().__init__(labels, class_names)
+        if len(sources) != len(self):
+            given = f"{len(sources)} images, got {len(self)}"
+            raise ValueError(f"y must have a class for each of {given}")
+        self.sources = sources
+
+    def load(self, index: int) -> Image.Image:
+        return as_image(self.sources[index])
+
+    def item_name(self, index: int) -> str:
+        source = self.sources[index]
+        return os.fspath(source) if isinstance(source, str | os.PathLike) else f"image {index}"

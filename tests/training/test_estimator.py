@@ -1,0 +1,101 @@
+"""Embeddings are a step of scikit-learn's pipelines."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+
+from models.tiny import embedder
+from sumpool import EmbeddingTransformer
+from sumpool.models import save_embedder
+from sumpool.training import ConfigError
+
+#: Few steps of a small network.
+OPTIONS = {
+    "backbone": "small_cnn",
+    "weights": "none",
+    "embedding_size": 8,
+    "gsp.prototypes": 4,
+    "batch_size": 8,
+    "images_per_class": 2,
+    "optimizer.lr": 3e-3,
+    "stop.max_steps": 4,
+    "stop.validate_every": 4,
+    "hardware.accelerator": "cpu",
+    "hardware.workers": 0,
+    "resize": 24,
+    "crop": 24,
+}
+
+
+def colored(classes: int = 6, each: int = 6) -> tuple[NDArray[np.uint8], NDArray[np.str_]]:
+    """Noisy images (N, 24, 24, 3), one color per class, and the names of the classes."""
+    draws = np.random.default_rng(0)
+    colors = draws.uniform(40, 215, (classes, 3)).repeat(each, 0)
+    noise = draws.normal(0, 10, (classes * each, 24, 24, 3))
+    pixels = np.clip(colors[:, None, None] + noise, 0, 255).astype(np.uint8)
+    return pixels, np.array([f"class {number // each}" for number in range(classes * each)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("model")
+    save_embedder(embedder(backbone="small_cnn", crop=24).eval(), path)
+    return path
+
+
+def test_a_model_is_a_step_of_a_pipeline(folder: Path, tmp_path: Path) -> None:
+    images, classes = colored()
+    pipeline = make_pipeline(EmbeddingTransformer(folder), KNeighborsClassifier(1))
+    assert (pipeline.fit(images, classes).predict(images) == classes).all()
+    vectors = pipeline[0].transform(images)
+    assert (vectors.shape, vectors.dtype) == ((len(images), 8), np.float32)
+    files = [str(tmp_path / f"{number}.png") for number in range(3)]
+    for file, image in zip(files, images, strict=False):
+        Image.fromarray(image).save(file)
+    np.testing.assert_allclose(pipeline[0].transform(files), vectors[:3], atol=1e-6)
+    np.testing.assert_allclose(pipeline[0].transform(np.array(files)), vectors[:3], atol=1e-6)
+    assert list(pipeline[0].get_feature_names_out())[-1] == "embeddingtransformer7"
+
+
+def test_fit_trains_with_the_options_of_the_command_line() -> None:
+    images, classes = colored()
+    first = EmbeddingTransformer(options=OPTIONS).fit(images, classes)
+    assert first.model_.config.backbone == "small_cnn"
+    again = clone(first).fit(list(images), list(classes))
+    np.testing.assert_array_equal(again.transform(images), first.transform(images))
+    kept = pickle.loads(pickle.dumps(first))
+    np.testing.assert_array_equal(kept.transform(images), first.transform(images))
+
+
+def test_training_starts_from_the_model_that_is_named(folder: Path) -> None:
+    images, classes = colored()
+    options = {**OPTIONS, "optimizer.lr": 1e-12, "gsp.prototypes": 4}
+    plain = EmbeddingTransformer(folder).fit(None)
+    tuned = EmbeddingTransformer(folder, options=options).fit(images, classes)
+    np.testing.assert_allclose(
+        tuned.model_.map.weight.detach(), plain.model_.map.weight.detach(), atol=1e-6
+    )
+
+
+def test_what_cannot_be_fitted_is_refused(folder: Path) -> None:
+    images, classes = colored(3)
+    with pytest.raises(ConfigError, match="y has 3 classes: four are needed"):
+        EmbeddingTransformer(options=OPTIONS).fit(images, classes)
+    with pytest.raises(ConfigError, match="options must be those of `sumpool train`, got 'depth'"):
+        EmbeddingTransformer(options={"depth": 3}).fit(images, classes)
+    with pytest.raises(ValueError, match="y must be the classes of the images"):
+        EmbeddingTransformer(options=OPTIONS).fit(images)
+    with pytest.raises(ValueError, match="y must have a class for each of 18 images, got 12"):
+        EmbeddingTransformer(options=OPTIONS).fit(images, np.arange(12) // 3)
+    with pytest.raises(NotFittedError):
+        EmbeddingTransformer(folder).transform(images)
