@@ -270,7 +270,7 @@ def test_what_is_not_understood_is_an_error(
     assert complaint in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("verb", ["", "study", "demo", "evaluate", "embed", "report"])
+@pytest.mark.parametrize("verb", ["", "study", "demo", "evaluate", "embed", "export", "report"])
 def test_help_teaches(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         main([*verb.split(), "--help"])

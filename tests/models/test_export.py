@@ -14,7 +14,8 @@ import timm
 import torch
 from torch import Tensor
 
-from models.tiny import LAYOUTS, embedder, images
+from models.documented_export import example
+from models.tiny import LAYOUTS, embedder, images, pictures
 from sumpool.models import Embedder, ModelError
 from sumpool.models.export.graph import ExportGraph, check_against
 from sumpool.models.export.timm_folder import export_timm
@@ -75,6 +76,18 @@ def test_the_backbone_loads_in_plain_timm(case: str, tmp_path: Path) -> None:
     assert timm.create_model(name, pretrained=True, num_classes=7)(x).shape == (2, 7)
 
 
+def test_the_documented_lines_for_timm_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, names = trained(), dict[str, Any]()
+    export_timm(model, "photos-backbone", random_pixels(model, 1))
+    exec(example("timm.create_model"), names)
+    # The same crop, up to the rounding of 8 bits.
+    (picture,) = pictures((90, 70))
+    seen = names["transform"](picture)
+    expected = model.preprocessing.normalize(model.preprocessing.test_pixels(picture))
+    torch.testing.assert_close(seen, expected, rtol=0, atol=1e-2)
+
+
 def test_backbones_that_timm_lacks_are_refused(tmp_path: Path) -> None:
     pixels = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     with pytest.raises(ModelError, match="timm has no backbone resnet20"):
@@ -126,6 +139,14 @@ def test_an_onnx_file_runs_without_this_package(case: str, tmp_path: Path) -> No
         expected = model(x)
     np.testing.assert_allclose(np.load(found), expected, rtol=0, atol=1e-4)
     torch.testing.assert_close(OnnxEmbedder(file, view)(x), expected, rtol=0, atol=1e-4)
+    (picture,) = pictures((90, 70))
+    picture.save(tmp_path / "photo.jpg", "PNG")
+    documented = example("onnxruntime").replace("photos.onnx", "m.onnx")
+    code = f"import sys\nsys.modules['sumpool'] = None\n{documented}\nprint(vectors[0].tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    np.testing.assert_allclose(json.loads(done.stdout), model.encode(picture)[0], atol=1e-4)
     # Eight bits keep the direction.
     assert float((OnnxEmbedder(small, view)(x) * expected).sum(1).min()) > 0.9
     assert small.stat().st_size < file.stat().st_size

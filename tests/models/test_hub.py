@@ -14,9 +14,10 @@ import torch
 import yaml
 
 import sumpool
-from models.tiny import config, embedder, images
+from models.documented_export import example
+from models.tiny import config, embedder, images, pictures
 from report.fake_runs import make_run
-from sumpool.models import Embedder, ModelError
+from sumpool.models import Embedder, ModelError, save_embedder
 from sumpool.models.card import interval, starting_weights
 from sumpool.system.files import StoreError
 
@@ -77,6 +78,22 @@ def test_what_the_hub_refuses_is_one_line(hub: FakeHub, monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ModelError, match=r"need huggingface_hub: pip install 'sumpool\[hub\]'"):
         embedder().push_to_hub("birds/jay")
+
+
+def test_the_documented_lines_run(
+    hub: FakeHub,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    save_embedder(embedder(), make_run(Path("runs/photos")) / "model")
+    for name, picture in zip(("one.jpg", "two.jpg"), pictures((40, 40), (50, 40)), strict=True):
+        picture.save(name)
+    exec(example("push_to_hub"), {})
+    assert "tensor([[1.0" in capsys.readouterr().out
+    assert Path("photos-model/README.md").is_file()
+    assert (hub.root / "organization/photos/weights.jpg").is_file()
 
 
 def head(card: str) -> dict[str, Any]:
