@@ -367,6 +367,37 @@ def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
         model.embed(Image.new("F", (4, 3)))
 
 
+def test_arrays_are_images_too() -> None:
+    model = embedder()
+    drawn = pictures((40, 40), (40, 40))
+    arrays = np.stack([np.asarray(it) for it in drawn])
+    expected = model.encode(drawn)
+    torch.testing.assert_close(model.encode(arrays), expected)
+    torch.testing.assert_close(model.encode(arrays[0]), expected[:1])
+    gray = np.asarray(drawn[0].convert("L"))
+    torch.testing.assert_close(model.encode(gray), model.encode(drawn[0].convert("L")))
+    for wrong in (arrays.astype(np.float32), arrays[..., :2]):
+        with pytest.raises(ValueError, match=r"images must be paths .*got an array of"):
+            model.encode(wrong)
+
+
+def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:
+    model = embedder()
+    model.encode(pictures((40, 40)))
+    assert capsys.readouterr().err == ""
+    model.encode(pictures((40, 40)), progress=True)
+    assert "encoding: 100%" in capsys.readouterr().err
+
+
+def test_similarity_is_the_cosine_whatever_the_scale() -> None:
+    model = embedder(normalize="ball")
+    first, second = torch.randn(3, 8), torch.randn(2, 8)
+    found = model.similarity(5 * first, second)
+    assert found.shape == (3, 2)
+    torch.testing.assert_close(found, torch.cosine_similarity(first[:, None], second, dim=-1))
+    torch.testing.assert_close(model.similarity(first).diagonal(), torch.ones(3))
+
+
 def test_what_is_no_image_is_refused() -> None:
     model = embedder()
     with pytest.raises(ValueError, match=r"images must be paths or PIL images, .*got none"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
     from sumpool.data import ImageDataset
     from sumpool.models import Embedder
+
+logger = logging.getLogger(__name__)
 
 SUMMARY = "write a model as an ONNX file, a torch program, a timm backbone, or for the Hub"
 
@@ -137,6 +140,7 @@ def run(options: Namespace) -> int:
         print(f"timm's maps of {counted(len(pixels), 'image')} are equal to the model's")
         print(f'timm.create_model("local-dir:{out}", pretrained=True, num_classes=0)')
         return 0
+    logger.info("writing %s: tracing the network takes up to a minute or two", out)
     difference = _export(options, model, out, small, pixels)
     print(f"largest difference to PyTorch on {counted(len(pixels), 'image')}: {difference:.1e}")
     for path in filter(None, (out, small)):
@@ -178,7 +182,7 @@ def _images(options: Namespace) -> Namespace:
             )
     elif data is None:
         raise ConfigError("data is missing: name images to check the file on with --data")
-    return Namespace(
+    return Namespace(  # type: ignore[no-untyped-call]
         data=data,
         format=layout,
         allow_outside=outside,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +22,10 @@ from sumpool.training.splits import Splits
 from sumpool.training.without_folder import train_in_memory
 
 
-class EmbeddingTransformer(  # type: ignore[misc]
-    ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator
+class EmbeddingTransformer(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
 ):
     """From images to embeddings, as a transformer of scikit-learn.
 
@@ -83,8 +84,8 @@ class EmbeddingTransformer(  # type: ignore[misc]
             ConfigError: If ``options`` has a name that is no option, or there are too few classes.
             ModelError: If the model cannot be loaded.
         """
-        source = Path(self.model) if isinstance(self.model, os.PathLike) else self.model
-        self.model_: Embedder = load(source) if self.options is None else self._train(X, y)
+        trained = self.options is not None
+        self.model_: Embedder = self._train(X, y) if trained else load(os.fspath(self.model))
         self.model_.to(self.device)
         self._n_features_out = self.model_.config.embedding_size
         return self
@@ -102,7 +103,7 @@ class EmbeddingTransformer(  # type: ignore[misc]
         unknown = [name for name in options if name not in known]
         if unknown:
             raise ConfigError(f"options must be those of `sumpool train`, got {unknown[0]!r}")
-        if not is_pretrained(self.model):
+        if not is_pretrained(os.fspath(self.model)):
             options.setdefault("init", os.fspath(self.model))
         config = with_options(TrainConfig(), options)
         names, labels = np.unique(np.asarray(y), return_inverse=True)
