@@ -31,6 +31,7 @@ from sumpool.training.options import (
     StopConfig,
     ZeroShotConfig,
 )
+from sumpool.training.settings import resolve
 
 STORED = Path(__file__).parents[2] / "docs" / "results" / "fair-cub-h200" / "rows.parquet"
 CELL = BenchCell("fair", "cub", "gap", Member(2, 0), TrainConfig(pool="gap", fold=2))
@@ -125,10 +126,18 @@ def test_stored_cells_keep_their_identity() -> None:
 
 def test_options_that_came_later_count_once_they_are_used() -> None:
     assert "chance.solution" not in FIRST_OPTIONS
-    solution = {"best": "last", "last": "best"}[CELL.config.ccp.solution]
-    ccp = replace(CELL.config.ccp, solution=solution)
+    ccp = replace(CELL.config.ccp, solution="last")
     assert replace(CELL, config=replace(CELL.config, ccp=ccp)).id != CELL.id
     assert "chance.solution" not in identity_options(flat(CELL.config))
+
+
+def test_cells_stored_when_best_was_the_default_solution_keep_their_identity() -> None:
+    plain, last = CcpConfig(enabled=True, solution="best"), {"chance.solution": "last"}
+    for ccp, part in ((plain, {}), (replace(plain, solution="last"), last), (CcpConfig(), {})):
+        found = identity_options(flat(replace(CELL.config, ccp=ccp)))
+        assert {it: found[it] for it in found if it == "chance.solution"} == part
+    resolved = resolve(TrainConfig(ccp=CcpConfig(enabled=True)), "cub")
+    assert identity_options(flat(resolved))["chance.solution"] == "last"
 
 
 @pytest.mark.parametrize(

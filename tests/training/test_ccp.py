@@ -26,7 +26,9 @@ from sumpool.training.loop import Trainer
 from training.test_loop import assert_equal, stop, timeless, weights
 from training.tiny import CONFIG, Scripted, trainer
 
-CCP = CcpConfig(True, proxies=2, candidates=3, pull=0.05, patience=1, beta=0.3, alpha=0.3)
+CCP = CcpConfig(
+    True, proxies=2, candidates=3, pull=0.05, patience=1, solution="best", beta=0.3, alpha=0.3
+)
 WITH_CCP: dict[str, Any] = {
     "ccp": CCP,
     "normalize": "ball",
@@ -88,8 +90,12 @@ def test_a_problem_ends_when_validation_stands_still() -> None:
     assert (outcome.stopped, outcome.best_step) == ("max_steps", 12)
 
 
-@pytest.mark.parametrize(("solution", "begins_at"), [("best", 1), ("last", 3)])
-def test_a_problem_begins_at_the_solution_of_the_last(solution: Any, begins_at: int) -> None:
+@pytest.mark.parametrize(
+    ("solution", "begins_at", "pulled_to"), [("best", 1, 1), ("last", 3, 3), ("authors", 3, 1)]
+)
+def test_a_problem_begins_at_the_solution_of_the_last(
+    solution: Any, begins_at: int, pulled_to: int
+) -> None:
     seen: list[dict[str, Tensor]] = []
 
     class Watch(Scripted):
@@ -117,7 +123,7 @@ def test_a_problem_begins_at_the_solution_of_the_last(solution: Any, begins_at: 
     anchor = runner.alternating._alternation.pull.anchor
     assert anchor is not None
     for name, parameter in runner.model.named_parameters():
-        assert torch.equal(anchor[f"model.{name}"], seen[begins_at][name]), parameter.shape
+        assert torch.equal(anchor[f"model.{name}"], seen[pulled_to][name]), parameter.shape
 
 
 def test_the_pull_touches_every_weight_but_the_proxies() -> None:
@@ -184,8 +190,9 @@ def test_proxies_are_drawn_among_embeddings_of_their_class() -> None:
         ({"zero_shot": ZeroShotConfig(weight=0.1)}, 9),
         ({"zero_shot": ZeroShotConfig(weight=0.1)}, 10),  # after a validation
         ({"ccp": replace(CCP, batch_weight=0.1, solution="last"), "loss": "c1"}, 9),
+        ({"ccp": replace(CCP, solution="authors", views="random")}, 10),
     ],
-    ids=["ms", "zero-shot", "zero-shot, validated", "pairs in the batch, last weights"],
+    ids=["ms", "zero-shot", "zero-shot, validated", "pairs in the batch, last weights", "authors"],
 )
 def test_a_run_resumed_in_its_third_problem_ends_as_the_uninterrupted_one(
     tmp_path: Path, changes: dict[str, Any], at: int, monkeypatch: pytest.MonkeyPatch
@@ -260,10 +267,30 @@ def test_measured_problems_are_within_their_bounds() -> None:
         assert 0 < row["travel"] < 1.5 * bound
 
 
+def test_random_views_bring_as_many_candidates_of_every_class() -> None:
+    runner = trainer(**{**WITH_CCP, "ccp": replace(CCP, views="random", candidates=20)})
+    assert runner.alternating is not None
+    central, _ = trainer(**WITH_CCP).alternating._pool(1)
+    vectors, mask = runner.alternating._pool(1)
+    again, _ = runner.alternating._pool(1)
+    other, _ = runner.alternating._pool(2)
+    assert torch.equal(vectors, again)
+    assert not torch.equal(vectors, other)
+    # Views of these images are the images themselves.
+    (batch,) = runner.task.feed.test_batches(batch_size=1000)
+    known = runner.model.eval()(batch.images).detach()
+    classes = runner._class_of[batch.labels]
+    for number, own in enumerate(vectors):
+        assert bool((torch.cdist(own, known[classes == number]).amin(1) < 1e-5).all())
+    assert mask.shape == vectors.shape[:2] == (len(central), 20)
+    assert bool(mask.all())
+
+
 def test_ccp_has_the_published_settings() -> None:
     cub = resolve(TrainConfig(data="x", ccp=CcpConfig(True)), "cub")
     assert (cub.ccp.proxies, cub.ccp.candidates, cub.ccp.pull) == (8, 12, 2e-4)
     assert (cub.stop.patience, cub.ccp.patience, cub.normalize) == (60, 3, "ball")
+    assert (cub.ccp.solution, cub.ccp.views) == ("last", "central")
     assert (cub.optimizer.proxy_lr_multiplier, cub.optimizer.warmup_epochs) == (1.0, 0)
     assert cub.ccp.beta == pytest.approx(0.3841 / 2)
     assert cub.ccp.alpha == pytest.approx(0.3841 / 2)
@@ -293,6 +320,12 @@ def test_ccp_has_the_published_settings() -> None:
 def test_what_cannot_be_is_refused(changes: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         resolve(TrainConfig(data="x", **changes), "cub")
+
+
+def test_runs_without_proxies_that_stored_a_solution_are_read() -> None:
+    resolve(TrainConfig(data="x", ccp=CcpConfig(solution="best")), "cub")
+    with pytest.raises(ConfigError, match="have no effect without --ccp"):
+        resolve(TrainConfig(data="x", ccp=CcpConfig(solution="last")), "cub")
 
 
 def test_a_loss_that_is_not_finite_keeps_the_problems(tmp_path: Path) -> None:

@@ -37,6 +37,9 @@ FIRST_OPTIONS = frozenset(
     }.items()
     for name in names.split()
 )
+#: What a later option was when it was added, where its default has changed since: the identity has
+#: to leave this value out.
+FORMER_DEFAULTS: Mapping[str, Any] = {"ccp.solution": "best"}
 #: What the runs of a group differ in: those that a protocol combines into one score.
 FOLD_AND_SEED = frozenset({"fold", "seed"})
 
@@ -111,8 +114,13 @@ def identity_options(options: Mapping[str, Any]) -> dict[str, Any]:
         first_name(name): _number(value)
         for name, value in options.items()
         if not is_ignored(name)
-        and (first_name(name) in FIRST_OPTIONS or value != _defaults().get(name))
+        and (first_name(name) in FIRST_OPTIONS or not _is_default(name, value))
     }
+
+
+def _is_default(name: str, value: Any) -> bool:
+    default = _defaults().get(name)
+    return value in (default, FORMER_DEFAULTS.get(name, default))
 
 
 @cache

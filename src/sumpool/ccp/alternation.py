@@ -1,4 +1,4 @@
-"""A sequence of proxy problems, each started at, and pulled to, the solution of the last."""
+"""A sequence of proxy problems, each pulled to the solution of the last."""
 
 from __future__ import annotations
 
@@ -12,9 +12,12 @@ from torch import Tensor, nn
 from sumpool.ccp.drawing import redraw_proxies
 from sumpool.ccp.proximal import ProximalPull
 from sumpool.ccp.proxy_pairs import ProxyPairs
+from sumpool.transport import lipschitz_normalize
 
-#: The weights and proxies that a problem ends with: those of its best validation, or its last.
-Solution = Literal["best", "last"]
+#: What the next problem starts from and is pulled to: the last weights and proxies, those of the
+#: best validation of the problem, or, as the authors' code does, it starts from the last weights,
+#: is pulled to the best, and picks its proxies away from the best.
+Solution = Literal["last", "best", "authors"]
 
 
 @dataclass
@@ -41,9 +44,8 @@ class Alternation:
 
     Problem k minimizes :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
     and the proxies ρ. It ends after ``patience`` validations without a better one; then θ⁽ᵏ⁾ are
-    the weights of its best validation, or its last, and the proxies are drawn again among
-    embeddings of images (:func:`redraw_proxies`). The first problem is not pulled, and proxies
-    never are.
+    its last weights, and the proxies are drawn again among embeddings of images
+    (:func:`redraw_proxies`). The first problem is not pulled, and proxies never are.
 
     The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
     and the optimizer, :meth:`validated` after each validation and, when that returns True,
@@ -56,7 +58,9 @@ class Alternation:
         weight: λ of the pull.
         patience: Validations without a better one that end a problem.
         problems: Most problems; the last has no end. None is no limit.
-        solution: Weights a problem ends with: "best" of its validations, or "last".
+        solution: "last" continues from the last weights, as printed; "best" goes back to the best
+            validation of the problem; "authors" continues from the last weights, pulled to the
+            best ones, and draws proxies away from the best ones, as the authors' code does.
     """
 
     def __init__(
@@ -68,20 +72,22 @@ class Alternation:
         weight: float = 2e-4,
         patience: int = 3,
         problems: int | None = None,
-        solution: Solution = "best",
+        solution: Solution = "last",
     ) -> None:
         if patience < 1:
             raise ValueError(f"patience must be at least 1, got {patience}")
         if problems is not None and problems < 1:
             raise ValueError(f"problems must be at least 1, got {problems}")
         if solution not in get_args(Solution):
-            choices = " or ".join(get_args(Solution))
-            raise ValueError(f"solution must be {choices}, got {solution!r}")
+            choices = ", ".join(get_args(Solution))
+            raise ValueError(f"solution must be one of {choices}, got {solution!r}")
         self._model, self._criterion, self._pairs = model, criterion, pairs
         self._patience, self._problems, self._solution = patience, problems, solution
         self.pull = ProximalPull(pulled_parameters(model, criterion, pairs), weight)
         self.problem = Problem()
         self._best: dict[str, dict[str, Any]] | None = None
+        named = criterion.named_parameters()
+        self._proxies = next(name for name, it in named if it is pairs.proxies)
         self._drawn = pairs.centers().detach().clone()
 
     def begin(self, chosen: Tensor, pool: Tensor, mask: Tensor | None = None) -> None:
@@ -111,7 +117,7 @@ class Alternation:
         problem = self.problem
         if value > problem.best_value:
             problem.best_value, problem.best_step, problem.stale = value, step, 0
-            if self._solution == "best":
+            if self._solution != "last":
                 self._best = {
                     "model": state_copy(self._model),
                     "criterion": state_copy(self._criterion),
@@ -122,8 +128,8 @@ class Alternation:
         return problem.stale >= self._patience and not last
 
     def settle(self) -> bool:
-        """Bring weights and proxies to the solution of the problem; False before a validation."""
-        if self._best is not None:
+        """Bring weights and proxies to where the problem ends; False before a validation."""
+        if self._best is not None and self._solution == "best":
             self._model.load_state_dict(self._best["model"])
             self._criterion.load_state_dict(self._best["criterion"])
         return self.problem.best_step > 0
@@ -136,8 +142,16 @@ class Alternation:
             pool: Embeddings, by these weights, to pick the proxies among, (C, b, D).
             mask: True where the pool holds one, (C, b).
         """
-        self.pull.set_anchor()
-        self._draw(redraw_proxies(self._pairs.centers().detach(), pool, mask))
+        anchor, proxies = None, self._pairs.centers().detach()
+        if self._best is not None and self._solution == "authors":
+            anchor = {
+                f"{owner}.{name}": value
+                for owner, state in self._best.items()
+                for name, value in state.items()
+            }
+            proxies = lipschitz_normalize(self._best["criterion"][self._proxies])
+        self.pull.set_anchor(anchor)
+        self._draw(redraw_proxies(proxies.to(pool), pool, mask))
         self.problem = Problem(self.problem.number + 1, first_step=step)
         self._best = None
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
+from itertools import islice
 from typing import Any
 
 import torch
 from lightning.fabric import Fabric
 from torch import Tensor
 
-from sumpool.ccp import Alternation, Pool, ProxyPairs, draw_pool, pair_violations
+from sumpool.ccp import Alternation, ProxyPairs, draw_pool, pair_violations
 from sumpool.centers import covering_radius
+from sumpool.data import ClassBatchSampler
 from sumpool.evaluation import embed_images
+from sumpool.evaluation.embed import evaluating
 from sumpool.losses import Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.journal import Journal
@@ -21,6 +25,8 @@ from sumpool.training.task import Task
 _POOLS = 5
 #: Most classes whose pairs with other classes are counted for the share of violated pairs.
 MEASURED_CLASSES = 400
+#: Most random views that are embedded at once.
+RANDOM_VIEWS = 64
 
 
 class Alternating:
@@ -55,6 +61,7 @@ class Alternating:
         assert isinstance(pairs, ProxyPairs)
         self._fabric, self._task, self._config, self._pairs = fabric, task, config, pairs
         self._optimizer, self._journal = optimizer, journal
+        assert ccp.solution is not None
         self._alternation = Alternation(
             task.model,
             criterion,
@@ -64,6 +71,7 @@ class Alternating:
             problems=ccp.problems,
             solution=ccp.solution,
         )
+        self._class_of = task.class_of.to(fabric.device)
         self._classes = task.class_of[task.feed.dataset.labels]
         self._tracing = trace
         self.problems: list[dict[str, float]] = []
@@ -76,10 +84,8 @@ class Alternating:
 
     def begin(self) -> None:
         """Draw the first proxies, before the first step."""
-        count = self._pairs.proxies.shape[1]
-        first = self._draw(0, size=count)
-        vectors, pool = self._embed(first), self._draw(1)
-        self._alternation.begin(vectors, self._embed(pool), pool.mask.to(vectors.device))
+        chosen, _ = self._pool(0, size=self._pairs.proxies.shape[1])
+        self._alternation.begin(chosen, *self._pool(1))
 
     def add_pull(self) -> None:
         """Add the pull to the gradients."""
@@ -114,9 +120,7 @@ class Alternating:
 
     def _finish(self, step: int) -> tuple[Tensor, Tensor]:
         problem = self._alternation.problem
-        pool = self._draw(problem.number + 1)
-        vectors = self._embed(pool)
-        mask = pool.mask.to(vectors.device)
+        vectors, mask = self._pool(problem.number + 1)
         measured = {
             "problem": float(problem.number),
             "first_step": float(problem.first_step),
@@ -159,22 +163,38 @@ class Alternating:
             "violation_bound": violations.bound,
         }
 
-    def _draw(self, number: int, size: int | None = None) -> Pool:
-        count = self._pairs.proxies.shape[1]
-        return draw_pool(
-            self._classes,
-            len(self._pairs.proxies),
-            size or self._config.ccp.candidates or count,
-            count,
-            seed=(self._config.seed, _POOLS, number),
+    def _pool(self, number: int, size: int | None = None) -> tuple[Tensor, Tensor]:
+        # Embeddings (C, b, D) of the images of draw ``number``, and which of them count (C, b).
+        classes, count, _ = self._pairs.proxies.shape
+        size = size or self._config.ccp.candidates or count
+        if self._config.ccp.views == "random":
+            vectors = self._embed_random_views(number, size)
+            return vectors, torch.ones(classes, size, dtype=torch.bool, device=vectors.device)
+        pool = draw_pool(
+            self._classes, classes, size, count, seed=(self._config.seed, _POOLS, number)
         )
-
-    def _embed(self, pool: Pool) -> Tensor:
         with self._fabric.autocast():
             # Batches as large as those of validations: a compiled network is made for one size.
             found = embed_images(self._task.model, self._task.feed, indices=pool.indices.flatten())
-        vectors = found.vectors.to(self._fabric.device)
-        return vectors.reshape(*pool.indices.shape, -1)  # (C, b, D)
+        vectors = found.vectors.to(self._fabric.device).reshape(classes, size, -1)
+        return vectors, pool.mask.to(vectors.device)
+
+    @torch.no_grad()
+    def _embed_random_views(self, number: int, size: int) -> Tensor:
+        model, feed = self._task.model, self._task.feed
+        classes = len(self._pairs.proxies)
+        together = max(1, min(classes, RANDOM_VIEWS // size))
+        sampler = ClassBatchSampler(feed.dataset.labels, together, size, seed=self._config.seed)
+        # A pass over the classes begins at every multiple of this step.
+        batches: Any = feed.train_batches(sampler, start=number * classes)
+        vectors = self._pairs.proxies.new_empty(classes, size, self._pairs.proxies.shape[2])
+        with closing(batches), evaluating(model), self._fabric.autocast():
+            for batch in islice(batches, -(-classes // together)):
+                own = self._class_of[batch.labels[::size]]
+                vectors[own] = model(batch.images).float().unflatten(0, (-1, size))
+        # Each process has embedded all of them, up to the rounding of its device.
+        shared: Tensor = self._fabric.broadcast(vectors)
+        return shared
 
     def _forget_moments(self) -> None:
         for proxies in self._pairs.proxy_parameters():

@@ -99,7 +99,12 @@ class CcpConfig:
         pull: λ of the pull to the weights of the last problem
         patience: validations without gain after which a problem ends
         problems: most problems; 1 is plain training with proxies, null is no limit
-        solution: weights a problem ends with: best of its validations, or last
+        solution: what the next problem starts from: last, the last weights, as the algorithm is
+            printed; best, those of the best validation of the problem; or authors, the last ones,
+            but pulled to the best and with proxies away from the best, as in the authors' code
+            (last)
+        views: views of the images that proxies are picked among: central, as in tests, or random,
+            as in training and in the authors' code
         batch_weight: weight of the pairs inside the batch, beside those with proxies
         beta: distance β that violated pairs are counted against; training does not depend on it
             (the middle of the margins of c2, 0.5 with other losses)
@@ -112,7 +117,8 @@ class CcpConfig:
     pull: float = 2e-4
     patience: int = 3
     problems: int | None = None
-    solution: Literal["best", "last"] = "best"
+    solution: Literal["last", "best", "authors"] | None = None
+    views: Literal["central", "random"] = "central"
     batch_weight: float = 0.0
     beta: float | None = None
     alpha: float | None = None

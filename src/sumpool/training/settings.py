@@ -6,13 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sumpool.centers import REGULARIZERS
-from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
+from sumpool.losses import LOSSES, LossRecipe
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.pooling.keyed_sum import EPS, QUERIES
 from sumpool.pooling.sum_parts import PARTS
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.values.combinations import check_batches, check_centers, check_end
 from sumpool.training.values.frozen import FROZEN_DEFAULTS, check_frozen
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
@@ -63,8 +63,6 @@ DEFAULT = DataSettings()
 CCP_PATIENCE = 60
 #: With chance-constrained proxies there are so many times as many validations.
 CCP_VALIDATIONS = 4
-#: Losses that compare images with proxies in it.
-CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 #: Prototypes of poolings that have a number of their own.
 PROTOTYPES = {"gsp-keys": QUERIES, "gsp-parts": PARTS}
 #: Learning rate of the fair protocol.
@@ -172,11 +170,11 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     left_open = {name: value for name, value in defaults.items() if given[name] is None}
     resolved = with_options(config, left_open)
     _check_ranges(resolved)
-    _check_batches(resolved, recipe)
+    check_batches(resolved, recipe)
     return resolved
 
 
-def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> dict[str, float]:
+def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> dict[str, Any]:
     beta = alpha = 0.5
     if config.loss == "c2":
         # The generalized contrastive loss has margins β − α and β + α.
@@ -186,6 +184,7 @@ def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> di
     return {
         "ccp.proxies": found.proxies,
         "ccp.candidates": max(found.candidates, config.ccp.proxies or found.proxies),
+        "ccp.solution": "last",
         "ccp.beta": beta,
         "ccp.alpha": alpha,
     }
@@ -209,9 +208,9 @@ def check_options(config: TrainConfig) -> LossRecipe:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {options[name]!r}")
     _check_ranges(config)
     _check_zero_shot(config)
-    _check_centers(config)
+    check_centers(config)
     check_gsp(config, pooling_class(config.pool).has_attributes)
-    _check_end(config)
+    check_end(config)
     check_frozen(config)
     area = config.crop_area
     if area is not None and not (len(area) == 2 and 0 < area[0] <= area[1] <= 1):
@@ -270,77 +269,3 @@ def _check_zero_shot(config: TrainConfig) -> None:
     ):
         if wrong:
             raise ConfigError(f"zero_shot.balance {why}")
-
-
-def _check_end(config: TrainConfig) -> None:
-    optimizer, stop = config.optimizer, config.stop
-    cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
-    ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
-    kept = "stop.keep last" if last else "optimizer.ema"
-    for wrong, why in (
-        (
-            stop.max_steps is None and (cosine or last),
-            f"{ending} needs stop.max_steps, the step at which training ends",
-        ),
-        (
-            cosine and optimizer.plateau_patience is not None,
-            "optimizer.schedule cosine sets the rates, and so does optimizer.plateau_patience: "
-            "leave one of them out",
-        ),
-        (
-            last and stop.patience is not None,
-            f"stop.patience is {stop.patience}, but stop.keep last trains to stop.max_steps: leave "
-            "one of them out",
-        ),
-        (
-            config.ccp.enabled and (last or optimizer.ema is not None),
-            f"{kept} and ccp exclude each other: problems of ccp end with weights of their own",
-        ),
-    ):
-        if wrong:
-            raise ConfigError(why)
-
-
-def _check_centers(config: TrainConfig) -> None:
-    loss, defaults = config.loss, TrainConfig()
-    if config.ccp.enabled and loss not in CCP_LOSSES:
-        raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {loss}")
-    if not config.ccp.enabled and config.ccp != defaults.ccp:
-        raise ConfigError("options ccp.… have no effect without --ccp")
-    if config.normalize == "ball" and loss not in WITHOUT_NORMALIZATION:
-        raise ConfigError(f"normalize must be l2 with loss {loss}, whose formula has unit vectors")
-    if config.center_reg is None:
-        if config.center != defaults.center:
-            raise ConfigError("options center.… have no effect without --center-reg")
-        return
-    if config.center_reg not in REGULARIZERS:
-        raise ConfigError(
-            f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
-        )
-    if not (LOSSES[loss].proxy or config.ccp.enabled):
-        raise ConfigError(f"center_reg needs a loss with proxies or --ccp; loss {loss} has none")
-
-
-def _check_batches(config: TrainConfig, recipe: LossRecipe) -> None:
-    proxies, candidates = config.ccp.proxies, config.ccp.candidates
-    if proxies is not None and candidates is not None and candidates < proxies:
-        raise ConfigError(
-            f"ccp.candidates must be at least ccp.proxies = {proxies}, which are picked among "
-            f"them, got {candidates}"
-        )
-    per_class = config.images_per_class
-    assert per_class is not None
-    if config.batch_size % per_class:
-        raise ConfigError(
-            f"batch_size {config.batch_size} must be a multiple of images_per_class {per_class}"
-        )
-    if not recipe.proxy and not config.ccp.enabled and per_class < 2:
-        raise ConfigError(
-            f"images_per_class must be at least 2 with loss {config.loss}, which compares images "
-            f"of a class with each other, got {per_class}"
-        )
-    if config.zero_shot.weight and config.batch_size // per_class < 2:
-        raise ConfigError(
-            f"the zero-shot loss needs at least two classes per batch: batch_size "
-            f"{config.batch_size} with images_per_class {per_class} has one"
-        )

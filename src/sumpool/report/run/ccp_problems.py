@@ -107,7 +107,7 @@ def problem_note(problems: Columns) -> str:
     return (
         f"{solved} solved, of {np.median(steps):,.0f} steps{median}. "
         "A problem ends when validation gets no better. The next is pulled to its solution, its "
-        "best step or with the solution last its last, and its proxies are drawn anew. Covering "
+        "last step or with another ccp.solution its best, and its proxies are drawn anew. Covering "
         "radius: the largest distance from a pool image of a class to the nearest of its converged "
         "proxies, mean over classes. Spread: mean distance between those of a class; 0 where "
         "all have become one. Violations: pairs of an image and a proxy of its class that "

@@ -81,7 +81,7 @@ def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -
         "map_at_r": trained.metrics["test"]["mean_average_precision_at_r"],
         "validation_map_at_r": trained.metrics["validation"]["mean_average_precision_at_r"],
         "steps": float(trained.outcome.steps),
-        **problem_metrics(trained.problems),
+        **problem_metrics(trained.problems, "best"),
     }
     for number, (problem, (converged, _)) in enumerate(
         zip(trained.problems, trained.proxy_trace, strict=True), 1

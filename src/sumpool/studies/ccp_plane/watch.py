@@ -35,6 +35,7 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
             proxies=settings.proxies,
             candidates=settings.pool,
             problems=1 if method == "one problem" else None,
+            solution="best",  # the step that figures show
         ),
         batch_size=settings.batch_size,
         images_per_class=settings.images_per_class,

@@ -30,8 +30,11 @@ MANY_VALIDATIONS = "base, many validations"
 
 
 def thesis(config: TrainConfig, **options: Any) -> TrainConfig:
-    """Alternating problems with the settings of the thesis, but for ``options``."""
-    return with_method(config, "alternating", **options)
+    """Alternating problems with the settings of the thesis, but for ``options``.
+
+    Each returns to its best validation, the first reading of the thesis.
+    """
+    return with_method(config, "alternating", **{"solution": "best", **options})
 
 
 def unit_vectors(config: TrainConfig, **options: Any) -> TrainConfig:
@@ -60,7 +63,7 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
     BASE: lambda config: with_method(config, "base"),
     MANY_VALIDATIONS: many_validations,
     "thesis": thesis,
-    "one problem": lambda config: with_method(config, "one problem"),
+    "one problem": lambda config: with_method(config, "one problem", solution="best"),
     "random proxies": random_proxies,
     "no pull": lambda config: thesis(config, pull=0.0),
     "patience 10": lambda config: thesis(config, patience=10),
@@ -80,7 +83,7 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
 LABELS: Mapping[str, str] = {
     BASE: "base loss",
     MANY_VALIDATIONS: "base loss, many validations",
-    "thesis": "proxies as in the thesis",
+    "thesis": "proxies as in the thesis, back to the best weights",
     "no pull": "no pull, λ = 0",
     "batch weight 0.1": "batch pairs too, weight 0.1",
     "proxies x10": "rate of proxies × 10",

@@ -104,7 +104,7 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
 
 
 def problem_metrics(
-    problems: Sequence[Mapping[str, float]], solution: Solution = "best"
+    problems: Sequence[Mapping[str, float]], solution: Solution | None = "best"
 ) -> dict[str, float]:
     """What the first and the last of the rows of problems.csv were like; empty without any.
 
@@ -117,7 +117,7 @@ def problem_metrics(
     """
     if not problems:
         return {}
-    end = "last_step" if solution == "last" else "best_step"
+    end = "best_step" if solution == "best" else "last_step"
     kept = sum(it[end] - it["first_step"] for it in problems)
     ends = {
         f"{name}_{which}": problem[name]

@@ -1,1 +1,1 @@
-"""What options take: names and types, as plain data."""
+"""What options take: names and types as plain data, and what excludes what."""

@@ -1,0 +1,91 @@
+"""Options that contradict each other, or have no effect beside each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sumpool.centers import REGULARIZERS
+from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
+from sumpool.training.config import ConfigError, TrainConfig
+
+#: Losses that compare images with chance-constrained proxies.
+CCP_LOSSES = ("c1", "c2", "ms", "triplet")
+
+
+def check_end(config: TrainConfig) -> None:
+    """Refuse ends of training that contradict each other."""
+    optimizer, stop = config.optimizer, config.stop
+    cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
+    ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
+    kept = "stop.keep last" if last else "optimizer.ema"
+    for wrong, why in (
+        (
+            stop.max_steps is None and (cosine or last),
+            f"{ending} needs stop.max_steps, the step at which training ends",
+        ),
+        (
+            cosine and optimizer.plateau_patience is not None,
+            "optimizer.schedule cosine sets the rates, and so does optimizer.plateau_patience: "
+            "leave one of them out",
+        ),
+        (
+            last and stop.patience is not None,
+            f"stop.patience is {stop.patience}, but stop.keep last trains to stop.max_steps: leave "
+            "one of them out",
+        ),
+        (
+            config.ccp.enabled and (last or optimizer.ema is not None),
+            f"{kept} and ccp exclude each other: problems of ccp end with weights of their own",
+        ),
+    ):
+        if wrong:
+            raise ConfigError(why)
+
+
+def check_centers(config: TrainConfig) -> None:
+    """Refuse proxies and centers that the loss does not have."""
+    loss, defaults = config.loss, TrainConfig()
+    if config.ccp.enabled and loss not in CCP_LOSSES:
+        raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {loss}")
+    # Runs of 0.1.0 without proxies have stored the solution best, which was the default.
+    plain = (defaults.ccp, replace(defaults.ccp, solution="best"))
+    if not config.ccp.enabled and config.ccp not in plain:
+        raise ConfigError("options ccp.… have no effect without --ccp")
+    if config.normalize == "ball" and loss not in WITHOUT_NORMALIZATION:
+        raise ConfigError(f"normalize must be l2 with loss {loss}, whose formula has unit vectors")
+    if config.center_reg is None:
+        if config.center != defaults.center:
+            raise ConfigError("options center.… have no effect without --center-reg")
+        return
+    if config.center_reg not in REGULARIZERS:
+        raise ConfigError(
+            f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
+        )
+    if not (LOSSES[loss].proxy or config.ccp.enabled):
+        raise ConfigError(f"center_reg needs a loss with proxies or --ccp; loss {loss} has none")
+
+
+def check_batches(config: TrainConfig, recipe: LossRecipe) -> None:
+    """Refuse sizes of a resolved configuration that do not fit each other."""
+    proxies, candidates = config.ccp.proxies, config.ccp.candidates
+    if proxies is not None and candidates is not None and candidates < proxies:
+        raise ConfigError(
+            f"ccp.candidates must be at least ccp.proxies = {proxies}, which are picked among "
+            f"them, got {candidates}"
+        )
+    per_class = config.images_per_class
+    assert per_class is not None
+    if config.batch_size % per_class:
+        raise ConfigError(
+            f"batch_size {config.batch_size} must be a multiple of images_per_class {per_class}"
+        )
+    if not recipe.proxy and not config.ccp.enabled and per_class < 2:
+        raise ConfigError(
+            f"images_per_class must be at least 2 with loss {config.loss}, which compares images "
+            f"of a class with each other, got {per_class}"
+        )
+    if config.zero_shot.weight and config.batch_size // per_class < 2:
+        raise ConfigError(
+            f"the zero-shot loss needs at least two classes per batch: batch_size "
+            f"{config.batch_size} with images_per_class {per_class} has one"
+        )
