@@ -40,8 +40,12 @@ def test_proxy_losses_are_trained_in_their_own_way() -> None:
     assert set(PROXY) == {"panchor", "pnca", "softtriple", "proxynca"}
     for name, recipe in LOSSES.items():
         found = recipe.images_per_class, recipe.warmup_epochs, recipe.proxy_lr_multiplier
-        assert found == ((1, 1, 100.0) if name in PROXY else (4, 0, 1.0))
+        factor = 100.0 if name == "margin" else 1.0
+        assert found == ((1, 1, 100.0) if name in PROXY else (4, 0, factor))
         rates = {column: recipe.lr(column) for column in COLUMNS}
+        if name == "libc":
+            assert list(rates.values()) == [1.564e-4, 3.668e-4, 1.127e-4, 2.472e-4]
+            continue
         assert rates == {**dict.fromkeys(COLUMNS), **({"sop": 5e-6} if name == "panchor" else {})}
 
 
@@ -61,14 +65,14 @@ def test_constants_handed_out_are_a_copy() -> None:
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_settings_say_what_a_loss_was_built_from(name: str) -> None:
-    loss = build_loss(name, dataset="sop", num_classes=7, embedding_size=4, batch_size=16, seed=3)
+    loss = build_loss(name, dataset="sop", num_classes=7, embedding_size=8, batch_size=16, seed=3)
     assert json.loads(json.dumps(loss.settings)) == {
         "name": name,
         "dataset": "sop",
         "column": "sop",
         **LOSSES[name].constants("sop"),
         "num_classes": 7,
-        "embedding_size": 4,
+        "embedding_size": 8,
         "batch_size": 16,
         "seed": 3,
         "normalize": True,
@@ -86,7 +90,10 @@ def test_overrides_replace_constants() -> None:
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"name": "contrastive"}, r"loss must be one of c1, c2, .*, circle, got 'contrastive'"),
+        (
+            {"name": "contrastive"},
+            r"loss must be one of c1, c2, .*, circle, margin, libc, got 'contrastive'",
+        ),
         ({"dataset": "cars"}, r"dataset must be one of cub, cars196, .*, got 'cars'"),
         ({"margin": 0.1}, r"c2 has no constant 'margin'; it has pos_margin, neg_margin, reduction"),
         ({"name": "npair", "margin": 0.1}, r"npair has no constant 'margin'; it has none"),
@@ -115,11 +122,13 @@ def test_what_cannot_be_built_is_refused(options: dict[str, object], match: str)
 def test_proxy_parameters_are_all_that_is_learned(name: str) -> None:
     loss = small_loss(name)
     proxies = loss.proxy_parameters()
-    assert len(proxies) == (1 if name in PROXY else 0)
+    assert len(proxies) == (1 if name in [*PROXY, "margin"] else 0)
+    if name == "libc":  # which learns at the rate of the network
+        return
     assert [id(it) for it in loss.parameters()] == [id(it) for it in proxies]
 
 
-@pytest.mark.parametrize("name", PROXY)
+@pytest.mark.parametrize("name", [*PROXY, "libc"])
 def test_building_leaves_random_states_alone(name: str) -> None:
     torch_state, numpy_state = torch.get_rng_state(), np.random.get_state()  # noqa: NPY002
     small_loss(name)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from losses.batches import CLASSES, SIZE, attributes_of, embeddings_of, small_loss
+from losses.batches import CLASSES, LIBC, SIZE, attributes_of, embeddings_of, small_loss
 from sumpool.losses import LOSSES, Mixture, ZeroShotLoss, build_loss
 
 LABELS = [0, 0, 1, 1, 2, 2, 3, 3]
 
 
 def half_losses(name: str) -> torch.nn.Module:
-    return build_loss(name, num_classes=CLASSES, embedding_size=SIZE, batch_size=8)
+    options: dict[str, Any] = LIBC if name == "libc" else {}
+    return build_loss(name, num_classes=CLASSES, embedding_size=SIZE, batch_size=8, **options)
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,44 @@ def test_the_loss_equals_a_computation_image_by_image(
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
 
 
+def authors_zero_shot(
+    z: torch.Tensor, labels: list[int], classes: torch.Tensor, first: list[int], second: list[int]
+) -> float:
+    """One mean over both halves of the batch, logits times 9.5, a fit by an explicit inverse."""
+    terms = []
+    for fitted, predicted in ((second, first), (first, second)):
+        x, y = z[fitted], torch.stack([classes[labels[i]] for i in fitted])
+        gram = torch.tensor([[float(a @ b) for b in x] for a in x], dtype=z.dtype)
+        inverse = torch.linalg.inv(gram + 0.05 * torch.eye(len(x), dtype=z.dtype))
+        w = x.T @ inverse @ y
+        for i in predicted:
+            scores = [9.5 * float(c @ (w.T @ z[i])) for c in classes]
+            share = math.exp(scores[labels[i]]) / sum(math.exp(it) for it in scores)
+            terms.append(-math.log(share + 1e-16))
+    return sum(terms) / len(terms)
+
+
+@pytest.mark.parametrize("m", [3, 9])
+def test_halves_scale_and_mean_are_those_of_the_authors_code(m: int) -> None:
+    classes = 0.3 * class_embeddings()  # of a length at which their 1e-16 plays no part
+    # Every other image, of batches that take one image of each class at a time.
+    labels = [0, 3, 1, 5] * 3
+    z, even, odd = attributes_of(labels, m), list(range(0, 12, 2)), list(range(1, 12, 2))
+    expected = authors_zero_shot(z, labels, classes, even, odd)
+    got = zero_shot_loss(z, torch.tensor(labels), classes, reduction="mean")
+    assert float(got) == pytest.approx(expected, abs=1e-6)
+    # The first and the second half, of batches that are sorted by class.
+    order = sorted(range(12), key=lambda i: (labels[i] not in (0, 1), labels[i]))
+    z, labels = z[order], [labels[i] for i in order]
+    sides = list(range(6)), list(range(6, 12))
+    assert authors_zero_shot(z, labels, classes, *sides) == pytest.approx(expected, abs=1e-9)
+    # The papers add the two means: twice as much, where the halves are equal.
+    total = zero_shot_loss(
+        attributes_of([0, 3, 1, 5] * 3, m), torch.tensor([0, 3, 1, 5] * 3), classes
+    )
+    assert float(total) == pytest.approx(2 * expected, abs=1e-6)
+
+
 @pytest.mark.process
 @pytest.mark.parametrize("m", [2, 9])
 def test_gradients_agree_with_finite_differences(m: int) -> None:

@@ -188,6 +188,56 @@ def test_the_steady_settings(name: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("data_set", "batch", "per_class", "rate", "decay", "epoch"),
+    [
+        ("cub", 54, 9, 1.564e-4, 6.06e-6, 109),
+        ("cars196", 70, 7, 3.668e-4, 2.55e-9, 116),
+        ("sop", 90, 6, 2.472e-4, 2.8e-13, 662),
+        ("inshop", 56, 4, 1.127e-4, 1.06e-7, 463),
+    ],
+)
+def test_the_settings_of_intra_batch_connections(
+    data_set: str, batch: int, per_class: int, rate: float, decay: float, epoch: int
+) -> None:
+    found = settings("libc", data_set, pool="gmp", loss="libc")
+    assert {
+        "embedding_size": 512,
+        "batch_size": batch,
+        "images_per_class": per_class,
+        "optimizer.name": "radam",
+        "optimizer.lr": rate,
+        "optimizer.weight_decay": decay,
+        "optimizer.beta2": 0.999,
+        "optimizer.restarts": [30 * epoch, 50 * epoch],
+        "optimizer.restart_factor": 0.1,
+        "stop.validate_every": epoch,
+        "stop.max_steps": 70 * epoch,
+        "stop.monitor": "precision_at_1",
+        "selection": "test",
+        "pool": "gmp",
+    }.items() <= found.items()
+    assert PROTOCOLS["libc"].note == "selected on the test set"
+
+
+@pytest.mark.parametrize(
+    ("data_set", "rate", "epochs", "epoch"), [("cub", 1e-4, 40, 184), ("sop", 6e-4, 60, 1861)]
+)
+def test_the_settings_of_skewed_means(data_set: str, rate: float, epochs: int, epoch: int) -> None:
+    found = settings("skewed-means", data_set, pool="gap", loss="panchor", center_reg="r1")
+    assert {
+        "embedding_size": 512,
+        "crop": 224,
+        "optimizer.name": "adamw",
+        "optimizer.lr": rate,
+        "optimizer.proxy_lr_multiplier": 100.0,
+        "stop.max_steps": epochs * epoch,
+        "selection": "test",
+    }.items() <= found.items()
+    for size in (32, 1024):
+        assert settings("skewed-means", data_set, pool="gap", embedding_size=size)
+
+
+@pytest.mark.parametrize(
     ("name", "options", "complaint"),
     [
         ("fair", {"selection": "test"}, "selection is 'test', but the fair protocol"),

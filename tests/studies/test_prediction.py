@@ -34,8 +34,8 @@ def random_classes(
 
 def naive_accuracy(
     histograms: Tensor, means: Tensor, order: list[int], ridge: float
-) -> tuple[float, float]:
-    """One split by loops: fit, predict, and look for the nearest."""
+) -> tuple[float, float, float, float]:
+    """One split by loops: fit, predict, look for the nearest, and rank."""
     Z, Y = histograms.double().numpy(), means.double().numpy()
     fitted, _ = halves(len(order))
     known, asked = order[:fitted], order[fitted:]
@@ -43,9 +43,15 @@ def naive_accuracy(
     for it in known:
         gram += np.outer(Z[it], Z[it])
     W = np.linalg.solve(gram, sum(np.outer(Z[it], Y[it]) for it in known))
-    right = [0, 0]
+    right, precision = [0, 0], [0.0, 0.0]
     for it in asked:
         guess = Z[it] @ W
+        by_distance = sorted(asked, key=lambda other: float(np.linalg.norm(guess - Y[other])))
+        by_angle = sorted(
+            asked, key=lambda other: -float(guess @ Y[other] / np.linalg.norm(Y[other]))
+        )
+        precision[0] += 1 / (1 + by_distance.index(it))
+        precision[1] += 1 / (1 + by_angle.index(it))
         nearest = min(asked, key=lambda other: float(np.linalg.norm(guess - Y[other])))
         closest = max(
             asked,
@@ -55,7 +61,7 @@ def naive_accuracy(
         )
         right[0] += nearest == it
         right[1] += closest == it
-    return right[0] / len(asked), right[1] / len(asked)
+    return tuple(it / len(asked) for it in (*right, *precision))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize(("classes", "ridge"), [(10, 0.05), (20, 0.05), (7, 1e-3)])
@@ -66,7 +72,7 @@ def test_transfer_equals_a_loop_over_splits(classes: int, ridge: float) -> None:
     found = transfer_accuracy(histograms, means, orders, ridge)
     for split, order in enumerate(orders.tolist()):
         wanted = naive_accuracy(histograms, means, order, ridge)
-        assert (float(found.l2[split]), float(found.cosine[split])) == pytest.approx(wanted)
+        assert tuple(float(it[split]) for it in found) == pytest.approx(wanted)
     assert 0 < found.l2.mean() < 1
 
 
@@ -76,9 +82,13 @@ def test_a_linear_relation_transfers_and_no_relation_is_chance() -> None:
     orders = class_splits(20, 200, seed=0)
     assert transfer_accuracy(histograms, linear, orders, 1e-9).l2.mean() > 0.999
     flat = torch.full_like(histograms, 0.25)
-    for share in transfer_accuracy(flat, noise, orders):
+    accuracies, precisions = (transfer_accuracy(flat, noise, orders)[i : i + 2] for i in (0, 2))
+    for share in accuracies:
         # One prediction for all classes: exactly one of them is right.
         torch.testing.assert_close(share, torch.full_like(share, 0.1))
+    for precision in precisions:  # each of the ten has another rank
+        wanted = sum(1 / rank for rank in range(1, 11)) / 10
+        torch.testing.assert_close(precision, torch.full_like(precision, wanted))
 
 
 def test_splits_are_orders_of_all_classes_that_the_seed_draws() -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from sumpool.centers import REGULARIZERS, build_regularizer, center_uniformity
+from sumpool.losses import RunningCenters
 from sumpool.training import CenterConfig, ConfigError, TrainConfig, resolve
 from training.test_ccp import WITH_CCP
 from training.test_loop import assert_equal, weights
@@ -77,11 +78,44 @@ def test_centers_of_chance_constrained_proxies_are_regularized_too() -> None:
     assert runner.fit().steps == 12
 
 
+@pytest.mark.parametrize("loss", ["ms", "npair", "lifted"])
+def test_losses_without_proxies_have_running_means_as_centers(loss: str) -> None:
+    runners = [
+        trainer(loss=loss, center_reg="r1", center=CenterConfig(weight=weight, momentum=0.5))
+        for weight in (0.0, 2.0)
+    ]
+    for runner in runners:
+        runner.fit()
+        base = runner.criterion.base
+        assert isinstance(base, RunningCenters)
+        assert bool(base.seen.all())
+    first, second = (weights(runner.model) for runner in runners)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+
+
+def test_a_resumed_run_has_the_same_running_means(tmp_path: Path) -> None:
+    changes = {"loss": "ms", "center_reg": "r2", "center": CenterConfig(momentum=0.5)}
+    whole = trainer(folder=tmp_path / "whole", validate=Scripted([0.1, 0.2, 0.3]), **changes)
+    whole.fit()
+    parts, short = tmp_path / "parts", replace(CONFIG.stop, max_steps=8)
+    trainer(folder=parts, validate=Scripted([0.1, 0.2]), **{**changes, "stop": short}).fit()
+    second = trainer(folder=parts, validate=Scripted([0.3]), **changes)
+    second.fit(resume=True)
+    assert_equal(weights(whole.criterion), weights(second.criterion))
+
+
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
         ({"center_reg": "r3", "loss": "pnca"}, "center_reg must be one of r1, .*, got 'r3'"),
-        ({"center_reg": "r1"}, "center_reg needs a loss with proxies or --ccp; loss c2 has none"),
+        (
+            {"center_reg": "r1", "loss": "pnca", "center": CenterConfig(momentum=0.5)},
+            "center.momentum has no effect: the centers are the proxies of loss pnca",
+        ),
+        (
+            {"center_reg": "r1", "center": CenterConfig(momentum=1.0)},
+            r"center.momentum must lie in \[0, 1\), got 1.0",
+        ),
         ({"center": CenterConfig(weight=2.0)}, "have no effect without --center-reg"),
         (
             {"center_reg": "r1", "loss": "pnca", "center": CenterConfig(weight=-1.0)},

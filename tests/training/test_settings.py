@@ -88,6 +88,8 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     assert open_still == meaningful | {
         "optimizer.plateau_patience",
         "optimizer.ema",
+        "ccp.solution",
+        "center.momentum",
         "stop.max_steps",
         "hardware.workers",
         "gsp.spread",

@@ -110,12 +110,14 @@ class TinyEmbedder(nn.Module):
     def feature_map(self, images: Tensor) -> Tensor:
         return self.map(self.backbone(images))
 
-    def embedding(self, pooled: Tensor) -> Tensor:
-        return nn.functional.normalize(pooled)
+    def embedding(self, pooled: Tensor, normalize: bool = True) -> Tensor:
+        return nn.functional.normalize(pooled) if normalize else pooled
 
-    def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
+    def forward(
+        self, images: Tensor, details: bool = False, normalize: bool = True
+    ) -> Tensor | Pooled:
         pooled = self.pooling.pool(self.feature_map(images))
-        embedding = self.embedding(pooled.embedding)
+        embedding = self.embedding(pooled.embedding, normalize)
         return Pooled(embedding, pooled.weights, pooled.attributes) if details else embedding
 
 

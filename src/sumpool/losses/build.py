@@ -76,7 +76,8 @@ def build_loss(
         )
     sizes = Sizes(num_classes, embedding_size, batch_size, seed, normalize)
     loss = BUILDERS[name](constants, sizes)
-    fill_proxies(loss, sizes)
+    if recipe.proxy:
+        fill_proxies(loss, sizes)
     settings = {
         "name": name,
         "dataset": dataset,
@@ -84,7 +85,8 @@ def build_loss(
         **constants,
         **sizes._asdict(),
     }
-    return MetricLoss(loss, embedding_size, num_classes if recipe.proxy else None, settings)
+    limited = num_classes if next(loss.parameters(), None) is not None else None
+    return MetricLoss(loss, embedding_size, limited, settings)
 
 
 def _constants(

@@ -13,6 +13,8 @@ from sumpool.losses.centers import CenterDistances
 from sumpool.losses.contrastive import ContrastiveLoss
 from sumpool.losses.distance import DirectDistance
 from sumpool.losses.initial import PROXIES, initial_vectors
+from sumpool.losses.intra_batch import IntraBatchLoss
+from sumpool.losses.margin import MarginLoss
 from sumpool.losses.memory import MemoryLoss
 from sumpool.losses.metric_loss import proxy_rows
 from sumpool.losses.reduction import REDUCERS
@@ -96,6 +98,14 @@ def _n_pair(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     return losses.NPairsLoss(distance=distances.DotProductSimilarity(normalize_embeddings=False))
 
 
+def _margin(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return MarginLoss(sizes.num_classes, **constants, distance=sizes.distance)
+
+
+def _intra_batch(constants: Mapping[str, Any], sizes: Sizes) -> Any:
+    return IntraBatchLoss(sizes.num_classes, sizes.embedding_size, **constants, seed=sizes.seed)
+
+
 # Losses of pytorch-metric-learning carry no types.
 _Builder = Callable[[Mapping[str, Any], Sizes], Any]
 
@@ -130,15 +140,17 @@ BUILDERS: Mapping[str, _Builder] = {
     "lifted": lambda it, sizes: losses.LiftedStructureLoss(**it, distance=sizes.distance),
     "proxynca": _proxy_nca,
     "circle": lambda it, _: losses.CircleLoss(m=it["margin"], gamma=it["gamma"]),
+    "margin": _margin,
+    "libc": _intra_batch,
 }
 
 
 #: Losses of pairs or triplets that can compare vectors without bringing them to length 1.
-WITHOUT_NORMALIZATION = ("c1", "c2", "triplet", "ms", "xbm", "xbm-c2", "lifted")
+WITHOUT_NORMALIZATION = ("c1", "c2", "triplet", "ms", "xbm", "xbm-c2", "lifted", "margin")
 
 
 def fill_proxies(loss: nn.Module, sizes: Sizes) -> None:
-    """Set the proxies of ``loss``, where it has any, to vectors that the seed gives."""
+    """Set the proxies of ``loss``, all that it learns, to vectors that the seed gives."""
     for proxies in loss.parameters():
         count = proxies.numel() // sizes.embedding_size
         drawn = initial_vectors(count, sizes.embedding_size, seed=sizes.seed, kind=PROXIES)

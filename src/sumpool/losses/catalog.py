@@ -119,6 +119,26 @@ _RECIPES = (
     LossRecipe("lifted", "lifted structure", "lifted", _everywhere(pos_margin=0.0, neg_margin=1.0)),
     _proxy("proxynca", "ProxyNCA", "proxynca", _everywhere(softmax_scale=1.0)),
     LossRecipe("circle", "circle", "circle", _everywhere(margin=0.4, gamma=80.0)),
+    LossRecipe(
+        "margin",
+        "contrastive on distances, with a learned boundary per class",
+        "margin-loss",
+        _everywhere(alpha=0.2, beta=1.2, nu=0.0),
+        proxy_lr_multiplier=100.0,
+    ),
+    LossRecipe(
+        "libc",
+        "intra-batch connections: classification alone and through a graph over the batch",
+        "libc",
+        _joined(
+            _by_column(
+                layers=(1, 2, 1, 1), heads=(2, 8, 4, 8), temperature=(0.2, 0.111, 0.186, 0.605)
+            ),
+            _everywhere(label_smoothing=0.1, dropout=0.1),
+        ),
+        learning_rates={"cub": 1.564e-4, "cars196": 3.668e-4, "inshop": 1.127e-4, "sop": 2.472e-4},
+        raw=True,
+    ),
 )
 
 #: The losses by name.

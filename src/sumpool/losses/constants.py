@@ -48,6 +48,10 @@ def _not_negative(meaning: str) -> Constant:
     return Constant(meaning, "a number of at least 0", lambda it: _number(it) and float(it) >= 0)
 
 
+def _share(meaning: str) -> Constant:
+    return Constant(meaning, "a number in [0, 1)", lambda it: _number(it) and 0 <= float(it) < 1)
+
+
 def _count(meaning: str, least: int) -> Constant:
     return Constant(
         meaning,
@@ -66,10 +70,13 @@ CONSTANTS: Mapping[str, Constant] = {
         " or ".join(map(repr, REDUCTIONS)),
         lambda it: it in REDUCTIONS,
     ),
-    "alpha": _positive("α, sharpness for positive pairs (ProxyAnchor: for all)"),
-    "beta": _positive("β, sharpness for negative pairs"),
+    "alpha": _positive(
+        "α, sharpness for positive pairs (ProxyAnchor: for all); margin loss: margin"
+    ),
+    "beta": _positive("β, sharpness for negative pairs; margin loss: where its boundaries start"),
+    "nu": _not_negative("ν, weight of the boundaries of the margin loss"),
     "base": _any("λ of multi-similarity, the similarity that pairs are compared with"),
-    "temperature": _positive("T, what cosines are divided by"),
+    "temperature": _positive("T, what cosines (LIBC: logits) are divided by"),
     "softmax_scale": _positive("what squared distances are multiplied by"),
     "la": _positive("λ of SoftTriple, what similarities to classes are multiplied by"),
     "gamma": _positive("γ: SoftTriple's softness among centers of a class; circle's scale"),
@@ -79,6 +86,10 @@ CONSTANTS: Mapping[str, Constant] = {
     "start_step": _count("steps of the base loss alone, before the memory is used", 0),
     "batch_weight": _not_negative("weight of the pairs within the batch, once the memory is used"),
     "memory_weight": _not_negative("weight of the pairs of batch and memory"),
+    "layers": _count("layers of the graph", 1),
+    "heads": _count("heads of its attention, which divide the embedding size", 1),
+    "label_smoothing": _share("share of a label that all classes get alike"),
+    "dropout": _share("share of what the graph passes on that is left out"),
 }
 
 

@@ -10,6 +10,8 @@ from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor, nn
 
 from sumpool.losses.batch_checks import check_label_range, check_labels, check_rows
+from sumpool.losses.intra_batch import IntraBatchLoss
+from sumpool.losses.margin import MarginLoss
 
 
 class MetricLoss(nn.Module):
@@ -76,8 +78,8 @@ class MetricLoss(nn.Module):
         return loss
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """The proxies, which train at a learning rate of their own; empty for pair losses."""
-        return list(self.loss.parameters())
+        """The proxies, or boundaries, which train at a rate of their own; empty for pair losses."""
+        return [] if isinstance(self.loss, IntraBatchLoss) else list(self.loss.parameters())
 
     def centers(self) -> Tensor:
         """The proxies as rows (C, K, D), K of each class; gradients flow to them.
@@ -86,7 +88,7 @@ class MetricLoss(nn.Module):
             ValueError: If the loss has none.
         """
         proxies = self.proxy_parameters()
-        if not proxies or self.num_classes is None:
+        if not proxies or isinstance(self.loss, MarginLoss) or self.num_classes is None:
             raise ValueError(f"the loss {self.settings.get('name')} has no proxies")
         (weights,) = proxies
         rows = proxy_rows(self.loss, weights)
@@ -94,10 +96,10 @@ class MetricLoss(nn.Module):
 
     def _dtype(self, embeddings: Tensor) -> torch.dtype:
         """The dtype to compute in: that of the proxies, which must not change."""
-        proxies = self.proxy_parameters()
-        if not proxies:
+        learned = next(self.loss.parameters(), None)
+        if learned is None:
             return torch.float64 if embeddings.dtype == torch.float64 else torch.float32
-        dtype = proxies[0].dtype
+        dtype = learned.dtype
         if dtype not in (torch.float32, torch.float64):
             raise TypeError(f"proxies must be float32 or float64, got {dtype}")
         return dtype

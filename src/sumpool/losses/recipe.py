@@ -38,8 +38,9 @@ class LossRecipe:
         proxy: Whether it learns proxies.
         images_per_class: Images of a class in a batch.
         warmup_epochs: Epochs at the start that train the embedding layer and the proxies alone.
-        proxy_lr_multiplier: Factor on the learning rate of the proxies.
+        proxy_lr_multiplier: Factor on the learning rate of the proxies, or of the boundaries.
         learning_rates: Learning rates by column where the protocol's does not hold.
+        raw: Whether it takes embeddings as they are before normalization.
 
     Example:
         >>> from sumpool.losses import LOSSES
@@ -58,6 +59,7 @@ class LossRecipe:
     warmup_epochs: int = 0
     proxy_lr_multiplier: float = 1.0
     learning_rates: Mapping[str, float] = field(default_factory=dict)
+    raw: bool = False
 
     def column(self, dataset: str) -> str:
         """The column that holds for ``dataset``: its own, or the default one."""

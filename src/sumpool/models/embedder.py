@@ -90,12 +90,15 @@ class Embedder(nn.Module):
             fold_batch_norm(self.backbone, torch.zeros(1, 3, side, side, device=device))
         self._run_backbone = _compiled_run()
 
-    def forward(self, images: Tensor, details: bool = False) -> Tensor | Pooled:
+    def forward(
+        self, images: Tensor, details: bool = False, *, normalize: bool = True
+    ) -> Tensor | Pooled:
         """Embed ``images``.
 
         Args:
             images: Preprocessed images (B, 3, H, W).
             details: Whether to return the pooling weights and the attributes too.
+            normalize: Whether embeddings are normalized; some losses take them as they are.
 
         Returns:
             Embeddings (B, D), or with ``details`` a :class:`sumpool.Pooled` that holds them.
@@ -103,9 +106,10 @@ class Embedder(nn.Module):
         features = self.feature_map(images)
         with torch.autocast(features.device.type, enabled=False):
             if not details:
-                return self.embedding(self.pooling(features))
+                return self.embedding(self.pooling(features), normalize=normalize)
             out = self.pooling.pool(features)
-            return Pooled(self.embedding(out.embedding), out.weights, out.attributes)
+            embedding = self.embedding(out.embedding, normalize=normalize)
+            return Pooled(embedding, out.weights, out.attributes)
 
     def feature_map(self, images: Tensor) -> Tensor:
         """What the pooling receives: local features in the layout of the backbone.
@@ -259,10 +263,12 @@ class Embedder(nn.Module):
         """What the layers below do not say, for ``print``."""
         return f"normalize={self.config.normalize!r}, frozen_batch_norms={self.frozen_batch_norms}"
 
-    def embedding(self, pooled: Tensor) -> Tensor:
+    def embedding(self, pooled: Tensor, *, normalize: bool = True) -> Tensor:
         """From what the pooling gives to the embedding: mapped, where the map comes after, to D."""
         v = self.map(pooled) if self.pooling.linear_map == "after" else pooled
         v = v.to(solve_dtype(v))
+        if not normalize:
+            return v
         return F.normalize(v, dim=-1) if self.config.normalize == "l2" else lipschitz_normalize(v)
 
     def _batch_norms(self) -> list[nn.Module]:

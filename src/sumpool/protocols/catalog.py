@@ -1,4 +1,4 @@
-"""The protocols by name, and the numbers of each, from [gsp], [thesis] and [reality-check]."""
+"""The protocols by name, and the numbers of each, from [gsp], [thesis], [libc] and [skew]."""
 
 from __future__ import annotations
 
@@ -14,6 +14,15 @@ LARGE = ("sop", "inshop")
 #: Steps of every run of the steady protocols, and their learning rate with losses without proxies:
 #: measured on validation classes (docs/results/photographs-tuning-h200).
 STEADY_STEPS, STEADY_RATE = 3000, 3e-5
+#: Training images of each data set, that epochs are counted in.
+TRAIN_IMAGES = {"cub": 5864, "cars196": 8054, "inshop": 25882, "sop": 59551}
+#: Classes in a batch, images of each, and weight decay with intra-batch connections.
+LIBC_BATCHES = {
+    "cub": (6, 9, 6.06e-6),
+    "cars196": (10, 7, 2.55e-9),
+    "inshop": (14, 4, 1.06e-7),
+    "sop": (15, 6, 2.8e-13),
+}
 #: Poolings of the conventional protocol: max pooling is added to that of the method.
 HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
 
@@ -73,6 +82,49 @@ def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
         "stop.max_steps": STEADY_STEPS,
         "stop.validate_every": 1000,
         "stop.keep": "last",
+    }
+
+
+def _epochs(count: int, data_set: str, batch_size: int) -> dict[str, Any]:
+    # That many epochs to the end, and a validation after each.
+    steps = -(-TRAIN_IMAGES.get(data_set, TRAIN_IMAGES["cub"]) // batch_size)
+    return {
+        "stop.max_steps": count * steps,
+        "stop.validate_every": steps,
+        "stop.patience": count,
+    }
+
+
+def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    # The learning rate is that of the loss.
+    classes, images, decay = LIBC_BATCHES.get(data_set, LIBC_BATCHES["cub"])
+    epochs = _epochs(70, data_set, classes * images)
+    return {
+        **_fair(config, data_set),
+        "embedding_size": 512,
+        "batch_size": classes * images,
+        "images_per_class": images,
+        "optimizer.name": "radam",
+        "optimizer.weight_decay": decay,
+        "optimizer.beta2": 0.999,
+        "optimizer.restarts": [
+            30 * epochs["stop.validate_every"],
+            50 * epochs["stop.validate_every"],
+        ],
+        **epochs,
+    }
+
+
+def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    # Neither batch size nor weight decay is printed: those of the fair protocol.
+    fair, large = _fair(config, data_set), data_set in LARGE
+    return {
+        **fair,
+        "embedding_size": 512,
+        "crop": 224,
+        "optimizer.name": "adamw",
+        "optimizer.lr": 6e-4 if large else 1e-4,
+        **_epochs(60 if large else 40, data_set, fair["batch_size"]),
     }
 
 
@@ -152,6 +204,34 @@ _ALL = (
         summary="mean",
         prescribe=_steady,
         reads_test=False,
+    ),
+    Protocol(
+        "libc",
+        "The setting of intra-batch connections: one model of 512 dimensions, trained on all "
+        "training classes for 70 epochs of RAdam and selected on the test set by P@1; the mean of "
+        "three seeds.",
+        folds=None,
+        models_folds=(),
+        seeds=3,
+        selection="test",
+        evaluated_on="test",
+        summary="mean",
+        prescribe=_libc,
+        monitor="precision_at_1",
+    ),
+    Protocol(
+        "skewed-means",
+        "The setting of the center regularizers: one model of 512 dimensions, trained on all "
+        "training classes for 40 epochs of AdamW (60 on SOP and In-shop) and selected on the test "
+        "set by P@1; the mean of three seeds.",
+        folds=None,
+        models_folds=(),
+        seeds=3,
+        selection="test",
+        evaluated_on="test",
+        summary="mean",
+        prescribe=_skewed_means,
+        monitor="precision_at_1",
     ),
 )
 

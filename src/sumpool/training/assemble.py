@@ -23,7 +23,7 @@ from sumpool.data import (
 )
 from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import measurable_ks
-from sumpool.losses import Mixture, ZeroShotLoss, build_loss
+from sumpool.losses import Mixture, RunningCenters, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
@@ -31,6 +31,7 @@ from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.options import GspConfig
 from sumpool.training.task import Task, Validate
+from sumpool.training.values.combinations import has_running_centers
 from sumpool.training.values.gsp import GSP_OPTIONS
 
 #: Losses whose steps can be recorded whole.
@@ -227,6 +228,14 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
         )
     except (ValueError, TypeError) as error:
         raise ConfigError(f"loss {config.loss} cannot be built: {error}") from error
+    if has_running_centers(config):
+        base = RunningCenters(
+            base,
+            num_classes,
+            config.embedding_size,
+            0.9 if config.center.momentum is None else config.center.momentum,
+            config.seed,
+        )
     if config.ccp.enabled:
         assert config.ccp.proxies is not None
         base = ProxyPairs(

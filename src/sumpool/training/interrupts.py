@@ -7,7 +7,13 @@ import threading
 from types import FrameType
 from typing import Any, Self
 
+import torch
+from lightning.fabric import Fabric
+
 from sumpool.system.signals import SIGNALS
+
+#: Steps between two questions to all processes whether one was asked to stop.
+ASK_EVERY = 10
 
 
 class Interrupts:
@@ -34,6 +40,15 @@ class Interrupts:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         self._before.clear()
+
+    def asked(self, fabric: Fabric, step: int) -> bool:
+        """Whether a process has received a signal; all agree, and ask every few steps."""
+        if fabric.world_size == 1:
+            return self.name is not None
+        if step % ASK_EVERY:
+            return False
+        received = torch.tensor(float(self.name is not None), device=fabric.device)
+        return bool(fabric.all_reduce(received, reduce_op="sum"))
 
     def _note(self, number: int, frame: FrameType | None) -> None:
         if self.name is not None and number == signal.SIGINT:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from sumpool.ccp import state_copy
 from sumpool.data import Batch
+from sumpool.losses import LOSSES
 from sumpool.training.alternating import Alternating
 from sumpool.training.checkpoint import random_state, restore_random_state
 from sumpool.training.config import TrainConfig
@@ -26,7 +27,7 @@ from sumpool.training.optimization import (
     WeightAverage,
     build_optimizer,
     build_plateau,
-    follow_cosine,
+    follow_schedule,
     keep_rates_on,
     parameter_groups,
 )
@@ -47,8 +48,6 @@ logger = logging.getLogger(__name__)
 
 #: Steps between two lines of the log.
 LOG_EVERY = 50
-#: Steps between two questions to all processes whether one was asked to stop.
-ASK_EVERY = 10
 
 
 class Trainer:
@@ -91,7 +90,8 @@ class Trainer:
             self.model, self.criterion, own_prototypes=config.gsp.lr_multiplier != 1
         )
         self._class_of = task.class_of.to(fabric.device)
-        self._train_pass = TrainPass(self.model, hasattr(self.criterion, "zero_shot"), nhwc)
+        raw, zero_shot = LOSSES[config.loss].raw, hasattr(self.criterion, "zero_shot")
+        self._train_pass = TrainPass(self.model, zero_shot, nhwc, raw)
         self._pass: nn.Module = fabric.setup_module(compile_pass(self._train_pass, config.hardware))
         optimizer = build_optimizer(
             self._groups,
@@ -152,10 +152,14 @@ class Trainer:
             outcome = replace(outcome, best_step=outcome.steps)
             if self._average is not None:
                 self._average.apply()
-        elif outcome.best_step and self._best is not None:
+        elif outcome.best_step:
+            self._go_back()
+        return outcome
+
+    def _go_back(self) -> None:
+        if self._best is not None:
             self.model.load_state_dict(self._best["model"])
             self.criterion.load_state_dict(self._best["criterion"])
-        return outcome
 
     def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
         progress = self.progress
@@ -164,8 +168,9 @@ class Trainer:
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
-            if self.config.optimizer.schedule == "cosine" and self._limit is not None:
-                follow_cosine(self.optimizer.optimizer, progress.step, self._limit)
+            schedule = self.optimizer.optimizer, self.config.optimizer
+            if follow_schedule(*schedule, progress.step, self._limit):
+                self._go_back()
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
@@ -285,12 +290,7 @@ class Trainer:
         return self.alternating is not None and self.alternating.validated(value, step)
 
     def _asked(self, interrupts: Interrupts) -> bool:
-        if self.fabric.world_size == 1:
-            return interrupts.name is not None
-        if self.progress.step % ASK_EVERY:
-            return False
-        asked = torch.tensor(float(interrupts.name is not None), device=self.fabric.device)
-        return bool(self.fabric.all_reduce(asked, reduce_op="sum"))
+        return interrupts.asked(self.fabric, self.progress.step)
 
     def _save(self) -> None:
         if self.folder is None:

@@ -1,9 +1,9 @@
-"""Adam with one group per kind of parameter, what changes its rates, the average of the weights."""
+"""The optimizer with one group per kind of parameter, its rates, the average of the weights."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -13,6 +13,12 @@ from torch import Tensor, nn
 from sumpool.losses import Mixture
 from sumpool.training.options import OptimizerConfig
 
+#: The optimizers by name; all have Adam's moments.
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": torch.optim.Adam,
+    "adamw": torch.optim.AdamW,
+    "radam": torch.optim.RAdam,
+}
 #: How parameters of GSP end that ``gsp.lr_multiplier`` is for.
 SELECTION = (
     *(".prototypes", ".log_eps", ".mix_logit", ".norm_weight"),
@@ -67,15 +73,15 @@ def build_optimizer(
     *,
     fused: bool,
     recorded_on: torch.device | None = None,
-) -> torch.optim.Adam:
-    """Adam over ``groups``; learning rates of a resolved ``config``.
+) -> torch.optim.Optimizer:
+    """The optimizer over ``groups``; learning rates of a resolved ``config``.
 
     Args:
         groups: The parameters.
         config: Rates and decay; none of them null but ``plateau_patience``.
         zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
         prototype_lr_multiplier: Factor on the rate of the prototypes over that of the map.
-        fused: One kernel for all parameters (CUDA).
+        fused: One kernel for all parameters (CUDA); radam has none.
         recorded_on: The device, if steps are to be recorded: learning rates are then numbers on it,
             which a recorded step reads.
     """
@@ -90,7 +96,7 @@ def build_optimizer(
         ("class_embeddings", groups.class_embeddings, zero_shot_lr_multiplier),
         ("rest", groups.rest, 1.0),
     )
-    return torch.optim.Adam(
+    return OPTIMIZERS[config.name](
         [
             {
                 "params": parameters,
@@ -103,8 +109,8 @@ def build_optimizer(
         ],
         betas=(config.beta1, config.beta2),
         weight_decay=config.weight_decay,
-        fused=fused,
         capturable=recorded_on is not None,
+        **({} if config.name == "radam" else {"fused": fused}),
     )
 
 
@@ -120,7 +126,26 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
 
 def follow_cosine(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
     """Set the rates of step number ``step`` (0, 1, …): from full ones to zero after ``steps``."""
-    factor = (1 + math.cos(math.pi * step / steps)) / 2
+    scale_rates(optimizer, (1 + math.cos(math.pi * step / steps)) / 2)
+
+
+def follow_schedule(
+    optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int | None
+) -> bool:
+    """Set the rates of step number ``step`` of ``steps``, as ``config`` wants them.
+
+    Returns:
+        Whether the step starts from the best model so far.
+    """
+    if config.schedule == "cosine" and steps is not None:
+        follow_cosine(optimizer, step, steps)
+    if step in config.restarts:
+        scale_rates(optimizer, config.restart_factor)
+    return step in config.restarts
+
+
+def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set all rates to ``factor`` times the first ones."""
     for group in optimizer.param_groups:
         rate = group["initial_lr"] * factor
         if isinstance(group["lr"], Tensor):  # which a recorded step reads

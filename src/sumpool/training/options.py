@@ -134,20 +134,23 @@ class CenterConfig:
             catalog, see docs/centers.md)
         subset: classes drawn at random in every step that stand for all; null is all classes up to
             2048 centers, and that many centers where there are more
+        momentum: with losses without proxies, whose centers are running means of embeddings: share
+            of a center that is kept when its class is in the batch, in [0, 1) (0.9)
     """
 
     weight: float = 1.0
     lam: float | None = None
     subset: int | None = None
+    momentum: float | None = None
 
 
 @dataclass(frozen=True)
 class OptimizerConfig:
-    """Adam and what changes its rates.
+    """The optimizer and what changes its rates.
 
     Args:
         lr: learning rate (1e-5, or what the loss asks for on this data set)
-        weight_decay: L2 penalty
+        weight_decay: L2 penalty; with adamw the share of a weight, times the rate, that decays
         beta1: decay of the first moment
         beta2: decay of the second moment
         embedding_lr_multiplier: learning rate of the linear map and the pooling over that of the
@@ -161,6 +164,10 @@ class OptimizerConfig:
         schedule: constant, or cosine, which takes all rates to zero at stop.max_steps
         ema: decay of an exponential moving average of the weights, such as 0.999; the average is
             evaluated and kept, training continues with the weights themselves; null is none
+        restarts: steps at which training goes back to the best model so far, and goes on with other
+            rates
+        restart_factor: these rates over the first ones
+        name: adam, adamw, whose weight decay is apart from the gradient, or radam
     """
 
     lr: float | None = None
@@ -174,6 +181,9 @@ class OptimizerConfig:
     plateau_factor: float = 0.5
     schedule: Literal["constant", "cosine"] = "constant"
     ema: float | None = None
+    restarts: list[int] = field(default_factory=list)
+    restart_factor: float = 0.1
+    name: Literal["adam", "adamw", "radam"] = "adam"
 
 
 @dataclass(frozen=True)
@@ -285,16 +295,17 @@ class TrainConfig:
         frozen_views: with freeze_backbone, views of each training image that are computed: the
             central one, and random ones for the rest
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
-            circle
+            circle, margin, libc
         loss_options: constants of the loss that replace those of the catalog
         zero_shot: the zero-shot loss beside it
         ccp: chance-constrained proxies
-        center_reg: regularizer that spreads the centers of classes, for losses with proxies: r1,
-            r1-distance, r1-far, r2, r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
+        center_reg: regularizer that spreads the centers of classes, which are the proxies of the
+            loss, or running means of embeddings where it has none: r1, r1-distance, r1-far, r2,
+            r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
         center: options of --center-reg
         batch_size: images per step, over all processes
         images_per_class: images per class in a batch (4, proxy losses 1)
-        optimizer: Adam and its rates
+        optimizer: the optimizer and its rates
         stop: validation and end of training
         hardware: devices, precision, compilation
         seed: seed of weights, batches and views

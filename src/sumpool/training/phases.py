@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from lightning.fabric import Fabric
 from torch import Tensor, nn
 
 from sumpool.data import Batch
-from sumpool.losses import Mixture
+from sumpool.losses import LOSSES, Mixture
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.gradient_balance import measure_gradient_norms
@@ -47,6 +48,8 @@ class Phases:
         model: Any = task.model
         self._feature_map: Callable[[Tensor], Tensor] = model.feature_map
         self._embed: Callable[[Tensor], Tensor] = model.embedding
+        if LOSSES[config.loss].raw:
+            self._embed = partial(model.embedding, normalize=False)
         self._pooling: Any = model.pooling
 
     @torch.no_grad()

@@ -12,7 +12,12 @@ from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.pooling.keyed_sum import EPS, QUERIES
 from sumpool.pooling.sum_parts import PARTS
 from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
-from sumpool.training.values.combinations import check_batches, check_centers, check_end
+from sumpool.training.values.combinations import (
+    check_batches,
+    check_centers,
+    check_end,
+    has_running_centers,
+)
 from sumpool.training.values.frozen import FROZEN_DEFAULTS, check_frozen
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
@@ -73,6 +78,7 @@ VALUES: Mapping[str, Collection[str]] = {
     "pool": POOLINGS,
     "selection": ("validation", "test"),
     **GSP_VALUES,
+    "optimizer.name": ("adam", "adamw", "radam"),
     "optimizer.schedule": ("constant", "cosine"),
     "stop.keep": ("best", "last"),
 }
@@ -102,6 +108,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
     ("be at least 2", lambda value: value >= 2, ("folds",)),
     ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation", "gsp.spread", "optimizer.ema")),
     ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
+    ("lie in [0, 1)", lambda value: 0 <= value < 1, ("center.momentum",)),
     ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight", "gsp.mix")),
 )
 
@@ -118,7 +125,8 @@ def check_effects(config: TrainConfig) -> None:
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
-    proxies = LOSSES[config.loss].proxy or config.ccp.enabled
+    recipe = LOSSES[config.loss]
+    proxies = recipe.proxy or recipe.proxy_lr_multiplier != 1 or config.ccp.enabled
     optimizer = config.optimizer
     for ignored, what in (
         (config.gsp != defaults.gsp and not pool.has_attributes, f"gsp.… with pool {config.pool}"),
@@ -163,6 +171,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         "optimizer.warmup_epochs": recipe.warmup_epochs,
         "stop.validate_every": found.validate_every // (CCP_VALIDATIONS if ccp else 1),
         "stop.patience": None if config.stop.keep == "last" else patience,
+        **({"center.momentum": 0.9} if has_running_centers(config) else {}),
         **(_ccp_defaults(config, found, data_set) if ccp else {}),
         **(FROZEN_DEFAULTS if config.freeze_backbone else {}),
     }

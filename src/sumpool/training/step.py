@@ -22,10 +22,14 @@ class TrainPass(nn.Module):
         model: The embedder.
         attributes: Whether the loss needs pseudo-attributes.
         channels_last: Whether images go into the network as NHWC.
+        raw: Whether the loss takes embeddings before normalization.
     """
 
-    def __init__(self, model: nn.Module, attributes: bool, channels_last: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, attributes: bool, channels_last: bool = False, raw: bool = False
+    ) -> None:
         super().__init__()
+        self.options = {"normalize": False} if raw else {}
         self.model = model
         self.attributes = attributes
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
@@ -35,8 +39,8 @@ class TrainPass(nn.Module):
         if images.ndim == 4:  # a frozen network may give sequences in their place
             images = images.contiguous(memory_format=self.layout)
         if not self.attributes:
-            return (self.model(images),)
-        pooled = self.model(images, details=True)
+            return (self.model(images, **self.options),)
+        pooled = self.model(images, details=True, **self.options)
         return pooled.embedding, pooled.attributes
 
 

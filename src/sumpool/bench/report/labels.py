@@ -24,6 +24,8 @@ LOSSES = {
     "pnca": "PNCA",
     "panchor": "PAnchor",
     "softtriple": "SoftTriple",
+    "margin": "Margin",
+    "libc": "LIBC",
 }
 #: The metrics of the papers' tables.
 METRICS = {"precision_at_1": "P@1", "mean_average_precision_at_r": "MAP@R"}
@@ -41,6 +43,8 @@ PROTOCOLS = {
     "tuning-ccp": "tuning protocol of CCP, on validation classes",
     "steady": "steady protocol",
     "steady-tuning": "steady protocol, on validation classes",
+    "libc": "setting of LIBC, selected on the test set",
+    "skewed-means": "setting of the center regularizers, selected on the test set",
 }
 _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF", "gsop": "GSoP",
              "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear", "simpool": "SimPool",

@@ -17,10 +17,15 @@ from sumpool.losses import ridge_fit
 
 
 class TransferAccuracy(NamedTuple):
-    """How often the predicted mean of a class is nearest to the true one, one number per split."""
+    """How well the predicted mean of a class finds the true one, one number per split.
 
-    l2: Tensor  #: By Euclidean distance, (S,) float64
-    cosine: Tensor  #: By the angle, (S,) float64
+    Average precision is 1/rank: of the true means, one is right.
+    """
+
+    l2: Tensor  #: How often it is nearest by Euclidean distance, (S,) float64
+    cosine: Tensor  #: How often it is nearest by the angle, (S,) float64
+    map_l2: Tensor  #: Mean average precision by Euclidean distance, (S,) float64
+    map_cosine: Tensor  #: Mean average precision by the angle, (S,) float64
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -89,8 +94,9 @@ def transfer_accuracy(
 
     .. math:: W = (Z^\top Z + r I)^{-1} Z^\top Y, \qquad \hat y_c = W^\top z_c,
 
-    and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half
-    [gsp, app. 2.3]. Chance is one over the size of that half. ``orders`` (S, C) are those of
+    and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half.
+    Chance is one over the size of that half. Its rank among them gives the mean average precision
+    that [gsp, app. 2.3] reports; equal distances count against it. ``orders`` (S, C) are those of
     :func:`class_splits`; all splits are solved together. The zero-shot loss has the ridge 0.05.
 
     Example:
@@ -117,5 +123,14 @@ def transfer_accuracy(
     near = products / true.norm(dim=-1).clamp_min(1e-12).unsqueeze(-2)
     own = torch.arange(asked.shape[1])
     return TransferAccuracy(
-        (far.argmin(-1) == own).double().mean(-1), (near.argmax(-1) == own).double().mean(-1)
+        (far.argmin(-1) == own).double().mean(-1),
+        (near.argmax(-1) == own).double().mean(-1),
+        _mean_precision(far),
+        _mean_precision(-near),
     )
+
+
+def _mean_precision(far: Tensor) -> Tensor:
+    # 1/rank of the true mean, on the diagonal of (S, predicted, true).
+    own = far.diagonal(dim1=-2, dim2=-1).unsqueeze(-1)
+    return (far <= own).sum(-1).double().reciprocal().mean(-1)

@@ -114,6 +114,8 @@ def run_cell(
         "accuracy_cosine_std": float(found.cosine.std()),
         "accuracy_l2_small_ridge": float(freely.l2.mean()),
         "accuracy_cosine_small_ridge": float(freely.cosine.mean()),
+        "mean_precision_l2": float(found.map_l2.mean()),
+        "mean_precision_cosine": float(found.map_cosine.mean()),
         "chance": 1 / halves(classes)[1],
         "attribute_perplexity": attribute_perplexity(attributes),
         "class_perplexity": float(np.mean([attribute_perplexity(row[None]) for row in histograms])),

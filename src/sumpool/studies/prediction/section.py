@@ -55,6 +55,13 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
     lines.append(["chance", chance, "", chance, "", chance, chance])
     header = ["training", "ℓ2 [%]", "± over splits", "cosine [%]", "± over splits"]
     header += [f"{distance}, ridge {small_ridge:g} [%]" for distance in ("ℓ2", "cosine")]
+    if all("mean_precision_l2" in row.metrics for row in rows):  # rows of 0.1.0 have none
+        header += ["MAP, ℓ2 [%]", "MAP, cosine [%]"]
+        for line, own in zip(lines, found.values(), strict=False):
+            line += [over_seeds(own, f"mean_precision_{it}", 1, 100) for it in ("l2", "cosine")]
+        count = round(1 / rows[0].metrics["chance"])
+        random = f"{100 * sum(1 / rank for rank in range(1, count + 1)) / count:.1f}"
+        lines[-1] += [random, random]
     caption = (
         f"How much of half of {_classes(rows)} a map tells apart that was fitted on the other "
         f"half, {rows[0].settings['splits']} splits; {seeds_in_words(rows)}"
@@ -91,8 +98,9 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "embeddings of the rest; a prediction is right if the nearest true mean among those is "
             "that of its class. ± over splits is the standard deviation of one split's accuracy, "
             f"mean over seeds. The fit has the ridge of the zero-shot loss, {settings['ridge']:g}, "
-            f"which hides differences between histograms that are small against it; the last two "
-            f"columns have {settings['small_ridge']:g}.",
+            f"which hides differences between histograms that are small against it; two columns "
+            f"have {settings['small_ridge']:g}. MAP: mean of 1/rank of the true mean, as in the "
+            "paper.",
             "Attributes in use: exp of the entropy of the mean histogram of all test images, at "
             f"most {settings['prototypes']}; of a class: the same for its own histogram, mean over "
             "classes. Both alike and at their most: the attributes of all classes are the same.",

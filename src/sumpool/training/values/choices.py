@@ -14,7 +14,7 @@ from sumpool.training.config import ConfigError
 CHOICES: dict[str, tuple[str, ...]] = {
     "loss": (
         *("c1", "c2", "triplet", "ms", "panchor", "pnca", "softtriple", "xbm", "xbm-c2"),
-        *("npair", "lifted", "proxynca", "circle"),
+        *("npair", "lifted", "proxynca", "circle", "margin", "libc"),
     ),
     "pool": (
         *("gap", "gmp", "gap+gmp", "cbam", "crow", "delf", "gemax", "gemean", "gsop", "otp"),

@@ -7,6 +7,7 @@ from dataclasses import replace
 from sumpool.centers import REGULARIZERS
 from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.training.options import OptimizerConfig
 
 #: Losses that compare images with chance-constrained proxies.
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
@@ -27,6 +28,19 @@ def check_end(config: TrainConfig) -> None:
             cosine and optimizer.plateau_patience is not None,
             "optimizer.schedule cosine sets the rates, and so does optimizer.plateau_patience: "
             "leave one of them out",
+        ),
+        (
+            bool(optimizer.restarts) and (cosine or last or config.ccp.enabled),
+            "optimizer.restarts goes back to the best model and sets the rates: leave it out with "
+            "optimizer.schedule cosine, stop.keep last and ccp",
+        ),
+        (
+            optimizer.restart_factor != OptimizerConfig.restart_factor and not optimizer.restarts,
+            "optimizer.restart_factor has no effect without optimizer.restarts",
+        ),
+        (
+            any(step < 1 for step in optimizer.restarts),
+            f"optimizer.restarts must be steps of at least 1, got {optimizer.restarts}",
         ),
         (
             last and stop.patience is not None,
@@ -61,8 +75,16 @@ def check_centers(config: TrainConfig) -> None:
         raise ConfigError(
             f"center_reg must be one of {', '.join(REGULARIZERS)}, got {config.center_reg!r}"
         )
-    if not (LOSSES[loss].proxy or config.ccp.enabled):
-        raise ConfigError(f"center_reg needs a loss with proxies or --ccp; loss {loss} has none")
+    if config.center.momentum is not None and not has_running_centers(config):
+        raise ConfigError(
+            f"center.momentum has no effect: the centers are the proxies of loss {loss}"
+        )
+
+
+def has_running_centers(config: TrainConfig) -> bool:
+    """Whether the centers of classes are running means: the loss has no proxies."""
+    proxies = LOSSES[config.loss].proxy or config.ccp.enabled
+    return config.center_reg is not None and not proxies
 
 
 def check_batches(config: TrainConfig, recipe: LossRecipe) -> None:

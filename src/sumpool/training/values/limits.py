@@ -13,7 +13,12 @@ from sumpool.training.config import ConfigError
 LIMITS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
     ("lie in 0..2⁶³ − 1", -math.inf, 2**63 - 1, ("seed",)),
     ("lie in [0, 1)", 0, math.nextafter(1, 0), ("optimizer.beta1", "optimizer.beta2")),
-    ("lie in (0, 1)", math.ulp(0), math.nextafter(1, 0), ("optimizer.plateau_factor",)),
+    (
+        "lie in (0, 1)",
+        math.ulp(0),
+        math.nextafter(1, 0),
+        ("optimizer.plateau_factor", "optimizer.restart_factor"),
+    ),
     ("be at most 10", -math.inf, 10, ("optimizer.lr",)),
     ("lie in [0, 10]", 0, 10, ("optimizer.weight_decay",)),
     (

@@ -1,0 +1,90 @@
+"""Class centers for losses without proxies: running means of embeddings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sumpool.losses.initial import CENTERS, initial_vectors
+from sumpool.losses.metric_loss import proxies_of
+
+
+class RunningCenters(nn.Module):
+    r"""A loss, and beside it the running mean of the unit embeddings of each class.
+
+    A batch moves the centers of its classes, :math:`c \leftarrow κ c + (1 - κ)\,\bar z_c` with
+    :math:`\bar z_c` the mean of the class in the batch; the first one sets it. Gradients flow to
+    the batch, so that a regularizer of centers moves the network. Until a class is seen, a random
+    direction stands for it. Without training nothing moves.
+
+    Args:
+        loss: Called as ``loss(embeddings, labels, …)``.
+        num_classes: Classes C; labels lie in 0..C − 1.
+        embedding_size: Size D of the embeddings.
+        momentum: κ in [0, 1).
+        seed: Where centers of unseen classes lie.
+
+    Example:
+        >>> from sumpool.losses import build_loss
+        >>> loss = build_loss("ms", num_classes=2, embedding_size=2)
+        >>> centered = RunningCenters(loss, num_classes=2, embedding_size=2)
+        >>> _ = centered(2 * torch.eye(2), torch.tensor([0, 1]))
+        >>> centered.centers().shape, centered.means
+        (torch.Size([2, 1, 2]), tensor([[1., 0.],
+                [0., 1.]]))
+    """
+
+    means: Tensor
+    seen: Tensor
+
+    def __init__(
+        self,
+        loss: nn.Module,
+        num_classes: int,
+        embedding_size: int,
+        momentum: float = 0.9,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if not 0 <= momentum < 1:
+            raise ValueError(f"momentum must lie in [0, 1), got {momentum}")
+        self.loss = loss
+        self.momentum = momentum
+        start = initial_vectors(num_classes, embedding_size, seed=seed, kind=CENTERS)
+        self.register_buffer("means", F.normalize(start, dim=-1))
+        self.register_buffer("seen", torch.zeros(num_classes, dtype=torch.bool))
+        self._moved: Tensor | None = None
+
+    def forward(self, embeddings: Tensor, labels: Tensor, *arguments: Any) -> Tensor:
+        """The loss of a batch; ``arguments`` are the loss's own."""
+        if self.training:
+            self._move(embeddings, labels.to(embeddings.device))
+        value: Tensor = self.loss(embeddings, labels, *arguments)
+        return value
+
+    def _move(self, embeddings: Tensor, labels: Tensor) -> None:
+        # As sums over all classes, which do not wait for the device.
+        vectors = F.normalize(embeddings.to(self.means.dtype), dim=-1)
+        counts = self.means.new_zeros(len(self.means)).index_add(
+            0, labels, vectors.new_ones(len(labels))
+        )
+        sums = torch.zeros_like(self.means).index_add(0, labels, vectors)
+        batch = sums / counts.clamp(min=1)[:, None]
+        kept = torch.where(self.seen, self.momentum, 0.0)[:, None]
+        moved = torch.where(counts[:, None] > 0, kept * self.means + (1 - kept) * batch, self.means)
+        with torch.no_grad():
+            self.means.copy_(moved)
+            self.seen.logical_or_(counts > 0)
+        self._moved = moved
+
+    def centers(self) -> Tensor:
+        """The means as (C, 1, D); once after each batch in training, gradients flow to it."""
+        moved, self._moved = self._moved, None
+        return (self.means if moved is None else moved).unsqueeze(1)
+
+    def proxy_parameters(self) -> list[nn.Parameter]:
+        """Those of the loss; means are not learned."""
+        return proxies_of(self.loss)

@@ -1,0 +1,61 @@
+"""Class centers of losses without proxies: running means, by a loop."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from losses.batches import CLASSES, SIZE, embeddings_of, small_loss
+from sumpool.losses import RunningCenters
+
+BATCHES = ([0, 0, 1, 1], [1, 1, 4, 4], [0, 0, 0, 4])
+
+
+def centered(name: str = "ms", momentum: float = 0.7) -> RunningCenters:
+    return RunningCenters(small_loss(name), CLASSES, SIZE, momentum).double()
+
+
+def test_centers_are_running_means_of_unit_embeddings() -> None:
+    loss = centered()
+    start, means = loss.means.clone(), {}
+    for seed, labels in enumerate(BATCHES):
+        x = embeddings_of(labels, seed)
+        loss(x, torch.tensor(labels))
+        for c in set(labels):
+            own = [x[i] / x[i].norm() for i in range(len(x)) if labels[i] == c]
+            batch = sum(own) / len(own)  # type: ignore[arg-type]
+            means[c] = 0.7 * means[c] + 0.3 * batch if c in means else batch
+    assert set(means) == {0, 1, 4}
+    for c in range(CLASSES):
+        torch.testing.assert_close(loss.centers()[c, 0], means.get(c, start[c]))
+    assert loss.seen.tolist() == [c in means for c in range(CLASSES)]
+
+
+@pytest.mark.parametrize("name", ["ms", "npair", "lifted"])
+def test_a_regularizer_of_centers_moves_the_batch_and_the_loss_is_unchanged(name: str) -> None:
+    labels = torch.tensor([0, 0, 1, 1, 2, 2])
+    x = embeddings_of(labels.tolist()).requires_grad_()
+    loss = centered(name)
+    assert torch.equal(loss(x, labels), small_loss(name)(x, labels))
+    (gradient,) = torch.autograd.grad(loss.centers()[0, 0] @ loss.means[1], x)
+    assert bool((gradient[:2].abs().sum(1) > 0).all())
+    assert not gradient[2:].any()
+
+
+def test_nothing_moves_in_evaluation_and_the_state_is_whole() -> None:
+    loss, other = centered(), centered()
+    x, labels = embeddings_of([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1])
+    before = copy.deepcopy(loss.state_dict())
+    loss.eval()(x, labels)
+    assert all(torch.equal(before[name], it) for name, it in loss.state_dict().items())
+    loss.train()(x, labels)
+    other.load_state_dict(loss.state_dict())
+    assert torch.equal(other.centers(), loss.means.unsqueeze(1))
+    assert not loss.centers().requires_grad
+
+
+def test_momentum_outside_its_range_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\), got 1.0"):
+        centered(momentum=1.0)
