@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import re
+from typing import Any
 
 import pytest
 
 from pooling.layers import CHANNELS, maps, tokens
 from sumpool.pooling import POOLINGS, build_pooling, pooling_options
+from sumpool.pooling.catalog import AUTHORS_OPTIONS
 
 
 @pytest.mark.parametrize("name", sorted(POOLINGS))
@@ -21,6 +24,15 @@ def test_every_pooling_builds_for_maps_and_sequences(name: str) -> None:
         assert type(layer) is cls
         assert layer.pool_type == name
         assert layer(x).shape == (3, layer.out_channels(CHANNELS))
+
+
+@pytest.mark.parametrize(("name", "options"), AUTHORS_OPTIONS.items())
+def test_the_authors_options_are_options_that_differ_from_the_defaults(
+    name: str, options: dict[str, Any]
+) -> None:
+    build_pooling(name, CHANNELS, **options)
+    defaults = inspect.signature(POOLINGS[name][0]).parameters
+    assert all(defaults[option].default != value for option, value in options.items())
 
 
 def test_an_unknown_pooling_lists_the_choices() -> None:

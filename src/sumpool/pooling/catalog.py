@@ -67,6 +67,14 @@ POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gsp-parts": (SumPartsPool2d, SumPartsPool1d),
 }
 
+#: What the code of the authors of [gsp] gives to its rivals where our defaults, those of the papers
+#: that introduced them, differ.
+AUTHORS_OPTIONS: Mapping[str, Mapping[str, Any]] = {
+    "cbam": {"kernel_size": 3},
+    "otp": {"eps": 2.0, "iterations": 10},
+    "solar": {"reduction": 1},
+}
+
 
 def pooling_options(name: str, *, sequence: bool = False) -> tuple[str, ...]:
     """The options that :func:`build_pooling` accepts for this pooling.
