@@ -66,13 +66,12 @@ class RunningCenters(nn.Module):
         return value
 
     def _move(self, embeddings: Tensor, labels: Tensor) -> None:
-        # As sums over all classes, which do not wait for the device.
+        # A product with all classes, which neither waits for the device nor depends on its order.
         vectors = F.normalize(embeddings.to(self.means.dtype), dim=-1)
-        counts = self.means.new_zeros(len(self.means)).index_add(
-            0, labels, vectors.new_ones(len(labels))
-        )
-        sums = torch.zeros_like(self.means).index_add(0, labels, vectors)
-        batch = sums / counts.clamp(min=1)[:, None]
+        numbers = torch.arange(len(self.means), device=labels.device)
+        own = (numbers[:, None] == labels).to(vectors.dtype)  # (C, b)
+        counts = own.sum(1)
+        batch = own @ vectors / counts.clamp(min=1)[:, None]
         kept = torch.where(self.seen, self.momentum, 0.0)[:, None]
         moved = torch.where(counts[:, None] > 0, kept * self.means + (1 - kept) * batch, self.means)
         with torch.no_grad():
