@@ -107,8 +107,8 @@ def test_the_place_of_the_data_is_no_part_of_the_grid() -> None:
             r"^fair cub .* pnca ccp\+gap fold 1 seed 0: ccp needs a loss out of c1, c2",
         ),
         (
-            {"center_regs": ["r1"]},
-            r"^fair cub .* c2 gap\+reg:r1 fold 1 seed 0: center_reg needs a loss with proxies",
+            {"losses": ["pnca"], "center_regs": ["r1"], "options": {"center.momentum": 0.5}},
+            r"^fair cub .* pnca gap\+reg:r1 fold 1 seed 0: center.momentum has no effect",
         ),
         ({"losses": ["pnca"], "center_regs": ["r9"]}, r"center_reg must be one of r1, .*'r9'"),
         ({"losses": ["ms"], "xbm": [True]}, r"cross-batch memory \(xbm\) needs .* c1, c2, got ms"),

@@ -223,15 +223,15 @@ def test_variants_are_compared_with_the_base_loss_seed_by_seed(tmp_path: Path) -
     cells = cells_of(table)
     names = [LABELS.get(name, name) for name in VARIANTS]
     assert list(cells)[:16] == [f"C2, {name}" for name in names]
-    assert list(cells)[16:] == ["MS, base loss", "MS, proxies as in the thesis"]
+    assert list(cells)[16:] == ["MS, base loss", "MS, proxies, back to the best weights"]
     assert cells["C2, base loss"]["MAP@R [%]"] == "17.5 ± 3.5"
     assert cells["C2, base loss"]["gain [points]"] == "–"
     assert cells["C2, unit vectors"]["gain [points]"] == "+12.0 ± 0.0"
     assert cells["C2, unit vectors"]["travel, last"] == "0.002 ± 0.000"
-    assert cells["MS, proxies as in the thesis"]["gain [points]"] == "-3.0"  # of seed 1
+    assert cells["MS, proxies, back to the best weights"]["gain [points]"] == "-3.0"  # of seed 1
     alone = [row for row in rows if row.cell["variant"] == "thesis" and row.cell["loss"] == "ms"]
     (table,) = ccp_settings_section.tables(alone)
-    assert cells_of(table)["MS, proxies as in the thesis"]["gain [points]"] == "–"
+    assert cells_of(table)["MS, proxies, back to the best weights"]["gain [points]"] == "–"
 
 
 def test_curves_are_drawn_of_what_is_stored(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sumpool.centers import REGULARIZERS, build_regularizer, center_uniformity
 from sumpool.losses import RunningCenters
 from sumpool.training import CenterConfig, ConfigError, TrainConfig, resolve
 from training.test_ccp import WITH_CCP
-from training.test_loop import assert_equal, weights
+from training.test_loop import assert_equal, stop, weights
 from training.tiny import CONFIG, Scripted, trainer
 
 PROXY: dict[str, Any] = {"loss": "panchor", "images_per_class": 1, "batch_size": 4}
@@ -81,7 +81,12 @@ def test_centers_of_chance_constrained_proxies_are_regularized_too() -> None:
 @pytest.mark.parametrize("loss", ["ms", "npair", "lifted"])
 def test_losses_without_proxies_have_running_means_as_centers(loss: str) -> None:
     runners = [
-        trainer(loss=loss, center_reg="r1", center=CenterConfig(weight=weight, momentum=0.5))
+        trainer(
+            loss=loss,
+            center_reg="r1",
+            center=CenterConfig(weight=weight, momentum=0.5),
+            stop=stop(max_steps=4),
+        )
         for weight in (0.0, 2.0)
     ]
     for runner in runners:

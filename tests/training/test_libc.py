@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from sumpool.losses import IntraBatchLoss
 from sumpool.training import ConfigError, OptimizerConfig, StopConfig, TrainConfig, resolve
+from training.test_loop import stop
 from training.tiny import Scripted, trainer
 
 LIBC: dict[str, Any] = {"loss": "libc", "loss_options": {"heads": 2}}
@@ -59,7 +60,7 @@ def test_the_loss_sees_embeddings_before_normalization_and_everything_learns() -
 )
 def test_the_optimizer_is_the_one_named(name: Any, kind: type) -> None:
     options = OptimizerConfig(0.01, proxy_lr_multiplier=1.0, warmup_epochs=0.0, name=name)
-    runner = trainer(**LIBC, optimizer=options)
+    runner = trainer(**LIBC, optimizer=options, stop=stop(max_steps=4))
     assert type(runner.optimizer.optimizer) is kind
     moved: dict[str, Tensor] = {name: it.clone() for name, it in runner.model.state_dict().items()}
     runner.fit()

@@ -179,7 +179,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         "--center_reg",
         default=["none"],
         **many,
-        help="regularizers of class centers, or none, for losses with proxies (default: none)",
+        help="regularizers of class centers, or none (default: none)",
     )
     backbone = TrainConfig.backbone
     add("--backbone", default=[backbone], **many, help=f"networks, {named.format(backbone)}")

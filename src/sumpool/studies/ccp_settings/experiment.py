@@ -83,7 +83,7 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
 LABELS: Mapping[str, str] = {
     BASE: "base loss",
     MANY_VALIDATIONS: "base loss, many validations",
-    "thesis": "proxies as in the thesis, back to the best weights",
+    "thesis": "proxies, back to the best weights",
     "no pull": "no pull, λ = 0",
     "batch weight 0.1": "batch pairs too, weight 0.1",
     "proxies x10": "rate of proxies × 10",

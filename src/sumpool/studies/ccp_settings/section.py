@@ -60,7 +60,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
         rows,
         title="Chance-constrained proxies: which settings they need",
         question=(
-            "Proxies with the settings of the thesis, and with some of them changed: "
+            "Proxies with the settings of the thesis, going back to the best weights of a "
+            "problem, and with some of them changed: "
             "which setting decides whether they gain over the loss inside batches on "
             f"{dataset_label(rows[0].settings)}?"
         ),
