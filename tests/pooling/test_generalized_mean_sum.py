@@ -126,3 +126,10 @@ def test_powers_at_mu_one_are_the_mapped_generalized_mean() -> None:
 def test_other_values_of_weigh_are_refused() -> None:
     with pytest.raises(ValueError, match=r"weigh must be one of .*, got 'norms'"):
         pool1d(weigh="norms")
+
+
+def test_while_it_averages_it_is_the_map_of_the_generalized_mean() -> None:
+    layer, x = GeneralizedMeanSumPool2d(6, embedding_size=5, prototypes=3), torch.rand(2, 6, 4, 3)
+    layer.averaging = True
+    mean = x.clamp_min(layer.floor).pow(3.0).mean((2, 3)).pow(1 / 3.0)
+    torch.testing.assert_close(layer(x), layer.map(mean))

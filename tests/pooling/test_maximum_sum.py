@@ -101,3 +101,13 @@ def test_options_reach_gsp() -> None:
     assert (layer.gsp.mu, layer.gsp.eps, layer.gsp.seed) == (0.2, 7.0, 3)
     assert (layer.gsp.solver, layer.gsp.fused, layer.background) == ("iterative", False, True)
     assert layer.prototypes.shape == (5, 128)
+
+
+def test_while_it_averages_it_is_the_map_of_maximum_and_mean() -> None:
+    layer, x = MaximumSumPool2d(6, embedding_size=5, prototypes=3), torch.randn(2, 6, 4, 3)
+    layer.averaging = True
+    expected = layer.map(x.amax((2, 3)) + x.mean((2, 3)))
+    torch.testing.assert_close(layer(x), expected)
+    assert not bool(layer.prototypes_ready)
+    layer.averaging = False
+    assert not layer.gsp.averaging

@@ -14,10 +14,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sumpool.pooling import MaximumSumPool2d
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
 from sumpool.training.gradient_balance import measure_gradient_norms
 from sumpool.training.optimization import follow_cosine
 from sumpool.transport import lipschitz_normalize, spread_of
+from training import tiny
 from training.tiny import CONFIG, Scripted, constant, trainer
 
 
@@ -358,6 +360,28 @@ def test_pooling_is_an_average_until_prototypes_are_picked_among_embeddings() ->
     # What is kept is a model with prototypes.
     assert outcome.best_step == 6
     assert bool(pooling.prototypes_ready)
+
+
+def test_a_combination_averages_at_first_while_its_map_learns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        tiny, "GeneralizedSumPool2d", lambda channels, **it: MaximumSumPool2d(channels, 8, **it)
+    )
+    runner = trainer(gsp=GspConfig(4, 0.5, 5.0, average_steps=5), stop=stop(max_steps=7))
+    pooling: Any = runner.model.pooling
+    start = {name: it.clone() for name, it in pooling.named_parameters()}
+    seen, step = [], runner._step
+
+    def watched(batch: Any) -> dict[str, Tensor]:
+        same = {name: torch.equal(start[name], it) for name, it in pooling.named_parameters()}
+        seen.append((pooling.averaging, same["gsp.prototypes"], same["map.weight"]))
+        return step(batch)
+
+    runner._step = watched  # type: ignore[method-assign]
+    runner.fit()
+    assert seen[:5] == [(True, True, True), *[(True, True, False)] * 4]
+    assert seen[5:] == [(False, False, False)] * 2
 
 
 @pytest.mark.parametrize("average_steps", [0, 5])

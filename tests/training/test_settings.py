@@ -125,7 +125,10 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
         ),
         ({"gsp": GspConfig(average_steps=-1)}, "average_steps must be at least 0, got -1"),
         ({"pool": "gap", "gsp": GspConfig(average_steps=1)}, "average_steps needs pool gsp"),
-        ({"pool": "gmp+gsp", "gsp": GspConfig(average_steps=1)}, "steps needs pool gsp, got gmp"),
+        (
+            {"pool": "gsp-parts", "gsp": GspConfig(average_steps=1)},
+            r"steps needs pool gsp or gmp\+gsp or gemean\+gsp, got gsp-parts",
+        ),
         ({"pool": "gap", "gsp": GspConfig(init="image")}, r"gsp\.init needs a pool with GSP, got"),
         ({"pool": "gmp", "gsp": GspConfig(spread=0.3)}, r"gsp\.spread needs a pool with GSP, got"),
         ({"pool": "gap", "gsp": GspConfig(mix=0.3)}, r"gsp\.mix needs a pool with GSP, got gap"),

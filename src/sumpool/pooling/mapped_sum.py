@@ -93,6 +93,15 @@ class MappedSumPool(GlobalPool):
         return self.gsp.background
 
     @property
+    def averaging(self) -> bool:
+        """Whether GSP pools as average pooling, until prototypes are set."""
+        return self.gsp.averaging
+
+    @averaging.setter
+    def averaging(self, value: bool) -> None:
+        self.gsp.averaging = value
+
+    @property
     def eps(self) -> float | Tensor:
         """The inverse smoothing ε of GSP."""
         return self.gsp.eps

@@ -85,7 +85,8 @@ class Phases:
         found = list(backbone) if step < self.warmup else []
         if step < self._config.gsp.average_steps:
             # Average pooling does not use them, but weight decay would move them.
-            found += list(self._pooling.parameters())
+            # The map of a combination learns from the first step on.
+            found += list(getattr(self._pooling, "gsp", self._pooling).parameters())
         return found
 
     def _initialize_pooling(self, batch: Batch, step: int) -> None:

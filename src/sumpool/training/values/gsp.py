@@ -13,6 +13,8 @@ GSP_VALUES: Mapping[str, tuple[str, ...]] = {
     "gsp.cost": ("ball", "cosine", "norm"),
     "gsp.share": ("fixed", "image"),
 }
+#: Poolings that can begin as average pooling.
+AVERAGING = ("gsp", "gmp+gsp", "gemean+gsp")
 #: Options that go to the pooling under the same name, unless they have their default.
 GSP_OPTIONS = ("learn_eps", "cost", "share", "mix", "learn_mix")
 
@@ -31,8 +33,8 @@ def check_gsp(config: TrainConfig, has_attributes: bool) -> None:
     for name in ("spread", "init", *GSP_OPTIONS):
         if getattr(gsp, name) != getattr(defaults, name) and not has_attributes:
             raise ConfigError(f"gsp.{name} needs a pool with GSP, got {pool}")
-    if gsp.average_steps and pool != "gsp":
-        raise ConfigError(f"gsp.average_steps needs pool gsp, got {pool}")
+    if gsp.average_steps and pool not in AVERAGING:
+        raise ConfigError(f"gsp.average_steps needs pool {' or '.join(AVERAGING)}, got {pool}")
     if gsp.spread is not None and (gsp.eps is not None or gsp.mu == 1):
         other = "gsp.mu 1 makes weights equal" if gsp.eps is None else "gsp.eps is given as well"
         raise ConfigError(f"gsp.spread sets gsp.eps, but {other}: leave one of them out")

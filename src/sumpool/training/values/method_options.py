@@ -16,7 +16,7 @@ class GspConfig:
         eps: inverse smoothing ε; large selects sharply (5 with pair losses, 0.5 with proxy losses)
         average_steps: steps at the start in which it pools as average pooling; then prototypes are
             picked among embeddings of images whatever init is, as in the authors' practice (--pool
-            gsp alone)
+            gsp, gmp+gsp or gemean+gsp)
         spread: instead of eps: share 1/(n Σp²) of the positions that the weights of an image cover,
             in (0, 1); ε is chosen for it on 256 training images when prototypes are set
         learn_eps: learn ε from its initial value
