@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from sumpool.cli.bench_options import GRIDS
 from sumpool.protocols import PROTOCOLS, Member, get_protocol
 from sumpool.training import (
     CcpConfig,
@@ -27,6 +28,10 @@ def settings(name: str, data_set: str, member: Member | None = None, **options: 
     protocol = PROTOCOLS[name]
     config = TrainConfig(data="x", **options)
     return flat(protocol.configure(config, member or protocol.members()[0], data_set))
+
+
+def test_every_protocol_is_a_command() -> None:
+    assert list(GRIDS) == list(PROTOCOLS)
 
 
 def test_the_cells_of_each_protocol() -> None:

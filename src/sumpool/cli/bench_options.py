@@ -94,6 +94,25 @@ classes. For choosing options: the test set is not opened.
 """
         + _GRID.format(name="steady-tuning").replace("stop.patience=5", "gsp.eps=20"),
     ),
+    "libc": (
+        "the setting of intra-batch connections, selected on the test set",
+        """\
+Train in the setting of the paper on intra-batch connections: all training classes, 512 dimensions,
+70 epochs of RAdam, 3 seeds, and the model chosen by the test set itself. It is meant for --loss
+libc.
+
+"""
+        + _GRID.format(name="libc"),
+    ),
+    "skewed-means": (
+        "the setting of the center regularizers, selected on the test set",
+        """\
+Train in the setting of the paper on center regularizers: all training classes, 512 dimensions, 40
+epochs of AdamW (60 on SOP and In-shop), 3 seeds, and the model chosen by the test set itself.
+
+"""
+        + _GRID.format(name="skewed-means"),
+    ),
 }
 
 _SWITCH = {"true": True, "false": False}
