@@ -9,7 +9,7 @@ from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, study, train
+from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, serve, study, train
 from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
 from sumpool.cli.parsing import Parser, usage_error
@@ -24,6 +24,7 @@ Deep metric learning with generalized sum pooling.
   sumpool pretrain --data FOLDER      pretrain a backbone for small images
   sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
   sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
+  sumpool serve INDEX                 an index as a web page: search, maps, why images match
   sumpool report RUN …                the page of a run, or one that compares several
   sumpool study NAME                  run one study, or all; finished cells are kept
   sumpool bench fair --data cub       train methods under the fair protocol; status, table
@@ -40,6 +41,7 @@ VERBS = {
     "pretrain": pretrain,
     "evaluate": evaluate,
     "embed": embed,
+    "serve": serve,
     "report": report,
     "study": study,
     "bench": bench,
