@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
+from search.store_vectors import unit
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.stores.catalog import check_store, open_store
 from sumpool.search.stores.exact import ExactIndex
@@ -20,12 +20,7 @@ LABELS = [None if i % 10 == 9 else f"class {i % 5}" for i in range(N)]
 IDS = np.arange(N) * 3 + 5
 
 
-def unit(seed: int, n: int, d: int = D) -> NDArray[np.float32]:
-    vectors = np.random.default_rng(seed).standard_normal((n, d)).astype(np.float32)
-    return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
-
-
-VECTORS, QUERIES = unit(0, N), unit(1, Q)
+VECTORS, QUERIES = unit(0, N, D), unit(1, Q, D)
 
 
 def nearest(
