@@ -2,7 +2,8 @@
 
 "hnsw" is a graph of neighbors with a copy of the vectors, mapped from its file. "ivfpq" keeps 4
 bits for every 2 dimensions in memory, 1/16 of the vectors, and compares its candidates by the
-vectors themselves. How far both look is set when they are built, by comparing them with exact search.
+vectors themselves. How far both look is set when they are built, by comparing them with exact
+search.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class ApproximateIndex(ExactIndex):
         super().__init__(size)
         self._path, self._kind, self._build = path, kind, build
         self._keys: Ids = np.empty(0, np.int64)
-        self._file = self._read() if path.is_file() else None
+        self._file: Any = self._read() if path.is_file() else None
 
     def add(
         self,

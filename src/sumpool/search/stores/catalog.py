@@ -65,7 +65,13 @@ def open_store(
     check_store(store)
     count, size = vectors.shape
     if store.startswith(MILVUS):
-        raise NotImplementedError
+        from sumpool.search.stores.milvus import MilvusIndex, check_count
+
+        milvus = MilvusIndex(store.removeprefix(MILVUS), folder, size, count)
+        if build:
+            milvus.synchronize(ids, vectors, labels, versions)
+        check_count(milvus, count, folder, store)
+        return milvus
     there = [kind for kind in ("hnsw", "ivfpq") if store_file(folder, kind).is_file()]
     if store in ("auto", "approximate") and there:
         store = there[0]
