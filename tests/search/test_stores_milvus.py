@@ -47,10 +47,9 @@ def milvus(folder: Path) -> Iterator[VectorIndex]:
     index.close()
 
 
+@pytest.mark.process  # its server takes seconds to start
+@pytest.mark.xdist_group("milvus")
 class TestLite:
-    # Its server takes seconds to start.
-    pytestmark = (pytest.mark.process, pytest.mark.xdist_group("milvus"))
-
     @pytest.mark.parametrize("label", [None, "wren", *HOSTILE, "of no image"])
     def test_the_top_10_are_those_of_faiss_with_every_filter(
         self, label: str | None, milvus: VectorIndex, folder: Path
