@@ -9,7 +9,20 @@ from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import bench, demo, embed, evaluate, pretrain, report, serve, study, train
+from sumpool.cli import (
+    bench,
+    demo,
+    duplicates,
+    embed,
+    evaluate,
+    index,
+    pretrain,
+    report,
+    search,
+    serve,
+    study,
+    train,
+)
 from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
 from sumpool.cli.parsing import Parser, usage_error
@@ -24,6 +37,9 @@ Deep metric learning with generalized sum pooling.
   sumpool pretrain --data FOLDER      pretrain a backbone for small images
   sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
   sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
+  sumpool index --data … --out INDEX  an index of images, with or without labels, to search in
+  sumpool search INDEX QUERY …        the most similar images, by image, part or prototype
+  sumpool duplicates INDEX            groups of images that are the same, or nearly
   sumpool serve INDEX                 an index as a web page: search, maps, why images match
   sumpool report RUN …                the page of a run, or one that compares several
   sumpool study NAME                  run one study, or all; finished cells are kept
@@ -41,6 +57,9 @@ VERBS = {
     "pretrain": pretrain,
     "evaluate": evaluate,
     "embed": embed,
+    "index": index,
+    "search": search,
+    "duplicates": duplicates,
     "serve": serve,
     "report": report,
     "study": study,
