@@ -19,7 +19,16 @@ from test_architecture import imported_names
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Modules of extras, which may not be installed, and the distributions they belong to.
-EXTRAS = {"faiss": "faiss-cpu", "optuna": "optuna", "ray": "ray"}
+EXTRAS = {
+    "faiss": "faiss-cpu",
+    "multipart": "python-multipart",
+    "optuna": "optuna",
+    "pymilvus": "pymilvus",
+    "python_multipart": "python-multipart",
+    "ray": "ray",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
+}
 #: Installed with torch where there is a GPU, and imported only there.
 WITH_TORCH = {"triton"}
 
@@ -77,7 +86,7 @@ def test_the_version_has_a_section_in_the_changelog(project: dict[str, Any]) -> 
 
 
 #: Extras that users install; the tools of developers are only pinned.
-USED = ("onnx", "faiss", "search", "ray")
+USED = ("onnx", "faiss", "search", "milvus", "tune", "ray")
 
 
 def pins(path: Path) -> dict[str, Version]:
