@@ -91,10 +91,10 @@ class Pages:
         for image in found["results"]:
             image["why"] = self._why(query, image["id"])
             image["shown"] = _shown(query, image["id"], show)
-        over = "weights" if show == "weights" else "plain"
+        whole = Query(query.source)
         kind = "image" if isinstance(query.source, int) else "upload"
         box = query.box
-        what = found["query"].get("label") or found["query"].get("path") or "your image"
+        what = found["query"]["label"] or found["query"]["path"] or "your image"
         return self.render(
             "search.html",
             request,
@@ -105,8 +105,10 @@ class Pages:
                     **found["query"],
                     "kind": kind,
                     "value": query.source,
-                    "picture": address("/picture", query, {"show": over}),
-                    "whole": address("/search", Query(query.source), {"k": k, "show": show}),
+                    "picture": address("/picture", query, {"show": show})
+                    if show == "weights"
+                    else address("/picture", whole),
+                    "whole": address("/search", whole, {"k": k, "show": show}),
                 },
                 "similar": any(it["similar"] for it in found["results"]),
                 "k": k,
@@ -192,9 +194,9 @@ class Pages:
         found = await self.views.duplicates(request)
         count = found["count"]
         for group in found["groups"]:
-            group["kind"] = (
-                "Same content" if group["exact"] else f"At least {group['similarity']:.3f} similar"
-            )
+            near = f"at least {group['similarity']:.3f} similar to another of them"
+            how = "with the same content" if group["exact"] else near
+            group["kind"] = f"{counted(group['count'], 'image')} {how}"
         verdict = f"{counted(count, 'group')} of images that are the same, or nearly."
         more = f"The first {MOST_GROUPS} are shown." if count > MOST_GROUPS else ""
         return self.render(

@@ -58,7 +58,7 @@ def serve(
         port: Port; 0 for any that is free.
         token: Asked for where given; required unless ``host`` is a loopback address.
         limits: What may be uploaded.
-        ready: Called with the address once the port is open.
+        ready: Called with the address once visitors are answered.
 
     Raises:
         ServeError: If the port cannot be opened, or a token is missing.
@@ -77,13 +77,24 @@ def serve(
         timeout_graceful_shutdown=GRACE,
     )
     with _listening(host, port) as listening:
-        if ready is not None:
-            name = f"[{host}]" if ":" in host else host
-            ready(f"http://{name}:{listening.getsockname()[1]}/")
+        name = f"[{host}]" if ":" in host else host
+        address = f"http://{name}:{listening.getsockname()[1]}/"
+        server = _Server(config, lambda: ready(address) if ready else None)
         try:
-            uvicorn.Server(config).run(sockets=[listening])
-        except KeyboardInterrupt:  # raised by uvicorn once it has stopped
+            server.run(sockets=[listening])
+        except KeyboardInterrupt:  # raised again by uvicorn once it has stopped
             return
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
 
 
 def _listening(host: str, port: int) -> socket.socket:

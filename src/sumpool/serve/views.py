@@ -15,16 +15,24 @@ from sumpool.search import Match
 from sumpool.search.duplicates import NEAR
 from sumpool.serve.arguments import Arguments
 from sumpool.serve.collection import Collection, Query
+from sumpool.serve.pictures import SIDES
 from sumpool.serve.uploads import Limits, Upload, check_upload, upload_formats
 from sumpool.serve.worker import Worker
 from sumpool.system.wording import counted
 
 #: Arguments that say what is searched by.
 QUERY = ("image", "upload", "box")
+#: What a picture can show, and the arguments that belong to it.
+PICTURES = {
+    "plain": (),
+    "weights": ("box",),
+    "match": ("box", "with", "side"),
+    "patch": ("prototype",),
+}
 #: Results unless asked otherwise, and at most.
 RESULTS, MOST_RESULTS = 24, 200
-#: Groups of duplicates on a page.
-MOST_GROUPS = 50
+#: Groups of duplicates in an answer, and images of each.
+MOST_GROUPS, MOST_IN_GROUP = 50, 60
 #: Seconds that an upload may take.
 UPLOAD_SECONDS = 60
 
@@ -120,12 +128,12 @@ class Views:
     def _verdict(self, results: list[dict[str, Any]], least: float | None) -> str:
         threshold = self.collection.index.threshold
         similar = sum(it["similar"] for it in results)
-        meaning = f"{threshold.value:.3f} similar ({threshold.meaning})."
+        meaning = f"{threshold.value:.4f} similar ({threshold.meaning})."
         if not results:
             what = "there is no other image" if least is None else f"no image is {least} similar"
             return f"Nothing was found: {what}."
         if not similar:
-            best = f"{results[0]['similarity']:.3f}"
+            best = f"{results[0]['similarity']:.4f}"
             return f"Nothing similar was found: the nearest image is {best}, not {meaning}"
         return f"{similar} of {counted(len(results), 'result')} at least {meaning}"
 
@@ -211,7 +219,8 @@ class Views:
             {
                 "exact": exact,
                 "similarity": similarity,
-                "images": [self.collection.image(id) for id in ids],
+                "count": len(ids),
+                "images": [self.collection.image(id) for id in ids[:MOST_IN_GROUP]],
             }
             for exact, similarity, ids in groups[:MOST_GROUPS]
         ]
@@ -219,25 +228,26 @@ class Views:
 
     async def picture(self, request: Request) -> bytes:
         """An image as JPEG."""
-        accepted = (*QUERY, "size", "show", "with", "side", "prototype")
-        arguments = Arguments(request, accepted)
-        size = arguments.choice("size", ("small", "large"), "large")
-        show = arguments.choice("show", ("plain", "weights", "match", "patch"), "plain")
+        both = ("image", "upload", "size", "show")
+        arguments = Arguments(request, (*both, "box", "with", "side", "prototype"))
+        show = arguments.choice("show", tuple(PICTURES), "plain")
+        Arguments(request, (*both, *PICTURES[show]))
+        size = arguments.choice("size", tuple(SIDES), "large")
         query = self.query(arguments)
-        if show == "plain":
-            plain = Query(query.source)  # a box does not change it
-            return await self.files.run(self.collection.picture, plain, size, show)
-        if show == "weights":
-            return await self.model.run(self.collection.picture, query, size, show)
+        if show == "match":
+            side = arguments.choice("side", ("query", "result"), "query")
+            other = self.other(arguments)
+            return await self.model.run(self.collection.picture, query, size, show, other, side)
         if show == "patch":
-            number = arguments.whole("prototype", -1, 0, 10**9)
+            if "prototype" not in arguments:
+                raise HTTPException(400, "prototype is missing: the one whose patch is shown")
+            number = arguments.whole("prototype", 0, 0, 10**9)
             self.collection.check_prototype(number)
             return await self.model.run(
                 self.collection.picture, query, size, show, prototype=number
             )
-        side = arguments.choice("side", ("query", "result"), "query")
-        other = self.other(arguments)
-        return await self.model.run(self.collection.picture, query, size, show, other, side)
+        worker = self.files if show == "plain" else self.model
+        return await worker.run(self.collection.picture, query, size, show)
 
     def query(self, arguments: Arguments) -> Query:
         """What an address asks to search by."""
@@ -261,17 +271,19 @@ class Views:
     def described(self, query: Query) -> dict[str, Any]:
         """A query in the answer to it."""
         width, height = self.collection.size(query.source)
-        box = None if query.box is None else list(query.box)
-        if isinstance(query.source, str):
-            return {"upload": query.source, "width": width, "height": height, "box": box}
-        known = self.collection.image(query.source)
+        image, upload, known = None, None, {"path": None, "label": None}
+        if isinstance(query.source, int):
+            image, known = query.source, self.collection.image(query.source)
+        else:
+            upload = query.source
         return {
-            "image": query.source,
-            "width": width,
-            "height": height,
-            "box": box,
+            "image": image,
+            "upload": upload,
             "path": known["path"],
             "label": known["label"],
+            "width": width,
+            "height": height,
+            "box": None if query.box is None else list(query.box),
         }
 
 

@@ -29,14 +29,11 @@ async function upload(file) {
   }
 }
 
-// The image that was dropped or pasted: a file, or one of this server's own images.
+// Whether a file was dropped or pasted; the first one is uploaded.
 function take(transfer) {
-  const file = [...transfer.files].find((it) => it.size);
-  if (file) {
-    upload(file);
-    return true;
-  }
-  return false;
+  const [file] = transfer.files;
+  if (file) upload(file);
+  return Boolean(file);
 }
 
 addEventListener("dragover", (event) => {
@@ -73,51 +70,51 @@ addEventListener("pageshow", () => {
   for (const field of document.querySelectorAll("form[method=get] :disabled")) field.disabled = false;
 });
 
+// On a phone the results come first.
+if (matchMedia("(max-width: 48rem)").matches) {
+  for (const fold of document.querySelectorAll(".side details")) fold.open = false;
+}
+
 // The box: drawn with mouse or finger, or typed.
 function prepareBox(picture) {
   const field = document.querySelector("input[name=box]");
-  const typed = field.closest(".field");
   const rect = picture.querySelector("rect");
-  const size = [Number(picture.dataset.width), Number(picture.dataset.height)];
+  const size = [picture.viewBox.baseVal.width, picture.viewBox.baseVal.height];
   const numbers = document.createElement("div");
   numbers.className = "numbers";
   const inputs = ["left", "top", "right", "bottom"].map((name, place) => {
     const input = document.createElement("input");
-    Object.assign(input, { type: "number", min: 0, max: size[place % 2], inputMode: "numeric", placeholder: name });
+    Object.assign(input, { type: "number", min: 0, max: size[place % 2], placeholder: name });
     input.setAttribute("aria-label", `${name} edge of the part, in pixels`);
     input.addEventListener("input", () => show(inputs.map((it) => it.value)));
     numbers.append(input);
     return input;
   });
   field.hidden = true;
-  typed.append(numbers);
-  const begin = field.value.split(",");
-  if (begin.length === 4) inputs.forEach((input, place) => (input.value = begin[place]));
+  field.after(numbers);
+  field.labels[0].removeAttribute("for");
+  const typed = field.value.split(",");
+  if (typed.length === 4) inputs.forEach((input, place) => (input.value = typed[place]));
 
   function show(values) {
     const [x0, y0, x1, y1] = values.map(Number);
-    const whole = values.every((it) => String(it).trim() !== "") && x1 > x0 && y1 > y0;
+    const whole = values.every((it) => String(it).trim()) && x1 > x0 && y1 > y0;
     field.value = whole ? [x0, y0, x1, y1].join(",") : "";
-    rect.toggleAttribute("hidden", !whole);
-    const place = { x: x0, y: y0, width: x1 - x0, height: y1 - y0 };
-    if (whole) for (const [name, value] of Object.entries(place)) rect.setAttribute(name, value);
+    const place = whole ? { x: x0, y: y0, width: x1 - x0, height: y1 - y0 } : { width: 0 };
+    for (const [name, value] of Object.entries(place)) rect.setAttribute(name, value);
   }
 
   let start = null;
   const at = (event) => {
-    const seen = picture.getBoundingClientRect();
-    return [
-      Math.round(Math.min(Math.max((event.clientX - seen.left) / seen.width, 0), 1) * size[0]),
-      Math.round(Math.min(Math.max((event.clientY - seen.top) / seen.height, 0), 1) * size[1]),
-    ];
+    const point = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
+    return [point.x, point.y].map((value, place) => Math.round(Math.min(Math.max(value, 0), size[place])));
   };
   const box = (event) => {
     const end = at(event);
-    const order = (place) => [start[place], end[place]].sort((a, b) => a - b);
-    const [x, y] = [order(0), order(1)];
-    return [x[0], y[0], x[1], y[1]];
+    const low = start.map((value, place) => Math.min(value, end[place]));
+    const high = start.map((value, place) => Math.max(value, end[place]));
+    return [...low, ...high];
   };
-  picture.addEventListener("dragstart", (event) => event.preventDefault());
   picture.addEventListener("pointerdown", (event) => {
     start = at(event);
     picture.setPointerCapture(event.pointerId);
@@ -130,12 +127,18 @@ function prepareBox(picture) {
     if (!start) return;
     const values = box(event);
     start = null;
-    show(values);
     // A click is no box.
-    if (Math.min((values[2] - values[0]) / size[0], (values[3] - values[1]) / size[1]) < 0.01) return;
+    if (Math.min((values[2] - values[0]) / size[0], (values[3] - values[1]) / size[1]) < 0.02) {
+      show(inputs.map((it) => it.value));
+      return;
+    }
     inputs.forEach((input, place) => (input.value = values[place]));
+    show(values);
     field.form.requestSubmit();
   });
-  picture.addEventListener("pointercancel", () => (start = null));
+  picture.addEventListener("pointercancel", () => {
+    start = null;
+    show(inputs.map((it) => it.value));
+  });
 }
 document.querySelectorAll("[data-draw]").forEach(prepareBox);
