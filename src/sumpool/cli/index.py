@@ -29,7 +29,17 @@ examples:
 """
 
 #: Options that a new index keeps, so that --update takes none of them.
-_OF_A_NEW_INDEX = ("data", "out", "model")
+_OF_A_NEW_INDEX = (
+    "data",
+    "out",
+    "model",
+    "format",
+    "split",
+    "no_labels",
+    "allow_outside",
+    "thumbnails",
+    "batch_size",
+)
 
 
 def build_parser() -> ArgumentParser:
@@ -55,13 +65,10 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--format",
-        default="auto",
         metavar="NAME",
         help="layout of the data, as in `sumpool train` (default: detected)",
     )
-    parser.add_argument(
-        "--split", default="all", metavar="NAME", help="part of the data (default: all of it)"
-    )
+    parser.add_argument("--split", metavar="NAME", help="part of the data (default: all of it)")
     parser.add_argument(
         "--no_labels", action="store_true", help="take all images of a folder, without labels"
     )
@@ -71,12 +78,12 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--store",
-        default="auto",
         metavar="NAME",
-        help="what searches the vectors: exact, hnsw, ivfpq or milvus:URI (default: by size)",
+        help="what searches the vectors: exact, approximate (hnsw or ivfpq) or milvus:URI "
+        "(default: exact)",
     )
     parser.add_argument(
-        "--batch_size", type=count, default=64, metavar="N", help="images per pass (default: 64)"
+        "--batch_size", type=count, metavar="N", help="images per pass (default: 64)"
     )
     parser.add_argument(
         "--device",
@@ -90,6 +97,20 @@ def build_parser() -> ArgumentParser:
         metavar="N",
         help="threads that decode images (default: one per core)",
     )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="embed on a Ray cluster: auto, HOST:PORT, or local (needs sumpool[ray])",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=float,
+        metavar="G",
+        help="with --ray, the share of a GPU per worker (default: 0, none)",
+    )
+    parser.add_argument(
+        "--cpus", type=float, metavar="N", help="with --ray, the CPUs per worker (default: 1)"
+    )
     return parser
 
 
@@ -99,26 +120,31 @@ def run(options: Namespace) -> int:
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.data.base import BrokenImageError
-    from sumpool.search.stores.catalog import check_store
     from sumpool.search.update import begin, update
 
-    folder: Path = options.index if options.update else options.out
+    folder: Path = options.index if options["update"] else options.out
     device = choose_device(options.device)
-    if not options.update:
-        check_store(options.store)
+    compute = None
+    if options.ray is not None:
+        from sumpool.search.bulk import RayCompute
+
+        compute = RayCompute(options.ray, gpus=options.gpus or 0.0, cpus=options.cpus or 1.0)
+    if not options["update"]:
         begin(
             options.data,
             folder,
             options.model,
-            format=options.format,
-            split=options.split,
+            format=options.format or "auto",
+            split=options.split or "all",
             labels=not options.no_labels,
             allow_outside=options.allow_outside,
             thumbnails=options.thumbnails,
-            store=options.store,
-            batch_size=options.batch_size,
+            store=options.store or "auto",
+            batch_size=options.batch_size or 64,
         )
-    changes = update(folder, device=device, workers=options.workers)
+    changes = update(
+        folder, device=device, workers=options.workers, store=options.store, compute=compute
+    )
     total = changes.kept + changes.changed + changes.added
     done = [
         f"{number:,} {what}"
@@ -142,12 +168,16 @@ def interrupt_message(options: Namespace) -> str:
 
 
 def _check(options: Namespace) -> None:
-    given = [name for name in _OF_A_NEW_INDEX if options[name] is not None]
-    if options.update:
+    for name in ("gpus", "cpus"):
+        if options[name] is not None and options.ray is None:
+            raise ConfigError(f"--{name} needs --ray")
+    given = [name for name in _OF_A_NEW_INDEX if options[name]]
+    if options["update"]:
         if options.index is None:
             raise ConfigError("--update needs the index: sumpool index INDEX --update")
         if given:
-            raise ConfigError(f"--{given[0]} is that of the index and cannot change with --update")
+            name = given[0].replace("_", "-")
+            raise ConfigError(f"--{name} belongs to a new index and cannot change with --update")
         return
     if options.index is not None:
         raise ConfigError(
@@ -156,5 +186,5 @@ def _check(options: Namespace) -> None:
     missing = [f"--{name}" for name in ("data", "out") if options[name] is None]
     if missing:
         raise ConfigError(f"a new index needs {' and '.join(missing)}")
-    check_choices("format", options.format)
+    check_choices("format", options.format or "auto")
     check_data(options.data)

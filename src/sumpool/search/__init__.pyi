@@ -1,6 +1,6 @@
+from .assemble import Changes as Changes
 from .duplicates import Duplicates as Duplicates
 from .explain import Explanation as Explanation
-from .index import Index as Index
 from .images import Match as Match
+from .index import Index as Index
 from .threshold import Threshold as Threshold
-from .update import Changes as Changes

@@ -59,7 +59,8 @@ def _smoothed(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor
 def _transported(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
     local = pooling.map(f)  # (1, n, d)
     plan = pooling.assignments(local, mask)  # (1, n, m)
-    return (math.sqrt(plan.shape[-1]) * plan.unsqueeze(-1) * local.unsqueeze(-2)).flatten(2)
+    parts: Tensor = math.sqrt(plan.shape[-1]) * plan.unsqueeze(-1) * local.unsqueeze(-2)
+    return parts.flatten(2)
 
 
 def _maximum_and_sum(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from PIL import Image
 from sumpool.data.sets.decoding import read_image
 from sumpool.models import Embedder
 from sumpool.models.storage import load_embedder
+from sumpool.search.assemble import Changes
 from sumpool.search.contributions import can_explain
 from sumpool.search.duplicates import NEAR, Duplicates, find_duplicates
 from sumpool.search.explain import Explanation, explain_match
@@ -24,9 +25,8 @@ from sumpool.search.folder import MODEL
 from sumpool.search.images import IndexedImages, Match
 from sumpool.search.queries import Embedded, QueryError, embed_query
 from sumpool.search.stores.base import VectorIndex
-from sumpool.search.stores.catalog import open_store
 from sumpool.search.threshold import Threshold
-from sumpool.search.update import Changes, Compute, begin, update
+from sumpool.search.update import Compute, begin, open_vector_index, update
 
 #: An image file, an image, the id of an indexed image, or one of these with a box.
 Query = str | os.PathLike[str] | Image.Image | int | tuple[Any, Sequence[float]]
@@ -114,11 +114,20 @@ class Index(IndexedImages):
         *,
         workers: int | None = None,
         progress: bool = True,
+        store: str | None = None,
         compute: Compute | None = None,
     ) -> Changes:
-        """Add new images, drop deleted ones and embed changed ones again; see :meth:`build`."""
+        """Add new images, drop deleted ones and embed changed ones again; see :meth:`build`.
+
+        ``store`` replaces what searches the vectors.
+        """
         changes = update(
-            self.folder, device=self.device, workers=workers, progress=progress, compute=compute
+            self.folder,
+            device=self.device,
+            workers=workers,
+            progress=progress,
+            store=store,
+            compute=compute,
         )
         self._open()
         return changes
@@ -145,15 +154,7 @@ class Index(IndexedImages):
 
     @cached_property
     def _store(self) -> VectorIndex:
-        hashes = self.images["content_hash"].to_pylist()
-        return open_store(
-            self.header.store,
-            self.folder,
-            self.images["id"].to_numpy(),
-            self.vectors,
-            self.images["label"].to_pylist(),
-            np.array([int(it[:8], 16) for it in hashes], np.uint32),
-        )
+        return open_vector_index(self.folder, self.header, self.images)
 
     @cached_property
     def _attributes(self) -> NDArray[np.float32] | None:

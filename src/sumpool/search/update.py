@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 from tqdm import tqdm
 
-from sumpool.data import BrokenImageError, DataError
 from sumpool.models import Embedder, load
 from sumpool.models.storage import load_embedder, save_embedder
+from sumpool.search.assemble import Changes, Plan, assemble
 from sumpool.search.folder import (
     HEADER,
     MODEL,
@@ -30,41 +28,19 @@ from sumpool.search.folder import (
     open_vectors,
     read_header,
     read_images,
-    remove_unused,
     write_header,
-    write_images,
 )
 from sumpool.search.frozen import frozen_embedder
-from sumpool.search.parts import PART_SCHEMA, Part, embed_parts, plan_parts, read_part
+from sumpool.search.parts import Part, embed_parts, plan_parts
 from sumpool.search.source import Source, Stamp
-from sumpool.search.threshold import calibrate
-from sumpool.system.files import StoreError, atomic_path
+from sumpool.search.stores.base import VectorIndex
+from sumpool.search.stores.catalog import check_store, open_store
+from sumpool.system.files import StoreError
 
 logger = logging.getLogger(__name__)
 
 #: Computes missing parts; :func:`~sumpool.search.parts.embed_parts`, or a cluster's.
 Compute = Callable[[Embedder, Source, Sequence[Part], Path, Header], None]
-#: Rows that are copied at once.
-_ROWS = 65_536
-
-
-@dataclass(frozen=True)
-class Changes:
-    """What an update did.
-
-    Attributes:
-        added: Number of images that are new.
-        changed: Number of images with other content than before.
-        removed: Number of images that are gone, or cannot be read any more.
-        kept: Number of images whose vectors were kept.
-        skipped: Name and reason of each image that cannot be read.
-    """
-
-    added: int
-    changed: int
-    removed: int
-    kept: int
-    skipped: tuple[tuple[str, str], ...]
 
 
 def begin(
@@ -84,6 +60,7 @@ def begin(
     Raises:
         StoreError: If ``out`` holds something else, a finished index included.
     """
+    check_store(options["store"])
     if isinstance(model, Embedder):
         embedder, name = model, "a model in memory"
     elif model is None:
@@ -129,6 +106,7 @@ def update(
     device: torch.device | str = "cpu",
     workers: int | None = None,
     progress: bool = True,
+    store: str | None = None,
     compute: Compute | None = None,
 ) -> Changes:
     """Bring the index in ``folder`` up to date; continues what was interrupted.
@@ -138,6 +116,7 @@ def update(
         device: Where the model runs.
         workers: Threads that decode; None is one per core.
         progress: Whether to show progress bars.
+        store: What searches the vectors from now on; None leaves it as it is.
         compute: Computes the missing parts in place of this process.
 
     Raises:
@@ -146,6 +125,10 @@ def update(
     """
     with locked(folder):
         header = read_header(folder)
+        if store is not None and store != header.store:
+            check_store(store)
+            header = replace(header, store=store)
+            write_header(folder, header)
         if model_digest(folder) != header.model_digest:
             raise StoreError(
                 f"the model in {folder / MODEL} is not the one of the index: build anew"
@@ -168,16 +151,34 @@ def update(
                 )
             else:
                 compute(model, source, parts, folder, header)
-        return _assemble(folder, header, source, old, plan, parts)
+        changes = assemble(folder, header, source, old, plan, parts)
+        after = read_header(folder)
+        images = read_images(folder / after.images_file)
+        open_vector_index(folder, after, images, build=True).close()
+        return changes
 
 
-@dataclass
-class _Plan:
-    """Which images are taken over, with their stamps, and which are embedded."""
+def open_vector_index(
+    folder: Path, header: Header, images: pa.Table, *, build: bool = False
+) -> VectorIndex:
+    """What searches the vectors of an index.
 
-    kept: dict[str, tuple[Stamp, str | None]]
-    missing: list[int]
-    present: set[str]
+    Args:
+        folder: The index.
+        header: Its header.
+        images: Its table of images.
+        build: Whether a store that takes long to build may be built now.
+    """
+    hashes = images["content_hash"].to_pylist()
+    return open_store(
+        header.store,
+        folder,
+        images["id"].to_numpy(),
+        open_vectors(folder, header),
+        images["label"].to_pylist(),
+        np.array([int(it[:8], 16) for it in hashes], np.uint32),
+        build=build,
+    )
 
 
 def _read_old(folder: Path, header: Header) -> pa.Table:
@@ -186,7 +187,7 @@ def _read_old(folder: Path, header: Header) -> pa.Table:
     return read_images(folder / header.images_file)
 
 
-def _compare(source: Source, old: pa.Table, progress: bool) -> _Plan:
+def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
     columns = ("path", "bytes", "mtime_ns", "content_hash")
     known = {
         path: (Stamp(size, time), content)
@@ -194,7 +195,7 @@ def _compare(source: Source, old: pa.Table, progress: bool) -> _Plan:
             *(old[name].to_pylist() for name in columns), strict=True
         )
     }
-    plan = _Plan({}, [], set())
+    plan = Plan({}, [], set())
     bar = tqdm(range(len(source)), "comparing", unit=" images", disable=not (progress and known))
     for index in bar:
         name = source.name(index)
@@ -216,133 +217,3 @@ def _same(source: Source, index: int, content: str) -> bool:
         return source.content_hash(index) == content
     except OSError:  # gone, or not readable: embedding says which
         return False
-
-
-def _assemble(
-    folder: Path, header: Header, source: Source, old: pa.Table, plan: _Plan, parts: Sequence[Part]
-) -> Changes:
-    """Join what is kept and what was embedded; the header is replaced when all is on disk."""
-    pool, new, skipped = _embedded(folder, source, old, parts)
-    rows: list[tuple[int, int, Stamp, str | None]] = []  # place in the pool, id, stamp, label
-    changed = 0
-    for place, (name, id) in enumerate(zip(*_lists(old, "path", "id"), strict=True)):
-        if name in plan.kept:
-            rows.append((place, id, *plan.kept[name]))
-        elif name in new:
-            found, stamp, label = new.pop(name)
-            rows.append((found, id, stamp, label))
-            changed += 1
-    removed, added = len(old) - len(rows), len(new)
-    for number, (found, stamp, label) in enumerate(new.values(), header.next_id):
-        rows.append((found, number, stamp, label))
-    if not rows:
-        reason = f": {BrokenImageError.of(skipped)}" if skipped else ""
-        raise DataError(f"no image is left in {header.data}{reason}")
-    result = Changes(added, changed, removed, len(plan.kept), tuple(skipped))
-    order = np.array([row[0] for row in rows])
-    table = _table(pool.take(order), rows)
-    if table.equals(old) and result.skipped == header.skipped:
-        remove_unused(folder, header, old)
-        return result
-    following = replace(
-        header,
-        generation=_generation(header, table),
-        next_id=header.next_id + added,
-        count=len(rows),
-        skipped=result.skipped,
-    )
-    vectors = _join_vectors(folder, header, following, order, len(old), parts)
-    threshold = calibrate(vectors, table["label"].to_pylist())
-    following = replace(following, threshold=threshold.value, threshold_meaning=threshold.meaning)
-    write_images(folder / following.images_file, table)
-    write_header(folder, following)
-    remove_unused(folder, following, table)
-    return result
-
-
-def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]
-
-
-def _embedded(
-    folder: Path, source: Source, old: pa.Table, parts: Sequence[Part]
-) -> tuple[pa.Table, dict[str, tuple[int, Stamp, str | None]], list[tuple[str, str]]]:
-    """All rows, old and new, with what is new by name, and what could not be read."""
-    columns = ["path", "width", "height", "content_hash", "z"]
-    schema = pa.schema(map(PART_SCHEMA.field, columns))  # rows without an image have no size
-    tables, place = [old.select(columns).cast(schema)], len(old)
-    new: dict[str, tuple[int, Stamp, str | None]] = {}
-    skipped = []
-    for part in parts:
-        table = read_part(folder, part)
-        if table is None:
-            raise StoreError(f"{folder} was changed while it was updated: run the update again")
-        reasons = table["reason"].to_pylist()
-        tables.append(table.select(columns))
-        for row, (name, reason) in enumerate(zip(part.names, reasons, strict=True)):
-            if reason is None:
-                new[name] = (place + row, part.stamps[row], source.label(part.indices[row]))
-            else:
-                skipped.append((name, reason))
-        place += len(table)
-    return pa.concat_tables(tables), new, skipped
-
-
-def _table(content: pa.Table, rows: list[tuple[int, int, Stamp, str | None]]) -> pa.Table:
-    further = {
-        "id": [row[1] for row in rows],
-        "bytes": [row[2].bytes for row in rows],
-        "mtime_ns": [row[2].mtime_ns for row in rows],
-        "label": [row[3] for row in rows],
-    }
-    arrays = [
-        pa.array(further[field.name], field.type) if field.name in further else content[field.name]
-        for field in SCHEMA
-    ]
-    return pa.Table.from_arrays(arrays, schema=SCHEMA).combine_chunks()
-
-
-def _generation(header: Header, table: pa.Table) -> str:
-    """A name that other images, another order or another model do not have."""
-    digest = hashlib.sha256(header.model_digest.encode())
-    for name in SCHEMA.names[:-1]:
-        digest.update(repr(table[name].to_pylist()).encode())
-    return digest.hexdigest()[:16]
-
-
-def _join_vectors(
-    folder: Path,
-    header: Header,
-    following: Header,
-    order: NDArray[np.int64],
-    kept: int,
-    parts: Sequence[Part],
-) -> NDArray[np.float32]:
-    """Write the vectors; ``order`` counts the ``kept`` rows of the old file, then the parts."""
-    shape = (len(order), header.dim)
-    with atomic_path(folder / following.vectors_file) as aside:
-        out = np.lib.format.open_memmap(aside, mode="w+", dtype=np.float32, shape=shape)
-        rows = np.flatnonzero(order < kept)
-        before = open_vectors(folder, header) if len(rows) else out
-        for start in range(0, len(rows), _ROWS):
-            some = rows[start : start + _ROWS]
-            out[some] = before[order[some]]
-        for part in parts:
-            rows = np.flatnonzero((order >= kept) & (order < kept + len(part.names)))
-            if len(rows):
-                out[rows] = _vectors(folder, part, header.dim)[order[rows] - kept]
-            kept += len(part.names)
-        out.flush()
-        del out
-    return open_vectors(folder, following)
-
-
-def _vectors(folder: Path, part: Part, dim: int) -> NDArray[np.float32]:
-    """The vectors of a part, (n, D), zeros where an image could not be read."""
-    table = read_part(folder, part)
-    assert table is not None  # read a moment ago, under the lock
-    column = table["vector"].combine_chunks()
-    there = np.asarray(column.is_valid())
-    vectors = np.zeros((len(table), dim), np.float32)
-    vectors[there] = column.flatten().to_numpy().reshape(-1, dim)
-    return vectors
