@@ -118,9 +118,15 @@ class IndexedImages:
 
     def match(self, id: int, similarity: float = 1.0) -> Match:
         """The image with this id."""
-        row = self.row(id)
-        path, label = (self.images[name][row].as_py() for name in ("path", "label"))
+        path, label = self._named[self.row(id)]
         return Match(id, path, label, similarity)
+
+    @cached_property
+    def _named(self) -> list[tuple[str, str | None]]:
+        # Path and label of each image; a table takes as long for one of them as a search does.
+        return list(
+            zip(*(self.images[name].to_pylist() for name in ("path", "label")), strict=True)
+        )
 
     def path(self, id: int) -> Path | None:
         """The file of an image; None if it is in none of its own."""

@@ -125,19 +125,29 @@ class ApproximateIndex(ExactIndex):
         """The k nearest of the accepted rows, a ``share`` of all, that are found."""
         if self._file is None or not len(self):
             return self._nearest(queries, k, accepted)
-        marked = self._alive
+        options = self._options
         if accepted is not None:
-            marked = (self._rows >= 0) & accepted[self._rows]
+            options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
+        if self._kind == "hnsw":
+            similarities, places = self._inner.search(queries, k, params=options)
+            return found(self._rows_of(places), similarities, self._ids)
+        _, places = self._inner.search(queries, k * CANDIDATES, params=options)
+        return self._compare(queries, k, self._rows_of(places))
+
+    def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
+        """How to search for the vectors that are marked, a ``share`` of all."""
         selector = None if marked is None else select(self._faiss, marked)
         reach = math.ceil(self._reach / share)
-        inner = self._faiss.downcast_index(self._file.index)
         if self._kind == "hnsw":
-            options = self._faiss.SearchParametersHNSW(sel=selector, efSearch=max(reach, k))
-            similarities, places = inner.search(queries, k, params=options)
-            return found(np.where(places < 0, -1, self._rows[places]), similarities, self._ids)
-        options = self._faiss.SearchParametersIVF(sel=selector, nprobe=reach)
-        _, places = inner.search(queries, k * CANDIDATES, params=options)
-        return self._compare(queries, k, np.where(places < 0, -1, self._rows[places]))
+            return self._faiss.SearchParametersHNSW(sel=selector, efSearch=reach)
+        return self._faiss.SearchParametersIVF(sel=selector, nprobe=reach)
+
+    def _rows_of(self, places: Ids) -> Ids:
+        """The rows of vectors of the file; −1 stays."""
+        rows = self._rows[places]
+        if places.size and places.min() < 0:
+            rows[places < 0] = -1
+        return rows
 
     def _compare(self, queries: Vectors, k: int, rows: Ids) -> Found:
         """The k nearest of some candidates (Q, c), by the vectors themselves."""
@@ -211,13 +221,9 @@ class ApproximateIndex(ExactIndex):
         rows = np.random.default_rng(0).permutation(len(self))[:SAMPLE]
         queries = np.ascontiguousarray(self._vectors[rows])
         expected = self._nearest(queries, 11, None).ids
-        inner = self._faiss.downcast_index(self._file.index)
         recall = 0.0
         for reach in REACH[self._kind]:
-            if self._kind == "hnsw":
-                inner.hnsw.efSearch = reach
-            else:
-                inner.nprobe = reach
+            self._reach = reach
             ids = self._approximate(queries, 11, None, 1.0).ids
             recall = _recall(ids, expected, self._ids[rows])
             if recall >= RECALL:
@@ -227,8 +233,16 @@ class ApproximateIndex(ExactIndex):
 
     @property
     def _reach(self) -> int:
-        inner = self._faiss.downcast_index(self._file.index)
-        return int(inner.hnsw.efSearch if self._kind == "hnsw" else inner.nprobe)
+        """How far searches look; kept in the file."""
+        return int(self._inner.hnsw.efSearch if self._kind == "hnsw" else self._inner.nprobe)
+
+    @_reach.setter
+    def _reach(self, reach: int) -> None:
+        if self._kind == "hnsw":
+            self._inner.hnsw.efSearch = reach
+        else:
+            self._inner.nprobe = reach
+        self._options = self._parameters(self._alive, 1.0)
 
     def _stored_keys(self) -> Ids:
         if self._file is None:
@@ -245,6 +259,9 @@ class ApproximateIndex(ExactIndex):
         fits = self._keys[nearest] == stored if len(order) else np.zeros(len(stored), bool)
         self._rows = np.where(fits, nearest, -1)
         self._alive = None if fits.all() else fits
+        if self._file is not None:
+            self._inner = self._faiss.downcast_index(self._file.index)
+            self._options = self._parameters(self._alive, 1.0)
 
     def _read(self) -> Any:
         try:
