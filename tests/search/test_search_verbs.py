@@ -119,9 +119,16 @@ def test_duplicates_are_listed(
     ],
 )
 def test_errors_are_one_line(
-    home: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    says: str,
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     places = {"INDEX": home / "index", "PHOTOS": home / "photos"}
     run(*(places.get(word, word) for word in words), status=1)
     error = capsys.readouterr().err.strip().splitlines()
     assert says in error[-1]
+    assert list(tmp_path.iterdir()) == []

@@ -123,6 +123,7 @@ def update(
         StoreError: If the index is damaged, or another process is changing it.
         DataError: If there are no images any more.
     """
+    read_header(folder)  # a folder that is no index gets no lock
     with locked(folder):
         header = read_header(folder)
         if store is not None and store != header.store:
