@@ -6,6 +6,7 @@ import io
 from pathlib import Path
 
 import numpy as np
+import torch
 from PIL import Image
 
 from sumpool.models import EmbedderConfig, build_embedder
@@ -61,4 +62,10 @@ def build_index(folder: Path, pooling: str = "gsp") -> Index:
     config = EmbedderConfig(
         "small_cnn", "none", 8, pooling, pooling_options=options, resize=32, crop=32
     )
-    return Index.build(photos, folder / "small.index", build_embedder(config), progress=False)
+    model = build_embedder(config).eval()
+    if pooling == "gsp":
+        view = model.preprocessing
+        pixels = torch.stack([view.test_pixels(drawing(kind, 0)) for kind in range(3)])
+        with torch.no_grad():
+            model.pooling.initialize_prototypes(model.feature_map(view.normalize(pixels)))
+    return Index.build(photos, folder / "small.index", model, progress=False)

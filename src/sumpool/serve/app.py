@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
@@ -160,6 +160,9 @@ def _error_handlers(pages: Pages) -> dict[Any, Any]:
     async def wrong(request: Request, error: UploadError | QueryError) -> Response:
         return answer(request, 400, str(error))
 
+    async def gone(request: Request, error: ClientDisconnect) -> Response:
+        return answer(request, 400, "the connection was closed before the request was complete")
+
     async def busy(request: Request, error: BusyError) -> Response:
         message = "the server is busy: try again in some seconds"
         return answer(request, 503, message, **{"Retry-After": "5"})
@@ -173,6 +176,7 @@ def _error_handlers(pages: Pages) -> dict[Any, Any]:
         MissingError: missing,
         UploadError: wrong,
         QueryError: wrong,
+        ClientDisconnect: gone,
         BusyError: busy,
         Exception: defect,
     }
