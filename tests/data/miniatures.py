@@ -101,7 +101,11 @@ def inshop(root: Path, *, nested: bool = True) -> Path:
 
 
 def parquet(
-    root: Path, *, nested: bool = False, labels: Sequence[Any] | None = ("b", "a", "b", "a")
+    root: Path,
+    *,
+    nested: bool = False,
+    labels: Sequence[Any] | None = ("b", "a", "b", "a"),
+    size: tuple[int, int] = (8, 6),
 ) -> Path:
     """Four images in two files of two row groups each; nested as Hugging Face's data sets are."""
     colors = ("red", "green", "blue", "white")
@@ -109,7 +113,7 @@ def parquet(
         rows: dict[str, Any] = {"image": []}
         for color in colors[2 * number : 2 * number + 2]:
             buffer = io.BytesIO()
-            Image.new("RGB", (8, 6), color).save(buffer, "PNG")
+            Image.new("RGB", size, color).save(buffer, "PNG")
             content = buffer.getvalue()
             rows["image"].append({"bytes": content, "path": None} if nested else content)
         if labels is not None:

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from data.miniatures import parquet
 from search.small_index import small_model, write_pictures
 from sumpool.search import Index
-from sumpool.search.bulk import RayCompute, _reason, _room
+from sumpool.search.bulk import RayCompute, _reason, _room, _Worker
 from sumpool.search.folder import PARTS
 from sumpool.system.errors import UserError
 from sumpool.system.ray_nodes import ClusterError
@@ -83,6 +84,26 @@ def test_two_workers_give_the_vectors_of_one_process_and_continue_by_shard(
     assert index.vectors.tobytes() == alone.vectors.tobytes()
     assert index.images.equals(alone.images)
     assert index.header.skipped == alone.header.skipped
+
+
+@pytest.mark.parametrize("kind", ["files", "parquet"])
+def test_a_worker_computes_the_parts_of_this_process(kind: str, tmp_path: Path) -> None:
+    if kind == "files":
+        write_pictures(tmp_path / "photos", 3)
+    else:
+        parquet(tmp_path / "photos", size=(60, 50))
+    options: dict[str, Any] = {"model": small_model(), "progress": False}
+
+    def through_worker(*arguments: Any) -> None:
+        _, _, parts, folder, header = arguments
+        worker = _Worker(folder, header, 1, False)
+        assert worker({"indices": [parts[0].indices]})["images"] == [len(parts[0].indices)]
+
+    alone = Index.build(tmp_path / "photos", tmp_path / "alone", **options)
+    together = tmp_path / "together"
+    index = Index.build(tmp_path / "photos", together, compute=through_worker, **options)
+    assert index.vectors.tobytes() == alone.vectors.tobytes()
+    assert index.images.equals(alone.images)
 
 
 def test_workers_are_as_many_as_fit() -> None:
