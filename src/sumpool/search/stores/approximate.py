@@ -31,11 +31,11 @@ REACH = {
     "ivfpq": (8, 16, 32, 64, 128, 256, 512, 1024),
 }
 #: Neighbors of a node of the graph, and candidates when it is linked.
-LINKS, CONSTRUCTION = 32, 64
+LINKS, CONSTRUCTION = 32, 40
 #: Candidates per neighbor asked for that are compared by the vectors themselves.
 CANDIDATES = 32
 #: Vectors per cell that the cells are trained on.
-TRAINING = 64
+TRAINING = 40
 #: Recall@10 that is aimed at, and the number of vectors it is measured with.
 RECALL, SAMPLE = 0.99, 100
 #: Up to this share of the vectors, those that a filter accepts are compared one by one.
@@ -209,7 +209,7 @@ class ApproximateIndex(ExactIndex):
             empty.hnsw.efConstruction = CONSTRUCTION
         else:
             n = len(self)
-            cells = max(1, min(round(4 * math.sqrt(n)), n // TRAINING))
+            cells = max(1, min(round(2 * math.sqrt(n)), n // TRAINING))
             pieces = self._size // 2 if self._size % 2 == 0 else self._size
             empty = faiss.index_factory(self._size, f"IVF{cells},PQ{pieces}x4fs", product)
             sample = np.random.default_rng(0).permutation(n)[: TRAINING * cells]
