@@ -199,9 +199,8 @@ def main() -> int:
     (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (args.out / "table.md").write_text(table(found), encoding="utf-8")
     print(table(found))
-    print(
-        f"{found['requests']:,} requests, {found['per_second']:.1f} per second, {len(found['errors'])} errors"
-    )
+    rate, errors = f"{found['per_second']:.1f}", len(found["errors"])
+    print(f"{found['requests']:,} requests, {rate} per second, {errors} errors")
     return 1 if found["errors"] else 0
 
 

@@ -160,6 +160,7 @@ def test_prototypes_are_sorted_by_share(client: TestClient, index: Index) -> Non
         ("/api/search?image=1&show=plain", 400, "unknown argument 'show': accepted are"),
         ("/api/search?image=99", 404, "there is no image 99"),
         ("/api/search?upload=abc", 404, "this upload is no longer kept"),
+        ("/api/images?label=squar", 400, "no image has the label 'squar'; there are square"),
         ("/api/images/99", 404, "there is no image 99"),
         ("/api/match?image=1", 400, "with is missing"),
         ("/api/match?image=1&with=99", 404, "there is no image 99"),

@@ -86,3 +86,8 @@ def run(options: Namespace) -> int:
     serve(index, host=options.host, port=options.port, token=token, limits=limits, ready=ready)
     print("stopped")
     return 0
+
+
+def interrupt_message(options: Namespace) -> str:
+    """What an interrupt before the server listens leaves."""
+    return f"{options.index} was not served yet"

@@ -22,6 +22,7 @@ from sumpool.evaluation.gallery_regions import feeding
 from sumpool.report.overlays import scale_top
 from sumpool.search import Explanation, Index, Match
 from sumpool.search.explain import explain_match
+from sumpool.search.filters import accepted_labels
 from sumpool.search.parts import SIDE
 from sumpool.search.queries import Embedded
 from sumpool.serve.arguments import Box
@@ -78,8 +79,8 @@ class Collection:
 
     def warm(self) -> None:
         """Do what would make the first visitor wait: load the model, open the store."""
-        self.shows  # noqa: B018
-        self.search(self._first, 1, None, None)
+        assert self.shows
+        self.search(Query(int(self.index.images["id"][0].as_py())), 1, None, None)
 
     @property
     def caption(self) -> str:
@@ -93,18 +94,15 @@ class Collection:
     @cached_property
     def shows(self) -> list[tuple[str, str]]:
         """What can be laid over images, with its name."""
-        weights = self.embedded(self._first).weights
-        # Those of average pooling are all the same.
+        # On a picture that differs from place to place; the weights of average pooling do not.
+        some = Image.radial_gradient("L").resize((2 * self.index.model.preprocessing.crop,) * 2)
+        weights = self.index.embed(some).weights
         differ = weights is not None and float(weights.max() - weights.min()) > 1e-6
         return [
             ("plain", "Image"),
             *([("weights", "Pooling weights")] if differ else []),
             *([("match", "Match")] if self.index.explains else []),
         ]
-
-    @property
-    def _first(self) -> Query:
-        return Query(int(self.index.images["id"][0].as_py()))
 
     def image(self, id: int) -> dict[str, Any]:
         """What is known of an indexed image.
@@ -131,13 +129,17 @@ class Collection:
     def sample(self, seed: int, count: int) -> list[dict[str, Any]]:
         """Some images, other ones for every seed, in the order of the index."""
         ids = self.index.images["id"].to_numpy()
-        rows = np.random.default_rng(seed).permutation(len(ids))[:count]
-        return [self.image(int(ids[row])) for row in np.sort(rows)]
+        return [self.image(int(ids[row])) for row in _drawn(len(ids), count, seed)]
 
     def page(self, offset: int, limit: int, label: str | None) -> list[dict[str, Any]]:
-        """Images in the order of the index."""
+        """Images in the order of the index.
+
+        Raises:
+            QueryError: If no image has this label; names the closest.
+        """
         ids = self.index.images["id"].to_numpy()
         if label is not None:
+            accepted_labels({"label": label}, self.index.labels)
             ids = ids[np.array(self.index.images["label"].to_pylist(), object) == label]
         return [self.image(int(id)) for id in ids[offset : offset + limit]]
 
@@ -289,23 +291,30 @@ class Collection:
     @cached_property
     def shares(self) -> NDArray[np.float32]:
         """The share of all images that each prototype receives; empty without prototypes."""
-        column = self.index.images["z"].combine_chunks()
-        if not self.index.prototypes:
-            return np.zeros(0, np.float32)
-        values = column.flatten().to_numpy().reshape(len(self.index), -1)
-        mean: NDArray[np.float32] = values.mean(0)
+        mean: NDArray[np.float32] = self._attributes.mean(0)
         return mean
 
+    @cached_property
     def strongest(self) -> list[int]:
         """For each prototype, the image in which it is strongest."""
-        matches = [self.index.search_prototype(it, 1)[0] for it in range(self.index.prototypes)]
-        return [it.id for it in matches]
+        ids = self.index.images["id"].to_numpy()
+        best: list[int] = ids[self._attributes.argmax(0)].tolist()
+        return best
+
+    @property
+    def _attributes(self) -> NDArray[np.float32]:
+        count = self.index.prototypes
+        if not count:
+            return np.zeros((1, 0), np.float32)
+        values = self.index.images["z"].combine_chunks().flatten().to_numpy()
+        attributes: NDArray[np.float32] = values.reshape(-1, count)
+        return attributes
 
     @cached_property
     def plane(self) -> tuple[list[dict[str, Any]], str]:
         """The points of the map, from 0 to 1, and a caption."""
         count = len(self.index)
-        rows = np.sort(np.random.default_rng(SEED).permutation(count)[:MOST_POINTS])
+        rows = _drawn(count, MOST_POINTS, SEED)
         if len(rows) < 3:
             raise MissingError(f"there is no map of {counted(count, 'image')}")
         points, method = flatten_to_plane(np.asarray(self.index.vectors[rows]), SEED)
@@ -331,3 +340,9 @@ class Collection:
 def thumbnail_address(id: int) -> str:
     """Where the thumbnail of an indexed image is."""
     return f"/picture?image={id}&size=small"
+
+
+def _drawn(count: int, most: int, seed: int) -> NDArray[np.int64]:
+    """At most ``most`` of so many rows, in order."""
+    drawn = np.random.default_rng(seed).choice(count, min(count, most), replace=False)
+    return np.sort(drawn)

@@ -12,6 +12,7 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from sumpool.report.html_page import templates
 from sumpool.report.overlays import scale_stops
+from sumpool.search.filters import accepted_labels
 from sumpool.serve.arguments import Arguments
 from sumpool.serve.collection import Query
 from sumpool.serve.uploads import upload_formats
@@ -131,7 +132,7 @@ class Pages:
         arguments = Arguments(request, ("show",))
         show = arguments.choice("show", [name for name, _ in shows], "plain")
         query = Query(found["id"])
-        similar = await self.views.model.run(self.collection.search, query, SIMILAR, None, None)
+        similar = await self.views.find(query, SIMILAR)
         near = [{**self.collection.image(it.id), "similarity": it.similarity} for it in similar]
         for it in near:
             it["why"] = self._why(query, it["id"])
@@ -163,7 +164,7 @@ class Pages:
     async def prototypes(self, request: Request) -> Response:
         """All prototypes."""
         found = await self.views.prototypes(request)
-        best = await self.views.files.run(self.collection.strongest)
+        best = await self.views.files.run(lambda: self.collection.strongest)
         for it in found["prototypes"]:
             number = it["prototype"]
             it["thumbnail"] = (
@@ -186,8 +187,10 @@ class Pages:
 
     async def map(self, request: Request) -> Response:
         """The map; its points come from the JSON interface."""
-        arguments = Arguments(request, ("label", "image", "view"))
-        return self.render("map.html", request, "Map", label=arguments.text("label"))
+        label = Arguments(request, ("label", "image", "view")).text("label")
+        if label is not None:
+            accepted_labels({"label": label}, self.collection.index.labels)
+        return self.render("map.html", request, "Map", label=label)
 
     async def duplicates(self, request: Request) -> Response:
         """Groups of duplicates."""

@@ -44,8 +44,8 @@ class Views:
     Attributes:
         collection: The collection.
         limits: What may be uploaded.
-        model: Runs the model and searches, one call after the other.
-        files: Reads images.
+        model: Runs the model, one call after the other.
+        files: Reads images, and searches by known vectors.
         slow: Computes what takes seconds: the map, duplicates.
     """
 
@@ -111,7 +111,7 @@ class Views:
         k = arguments.whole("k", RESULTS, 1, MOST_RESULTS)
         label = arguments.text("label")
         least = arguments.share("threshold", -1.0) if "threshold" in arguments else None
-        found = await self.model.run(self.collection.search, query, k, label, least)
+        found = await self.find(query, k, label, least)
         results = [self._result(it) for it in found]
         return {
             "query": self.described(query),
@@ -119,6 +119,14 @@ class Views:
             "verdict": self._verdict(results, least),
             "results": results,
         }
+
+    async def find(
+        self, query: Query, k: int, label: str | None = None, least: float | None = None
+    ) -> list[Match]:
+        """Search; where the vector of the query is known, nobody waits for the model."""
+        known = isinstance(query.source, int) and query.box is None
+        worker = self.files if known else self.model
+        return await worker.run(self.collection.search, query, k, label, least)
 
     def _result(self, match: Match) -> dict[str, Any]:
         image = self.collection.image(match.id)
@@ -190,7 +198,7 @@ class Views:
         number = request.path_params["number"]
         k = arguments.whole("k", RESULTS, 1, MOST_RESULTS)
         self.collection.check_prototype(number)
-        found = await self.model.run(self.collection.index.search_prototype, number, k)
+        found = await self.files.run(self.collection.index.search_prototype, number, k)
         shares = await self.files.run(lambda: self.collection.shares)
         results = [
             {
