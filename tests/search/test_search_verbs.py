@@ -45,7 +45,7 @@ def test_text_has_a_line_per_image_and_a_verdict(
     assert first.splitlines()[1].split() == ["similarity", "id", "label", "path"]
     assert first.splitlines()[2].startswith("1.000")
     assert len(second.strip().splitlines()) == 1 + 1 + 3 + 1
-    assert "at or above" in first or "Nothing is similar" in first
+    assert "at or above the threshold" in first or "Nothing is similar enough" in first
 
 
 def test_json_and_csv_agree(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def test_without_labels_nearly_all_pairs_are_below_it() -> None:
     threshold = calibrate(vectors, [None] * len(labels))
     pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
     assert abs((pairs < threshold.value).mean() - 0.999) < 0.001
-    assert "99.9% of all pairs of indexed images are less similar" in threshold.meaning
+    assert "99.9% of all pairs are less similar" in threshold.meaning
 
 
 def test_labels_that_cannot_be_separated_are_said_to_be() -> None:

@@ -50,9 +50,10 @@ class Answer:
             return f"Nothing is at least {value:.3f} similar."
         if not self.similar:
             best = self.matches[0].similarity
-            return f"Nothing is similar: the nearest has {best:.3f}, below {value:.3f}: {meaning}."
+            nearest = f"Nothing is similar enough: the nearest image has {best:.3f}"
+            return f"{nearest}, the threshold is {value:.3f} ({meaning})."
         number = f"{self.similar} of {counted(len(self.matches), 'image')}"
-        return f"{number} at or above {value:.3f}: {meaning}."
+        return f"{number} at or above the threshold {value:.3f} ({meaning})."
 
 
 def answer(

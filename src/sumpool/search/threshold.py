@@ -55,8 +55,8 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         if value is not None:
             return Threshold(
                 value,
-                f"{PRECISION:.0%} of the pairs of near neighbors that are at least this similar "
-                f"have the same label (measured on {len(chosen):,} indexed images)",
+                f"measured on {len(chosen):,} indexed images, {PRECISION:.0%} of near neighbors that "
+                "are at least this similar have the same label",
             )
         why = f"; no similarity separates the labels with {PRECISION:.0%} precision"
     if len(sample) < 2:
@@ -65,8 +65,8 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
     apart = similarity[np.triu_indices(len(sample), 1)]
     return Threshold(
         _rounded(np.quantile(apart, UNRELATED)),
-        f"{UNRELATED:.1%} of all pairs of indexed images are less similar (measured on "
-        f"{len(chosen):,} images{why})",
+        f"measured on {len(chosen):,} indexed images, {UNRELATED:.1%} of all pairs are less similar"
+        f"{why}",
     )
 
 
