@@ -111,6 +111,8 @@ class MilvusIndex:
                 ]
                 self._client.upsert(self._name, rows)
                 bar.update(len(rows))
+            if len(ids):
+                self._client.flush(self._name)  # only then are rows indexed
 
     def remove(self, ids: Ids) -> None:
         """See :class:`~sumpool.search.stores.base.VectorIndex`."""
