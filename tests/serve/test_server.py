@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 import socket
+import sys
 import threading
 import urllib.request
 from pathlib import Path
@@ -61,6 +62,15 @@ def test_a_folder_without_an_index_is_named(
 ) -> None:
     assert main(["serve", str(tmp_path), "--device=cpu"]) == 1
     assert f"{tmp_path} is no index" in capsys.readouterr().err
+
+
+def test_a_missing_extra_is_named(
+    index: Index, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "sumpool.serve.server", raising=False)
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    assert main(["serve", str(index.folder)]) == 1
+    assert "serve needs uvicorn: pip install 'sumpool[search]'" in capsys.readouterr().err
 
 
 @pytest.mark.process

@@ -8,6 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import count, verb_parser
+from sumpool.system.errors import UserError
 
 SUMMARY = "serve an index as a web page"
 
@@ -66,9 +67,12 @@ def run(options: Namespace) -> int:
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.search import Index
-    from sumpool.serve import Limits, serve
-    from sumpool.serve.server import check_access
+    from sumpool.serve.uploads import Limits
 
+    try:
+        from sumpool.serve.server import check_access, serve
+    except ModuleNotFoundError as error:
+        raise UserError(f"serve needs {error.name}: pip install 'sumpool[search]'") from error
     token = options.token or os.environ.get(TOKEN) or None
     check_access(options.host, token)
     upload_bytes = options.upload_mib * 2**20

@@ -136,14 +136,14 @@ class Views:
     def _verdict(self, results: list[dict[str, Any]], least: float | None) -> str:
         threshold = self.collection.index.threshold
         similar = sum(it["similar"] for it in results)
-        meaning = f"{threshold.value:.4f} similar ({threshold.meaning})."
+        meaning = f"{threshold.value:.4f} similar: {threshold.meaning}."
         if not results:
             what = "there is no other image" if least is None else f"no image is {least} similar"
             return f"Nothing was found: {what}."
         if not similar:
             best = f"{results[0]['similarity']:.4f}"
             return f"Nothing similar was found: the nearest image is {best}, not {meaning}"
-        return f"{similar} of {counted(len(results), 'result')} at least {meaning}"
+        return f"{similar} of {counted(len(results), 'result')} are at least {meaning}"
 
     async def upload(self, request: Request) -> dict[str, Any]:
         """Keep the image in the body of a POST, so that it can be searched by."""

@@ -20,11 +20,8 @@ function place(point) {
   return [(point.x - view[0]) * room * width + width / 2, (point.y - view[1]) * room * height + height / 2];
 }
 
-function hue(label) {
-  let sum = 0;
-  for (const letter of label) sum = (sum * 31 + letter.codePointAt(0)) % 360;
-  return sum;
-}
+// Hues of labels, each far from those of its neighbors in the alphabet.
+const hues = new Map();
 
 function draw() {
   const [width, height] = sides();
@@ -38,7 +35,7 @@ function draw() {
     const [x, y] = place(point);
     const seen = !only || point.label === only;
     context.globalAlpha = seen ? 0.85 : 0.12;
-    context.fillStyle = point.label ? `hsl(${hue(point.label)} 60% ${light})` : `hsl(176 60% ${light})`;
+    context.fillStyle = point.label ? `hsl(${hues.get(point.label)} 60% ${light})` : `hsl(176 60% ${light})`;
     context.beginPath();
     context.arc(x, y, seen ? 4 : 3, 0, 7);
     context.fill();
@@ -163,6 +160,8 @@ async function load() {
   const answer = await response.json();
   if (!response.ok) throw new Error(answer.error);
   points = answer.points;
+  const labels = [...new Set(points.map((it) => it.label))].sort();
+  labels.forEach((label, place) => hues.set(label, (place * 137.5) % 360));
   state.textContent = answer.caption;
   const id = Number(address.searchParams.get("image") ?? -1);
   const there = points.find((it) => it.id === id);
