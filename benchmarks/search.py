@@ -20,6 +20,7 @@ import argparse
 import datetime
 import json
 import os
+import resource
 import shlex
 import shutil
 import statistics
@@ -59,14 +60,15 @@ SETS = ("mixture", "photographs")
 
 def command(*arguments: str | Path) -> dict[str, float]:
     """Seconds of a process of the command line: of the processor, and of the clock."""
-    begun = time.perf_counter()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "sumpool", *map(str, arguments)], stdout=subprocess.DEVNULL
+    before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "sumpool", *map(str, arguments)],
+        stdout=subprocess.DEVNULL,
+        check=True,
     )
-    _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        raise RuntimeError(f"sumpool {' '.join(map(str, arguments))} failed")
-    return {"cpu": usage.ru_utime + usage.ru_stime, "wall": time.perf_counter() - begun}
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+    return {"cpu": cpu, "wall": time.perf_counter() - begun}
 
 
 def copy_images(data: Path, count: int, folder: Path) -> list[str]:
