@@ -23,7 +23,7 @@ COMMAND = """
 import pathlib, sys
 import sumpool.search.parts as parts
 import sumpool.search.update
-parts.SIZE = 5
+parts.SIZE = 3
 from sumpool.cli import main
 pathlib.Path(sys.argv[1]).touch()
 sys.exit(main(sys.argv[2:]))
@@ -52,7 +52,7 @@ def start(mark: Path, *words: str | Path) -> subprocess.Popen[bytes]:
 @pytest.mark.process
 @pytest.mark.timeout(1800)
 def test_ten_kills_lead_to_the_same_index(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "photos", 60)
+    write_pictures(tmp_path / "photos", 24)
     save_embedder(small_model(), tmp_path / "model")
     words = ["index", "--data", tmp_path / "photos", "--model", tmp_path / "model", "--thumbnails",
              "--batch-size", "2", "--device", "cpu"]  # fmt: skip

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -12,7 +11,6 @@ from torch.nn import functional as F
 
 from sumpool.models import Embedder
 from sumpool.pooling import GlobalPool
-from sumpool.pooling.generalized_max import equalizing_weights
 from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.maximum import maximum
 from sumpool.search.queries import QueryError
@@ -20,63 +18,73 @@ from sumpool.search.queries import QueryError
 #: Least cosine between the sum of the contributions and what the pooling returned.
 _AGREEMENT = 1 - 1e-6
 
-#: From a pooling, its input x, the mask (1, n), local features (1, n, C) and weights (1, n, 1) to
-#: the contributions (1, n, C'), up to a factor.
-_Rule = Callable[[Any, Tensor, Tensor | None, Tensor, Tensor], Tensor]
+
+class _Pooled(NamedTuple):
+    """One image on its way through a pooling."""
+
+    x: Tensor  #: what the pooling is given
+    mask: Tensor | None  #: (1, n)
+    f: Tensor  #: local features (1, n, C), 0 where the mask is False
+    w: Tensor  #: weights (1, n, 1)
+    v: Tensor  #: the pooled vector (1, C')
 
 
-def _weighted(_: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    return w * f
+#: The contributions (1, n, C') to the vector that a pooling gives, up to a factor.
+_Rule = Callable[[Any, _Pooled], Tensor]
 
 
-def _channels_apart(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    # g_c is homogeneous of degree 1 in the values of channel c alone: g_c = Σ_j f_jc ∂g_c/∂f_jc.
-    return _by_gradient(lambda it: pooling.pool_tokens(it, mask, False).embedding, f)
+def _weighted(_: Any, it: _Pooled) -> Tensor:
+    return it.w * it.f
 
 
-def _scaled_channels(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    # g_c = r_c Σ_j w_j f_jc, with a factor for each channel.
-    shares = w * (f.relu() if pooling.pool_type == "crow" else f)
+def _channels_apart(pooling: Any, it: _Pooled) -> Tensor:
+    # v_c is homogeneous of degree 1 in the values of channel c alone: v_c = Σ_j f_jc ∂v_c/∂f_jc.
+    return _by_gradient(lambda f: pooling.pool_tokens(f, it.mask, False).embedding, it.f)
+
+
+def _scaled_channels(pooling: Any, it: _Pooled) -> Tensor:
+    # v_c = r_c Σ_j w_j f_jc, with a factor for each channel.
+    shares = it.w * (it.f.relu() if pooling.pool_type == "crow" else it.f)
     total = shares.sum(1, keepdim=True)
-    factor = pooling.pool(x).embedding.unsqueeze(1) if mask is None else None
-    if factor is None:
-        factor = pooling.pool_tokens(f, mask).embedding.unsqueeze(1)
-    return shares * torch.where(total != 0, factor / total, 0)
+    return shares * torch.where(total != 0, it.v.unsqueeze(1) / total, 0)
 
 
-def _equalized(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    return equalizing_weights(f, pooling.ridge, mask).unsqueeze(-1) * f
+def _equalized(pooling: Any, it: _Pooled) -> Tensor:
+    f = it.f.double()  # (F Fᵀ + λ I) α = 1; what is masked is 0 and adds nothing
+    gram = f @ f.mT + pooling.ridge * torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
+    return torch.linalg.solve(gram, torch.ones_like(f[..., :1])) * f
 
 
-def _smoothed(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    maps = x if pooling.input_fmt == "NCHW" else x.permute(0, 3, 1, 2)
+def _smoothed(pooling: Any, it: _Pooled) -> Tensor:
+    maps = it.x if pooling.input_fmt == "NCHW" else it.x.permute(0, 3, 1, 2)
     size = pooling.kernel_size
     smooth = F.avg_pool2d(maps, size, 1, size // 2, count_include_pad=False)
     local = pooling.reduce(smooth.flatten(2).mT)
-    return w * (F.normalize(local, dim=-1) if pooling.normalize_local else local)
+    return it.w * (F.normalize(local, dim=-1) if pooling.normalize_local else local)
 
 
-def _transported(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    local = pooling.map(f)  # (1, n, d)
-    plan = pooling.assignments(local, mask)  # (1, n, m)
-    parts: Tensor = math.sqrt(plan.shape[-1]) * plan.unsqueeze(-1) * local.unsqueeze(-2)
+def _transported(pooling: Any, it: _Pooled) -> Tensor:
+    local = pooling.map(it.f)  # (1, n, d)
+    plan = pooling.assignments(local, it.mask)  # (1, n, m)
+    parts: Tensor = plan.unsqueeze(-1) * local.unsqueeze(-2)
     return parts.flatten(2)
 
 
-def _maximum_and_sum(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    strongest = _by_gradient(lambda it: maximum(it, mask), f)
-    mapped: Tensor = pooling.map(strongest + w * f)
+def _maximum_and_sum(pooling: Any, it: _Pooled) -> Tensor:
+    strongest = _by_gradient(lambda f: maximum(f, it.mask), it.f)
+    mapped: Tensor = pooling.map(strongest + it.w * it.f)
     return mapped
 
 
-def _mean_of_weighed(pooling: Any, x: Tensor, mask: Tensor | None, f: Tensor, w: Tensor) -> Tensor:
-    def mean(it: Tensor) -> Tensor:
-        weights = w.squeeze(-1) if pooling.weigh == "powers" else None
-        return generalized_mean(it, pooling.p, mask, pooling.floor, weights)
-
-    count = f.shape[1] if mask is None else int(mask.sum())
+def _mean_of_weighed(pooling: Any, it: _Pooled) -> Tensor:
+    powers = pooling.weigh == "powers"
+    count = it.f.shape[1] if it.mask is None else int(it.mask.sum())
+    weights = it.w.squeeze(-1) if powers else None
     mapped: Tensor = pooling.map(
-        _by_gradient(mean, f if pooling.weigh == "powers" else count * w * f)
+        _by_gradient(
+            lambda f: generalized_mean(f, pooling.p, it.mask, pooling.floor, weights),
+            it.f if powers else count * it.w * it.f,
+        )
     )
     return mapped
 
@@ -135,7 +143,8 @@ def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None)
             tokens = tokens.masked_fill(~flat.unsqueeze(-1), 0)
         assert pooled.weights is not None
         weights = pooled.weights.flatten(1).unsqueeze(-1)
-        parts = _RULES[pooling.pool_type](pooling, features, flat, tokens, weights)[0].double()
+        seen = _Pooled(features, flat, tokens, weights, pooled.embedding)
+        parts = _RULES[pooling.pool_type](pooling, seen)[0].double()
         total = parts.sum(0)
         if F.cosine_similarity(total, pooled.embedding[0].double(), dim=0) < _AGREEMENT:
             raise QueryError(

@@ -55,8 +55,8 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         if value is not None:
             return Threshold(
                 value,
-                f"measured on {len(chosen):,} indexed images, {PRECISION:.0%} of near neighbors that "
-                "are at least this similar have the same label",
+                f"measured on {len(chosen):,} indexed images, {PRECISION:.0%} of near neighbors "
+                "that are at least this similar have the same label",
             )
         why = f"; no similarity separates the labels with {PRECISION:.0%} precision"
     if len(sample) < 2:
