@@ -212,6 +212,8 @@ class ApproximateIndex(ExactIndex):
             cells = max(1, min(round(2 * math.sqrt(n)), n // TRAINING))
             pieces = self._size // 2 if self._size % 2 == 0 else self._size
             empty = faiss.index_factory(self._size, f"IVF{cells},PQ{pieces}x4fs", product)
+            for settings in (empty.cp, empty.pq.cp):
+                settings.min_points_per_centroid = 1  # faiss would complain of small indexes
             sample = np.random.default_rng(0).permutation(n)[: TRAINING * cells]
             empty.train(np.ascontiguousarray(self._vectors[np.sort(sample)]))
         return faiss.IndexIDMap(empty)
