@@ -11,6 +11,7 @@ import pytest
 from search.store_vectors import unit
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.stores.catalog import open_store
+from sumpool.search.stores.milvus import MilvusIndex
 from sumpool.system.errors import UserError
 
 N, D = 2000, 32
@@ -73,6 +74,10 @@ class TestLite:
         with pytest.raises(UserError, match=r"holds 1,000 vectors, and .* 1,700: bring it up to"):
             open_store(store, folder, *given)
         second = open_store(store, folder, *given, versions[kept], build=True)
+        assert isinstance(second, MilvusIndex)
+        second._client.release_collection("second")  # as when its server starts
+        second.close()
+        second = open_store(store, folder, *given)
         exact = open_store("exact", folder, *given)
         assert len(second) == 1700
         for accepted in (None, {"owl"}, {"wren"}):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -65,10 +66,14 @@ class MilvusIndex:
             from pymilvus import MilvusClient
         except ImportError as error:
             raise UserError("Milvus needs pymilvus: pip install 'sumpool[milvus]'") from error
+        # Errors are raised; its client tries in vain what Milvus Lite does not implement.
+        for talker in ("pymilvus", "grpc._server"):
+            logging.getLogger(talker).setLevel(logging.CRITICAL)
         with self._named_errors():
             self._client = MilvusClient(place, token=os.environ.get(TOKEN, ""), timeout=TIMEOUT)
             if not self._client.has_collection(self._name):
                 self._create("FLAT" if expected <= EXACT else "AUTOINDEX")
+            self._client.load_collection(self._name)
             fields = self._client.describe_collection(self._name)["fields"]
         sizes = [it["params"].get("dim") for it in fields if it["name"] == "vector"]
         if sizes != [size]:
@@ -111,8 +116,7 @@ class MilvusIndex:
                 ]
                 self._client.upsert(self._name, rows)
                 bar.update(len(rows))
-            if len(ids):
-                self._client.flush(self._name)  # only then are rows indexed
+            self._client.flush(self._name)  # only then are rows indexed
 
     def remove(self, ids: Ids) -> None:
         """See :class:`~sumpool.search.stores.base.VectorIndex`."""
@@ -164,7 +168,8 @@ class MilvusIndex:
         gone = [id for id, known in there.items() if wanted.get(id) != known]
         self.remove(np.array(gone, np.int64))
         new = np.array([row for row, id in enumerate(wanted) if there.get(id) != wanted[id]], int)
-        self.add(ids[new], vectors[new], [labels[row] for row in new], numbers[new])
+        if len(new):
+            self.add(ids[new], vectors[new], [labels[row] for row in new], numbers[new])
 
     def _stored(self) -> dict[int, tuple[int, str | None]]:
         """Version and label of every vector that is there, by id."""
