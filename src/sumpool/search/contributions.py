@@ -52,7 +52,8 @@ def _scaled_channels(pooling: Any, it: _Pooled) -> Tensor:
 def _equalized(pooling: Any, it: _Pooled) -> Tensor:
     f = it.f.double()  # (F Fᵀ + λ I) α = 1; what is masked is 0 and adds nothing
     gram = f @ f.mT + pooling.ridge * torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
-    return torch.linalg.solve(gram, torch.ones_like(f[..., :1])) * f
+    alpha: Tensor = torch.linalg.solve(gram, torch.ones_like(f[..., :1]))
+    return alpha * f
 
 
 def _smoothed(pooling: Any, it: _Pooled) -> Tensor:
