@@ -16,8 +16,8 @@ PACKAGE = "sumpool"
 # From the top: a module imports from its own subpackage and from rows strictly below.
 LAYERS = (
     ("cli",),
-    ("bench",),
-    ("studies", "protocols"),
+    ("bench", "serve"),
+    ("studies", "protocols", "search"),
     ("training",),
     ("evaluation", "models"),
     ("pooling", "losses", "centers", "ccp", "data", "report"),

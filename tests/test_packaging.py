@@ -22,8 +22,13 @@ ROOT = Path(__file__).resolve().parents[1]
 EXTRAS = {
     "faiss": "faiss-cpu",
     "huggingface_hub": "huggingface-hub",
+    "multipart": "python-multipart",
     "optuna": "optuna",
+    "pymilvus": "pymilvus",
+    "python_multipart": "python-multipart",
     "ray": "ray",
+    "starlette": "starlette",
+    "uvicorn": "uvicorn",
 }
 #: Installed with torch where there is a GPU, and imported only there.
 WITH_TORCH = {"triton"}
@@ -82,7 +87,7 @@ def test_the_version_has_a_section_in_the_changelog(project: dict[str, Any]) -> 
 
 
 #: Extras that users install; the tools of developers are only pinned.
-USED = ("onnx", "hub", "faiss", "search", "ray")
+USED = ("onnx", "hub", "faiss", "search", "milvus", "tune", "ray")
 
 
 def pins(path: Path) -> dict[str, Version]:

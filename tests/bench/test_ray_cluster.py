@@ -21,10 +21,10 @@ import pytest
 
 from bench.ray_cells import looks_for_gpus, make_cells, read, sleepy, troubled
 from sumpool.bench.executors.ray_cluster import ClusterError, RayCluster
-from sumpool.bench.executors.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes
 from sumpool.bench.store.store import BenchStore
 from sumpool.system.locks import claim
 from sumpool.system.processes import WorkerError
+from sumpool.system.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sumpool[ray]'")
 
@@ -280,7 +280,7 @@ def test_an_address_without_a_cluster_is_named(
 def test_a_node_must_see_the_folder_and_its_locks(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("sumpool.bench.executors.ray_nodes.SEEN", 0.0)
+    monkeypatch.setattr("sumpool.system.ray_nodes.SEEN", 0.0)
     with shown_to_nodes(tmp_path) as witness:
         look_at(witness)
     with pytest.raises(NotSharedError, match="does not see"):

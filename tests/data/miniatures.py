@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import pickle
 import pickletools
 import struct
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import scipy.io
 from numpy.typing import NDArray
 from PIL import Image
@@ -94,6 +97,29 @@ def inshop(root: Path, *, nested: bool = True) -> Path:
     text(root / ("Eval" if nested else ".") / "list_eval_partition.txt", *header, *lines)
     for path in rows:
         image(root / ("Img" if nested else ".") / path)
+    return root
+
+
+def parquet(
+    root: Path,
+    *,
+    nested: bool = False,
+    labels: Sequence[Any] | None = ("b", "a", "b", "a"),
+    size: tuple[int, int] = (8, 6),
+) -> Path:
+    """Four images in two files of two row groups each; nested as Hugging Face's data sets are."""
+    colors = ("red", "green", "blue", "white")
+    for number in range(2):
+        rows: dict[str, Any] = {"image": []}
+        for color in colors[2 * number : 2 * number + 2]:
+            buffer = io.BytesIO()
+            Image.new("RGB", size, color).save(buffer, "PNG")
+            content = buffer.getvalue()
+            rows["image"].append({"bytes": content, "path": None} if nested else content)
+        if labels is not None:
+            rows["label"] = labels[2 * number : 2 * number + 2]
+        root.mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table(rows), root / f"{number}.parquet", row_group_size=1)
     return root
 
 

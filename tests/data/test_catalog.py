@@ -20,6 +20,7 @@ from data.miniatures import (
     image,
     inshop,
     mnist,
+    parquet,
     sop,
     text,
 )
@@ -56,8 +57,9 @@ CASES: dict[str, tuple[str, Callable[[Path], Any], tuple[str, ...]]] = {
     "folder": ("folder", lambda root: class_folders(root, {"a": 1, "b": 1}), ()),
     "splits": ("folder", splits, ("train", "val")),
     "csv": ("csv", table, ("dev",)),
+    "parquet": ("parquet", parquet, ()),
 }
-UNCOUNTED = ("folder", "csv", "glyphs")
+UNCOUNTED = ("folder", "csv", "parquet", "glyphs")
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -92,6 +94,7 @@ def test_the_catalog_has_every_data_set() -> None:
         "cub-clutter",
         "folder",
         "csv",
+        "parquet",
         "glyphs",
     ]
     assert all(issubclass(cls, ImageDataset) for cls in DATASETS.values())

@@ -10,7 +10,7 @@ from sumpool.data import DATASETS, DataError, detect_format
 from sumpool.training.config import ConfigError
 
 #: Formats that any number of data sets have: a folder of them is called by its own name.
-_ANY = ("folder", "csv")
+_ANY = ("folder", "csv", "parquet")
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class DataSource:
     Attributes:
         name: What tables call it.
         format: A key of ``sumpool.data.DATASETS``.
-        path: Folder or CSV file; None for data that is drawn.
+        path: Folder, CSV or Parquet file; None for data that is drawn.
     """
 
     name: str

@@ -9,7 +9,21 @@ from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli import bench, demo, embed, evaluate, export, pretrain, report, study, train
+from sumpool.cli import (
+    bench,
+    demo,
+    duplicates,
+    embed,
+    evaluate,
+    export,
+    index,
+    pretrain,
+    report,
+    search,
+    serve,
+    study,
+    train,
+)
 from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
 from sumpool.cli.parsing import Parser, usage_error
@@ -25,6 +39,10 @@ Deep metric learning with generalized sum pooling.
   sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
   sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
   sumpool export MODEL --format onnx  a file for use elsewhere; also torch.export, timm, the Hub
+  sumpool index --data … --out INDEX  an index of images, with or without labels, to search in
+  sumpool search INDEX QUERY …        the most similar images, by image, part or prototype
+  sumpool duplicates INDEX            groups of images that are the same, or nearly
+  sumpool serve INDEX                 an index as a web page: search, maps, why images match
   sumpool report RUN …                the page of a run, or one that compares several
   sumpool study NAME                  run one study, or all; finished cells are kept
   sumpool bench fair --data cub       train methods under the fair protocol; status, table
@@ -42,6 +60,10 @@ VERBS = {
     "evaluate": evaluate,
     "embed": embed,
     "export": export,
+    "index": index,
+    "search": search,
+    "duplicates": duplicates,
+    "serve": serve,
     "report": report,
     "study": study,
     "bench": bench,

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
     """The model of ``options.model``, a run folder or a model folder, on its device."""
-    device = _device(options.device)
+    device = choose_device(options.device)
     model = load(options.model, device)
     if is_pretrained(options.model):
         config = model.config
@@ -91,7 +91,12 @@ def _open_dataset(options: Namespace, split: str) -> ImageDataset:
         raise ConfigError(str(error)) from error
 
 
-def _device(name: str) -> torch.device:
+def choose_device(name: str) -> torch.device:
+    """The device of that name; of "auto", cuda where there is one.
+
+    Raises:
+        ConfigError: If it is not there.
+    """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:

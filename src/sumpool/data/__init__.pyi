@@ -23,6 +23,7 @@ from .sets.folder import ImageFolder as ImageFolder
 from .sets.inshop import InShop as InShop
 from .sets.mnist import MNIST as MNIST
 from .sets.mnist import FashionMNIST as FashionMNIST
+from .sets.parquet import ParquetImages as ParquetImages
 from .sets.sop import StanfordOnlineProducts as StanfordOnlineProducts
 from .splits import class_fold as class_fold
 from .splits import contiguous_labels as contiguous_labels

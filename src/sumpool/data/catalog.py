@@ -16,6 +16,7 @@ from sumpool.data.sets.files import folder_names
 from sumpool.data.sets.folder import ImageFolder, split_folders
 from sumpool.data.sets.inshop import InShop
 from sumpool.data.sets.mnist import MNIST, FashionMNIST
+from sumpool.data.sets.parquet import ParquetImages, parquet_files
 from sumpool.data.sets.sop import StanfordOnlineProducts
 from sumpool.data.synthetic.clutter import SPLITS as CLUTTER_SPLITS
 from sumpool.data.synthetic.clutter import CubClutter
@@ -46,6 +47,7 @@ DATASETS: dict[str, type[ImageDataset]] = {
     "cub-clutter": CubClutter,
     "folder": ImageFolder,
     "csv": ImageTable,
+    "parquet": ParquetImages,
     "glyphs": GlyphCollages,
 }
 
@@ -59,7 +61,8 @@ def open_dataset(
     """Open a data set.
 
     Args:
-        root: Its folder or, for "csv", also a file; None for "glyphs", which are drawn.
+        root: Its folder or, for "csv" and "parquet", also a file; None for "glyphs", which are
+            drawn.
         format: A name in ``DATASETS``, or "auto" to detect it from the files.
         split: One of :func:`dataset_splits`; "all" is always one of them.
         options: Further arguments of the data set's class, such as ``transform``.
@@ -86,6 +89,8 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
         return (*split_folders(existing(root)), "all")
     if format == "csv":
         return (*find_splits(root), "all")
+    if format == "parquet":
+        return ("all",)
     return (*_ARCHIVES[format].published, "all")
 
 
@@ -93,7 +98,7 @@ def detect_format(root: str | os.PathLike[str]) -> str:
     """The name in ``DATASETS`` of what is at ``root``, detected from its files.
 
     An archive of a known data set comes first, then a CSV file with the columns path and label,
-    then a folder of class folders.
+    then Parquet files, then a folder of class folders.
 
     Raises:
         DataError: If it is none of these, or several.
@@ -102,7 +107,9 @@ def detect_format(root: str | os.PathLike[str]) -> str:
     if path.is_file():
         if path.suffix.lower() == ".csv":
             return "csv"
-        raise DataError(f"{path} is a file but no CSV: wanted a folder or a CSV file")
+        if path.suffix.lower() == ".parquet":
+            return "parquet"
+        raise DataError(f"{path} is a file but no CSV: wanted a folder, a CSV or a Parquet file")
     found = [name for name, cls in _ARCHIVES.items() if _holds(path, cls)]
     if len(found) > 1:
         raise DataError(f"{path} holds {' and '.join(found)}: give format, or the folder of one")
@@ -111,6 +118,8 @@ def detect_format(root: str | os.PathLike[str]) -> str:
     tables = list(path.glob("*.csv"))
     if len(tables) == 1 and {"path", "label"} <= {*read_header(tables[0])}:
         return "csv"
+    if parquet_files(path):
+        return "parquet"
     if MNIST.layout.find(path) is not None:
         raise DataError(
             f"{path} has files named as MNIST's, but neither its labels nor those of "

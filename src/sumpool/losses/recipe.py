@@ -16,7 +16,7 @@ DEFAULT_COLUMN = "cub"
 #: Data sets that take the constants of the default column; "default" stands for any other.
 _WITHOUT_COLUMN = (
     *("default", "cifar10", "cifar100", "mnist", "fashion-mnist"),
-    *("folder", "csv", "glyphs", "cifar-collage", "cifar-foreground", "cub-clutter"),
+    *("folder", "csv", "parquet", "glyphs", "cifar-collage", "cifar-foreground", "cub-clutter"),
 )
 #: The column of the catalog for each data set. A name that is not here raises, so that a misspelled
 #: one does not silently get constants of another.

@@ -37,22 +37,23 @@ class Picture:
 
 
 @cache
-def _templates() -> Environment:
-    templates = Environment(
-        loader=PackageLoader("sumpool.report"),
+def templates(package: str = "sumpool.report") -> Environment:
+    """The templates of a package; everything that is filled in is escaped."""
+    found = Environment(
+        loader=PackageLoader(package),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=StrictUndefined,
     )
-    templates.filters["base64"] = lambda data: base64.b64encode(data).decode()
-    return templates
+    found.filters["base64"] = lambda data: base64.b64encode(data).decode()
+    return found
 
 
 def render(template: str, **values: Any) -> str:
     """The template filled with ``values``; everything in them is escaped."""
-    return _templates().get_template(template).render(values)
+    return templates().get_template(template).render(values)
 
 
 def render_part(name: str, *values: Any) -> str:
@@ -62,7 +63,7 @@ def render_part(name: str, *values: Any) -> str:
         >>> render_part("image", b"abc", "a <dot>", "jpeg")
         '<img alt="a &lt;dot&gt;" src="data:image/jpeg;base64,YWJj">'
     """
-    return str(getattr(_templates().get_template("parts.html").module, name)(*values)).strip()
+    return str(getattr(templates().get_template("parts.html").module, name)(*values)).strip()
 
 
 def write_page(out: Path, template: str, **values: Any) -> Path:

@@ -116,10 +116,10 @@ class TrainConfig:
     """Train an embedding and evaluate it on classes it has not seen.
 
     Args:
-        data: folder or CSV file with labeled images; none for glyphs, which are drawn
-        format: layout of the data: auto, folder, csv, cub, cars196, sop, inshop, cifar10, cifar100,
-            mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from CIFAR-100),
-            cub-clutter (made from CUB)
+        data: folder, CSV or Parquet file with labeled images; none for glyphs, which are drawn
+        format: layout of the data: auto, folder, csv, parquet, cub, cars196, sop, inshop, cifar10,
+            cifar100, mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from
+            CIFAR-100), cub-clutter (made from CUB)
         out: folder of the run; null makes one under runs/
         fold: validate on this one (1, 2, …) of the class folds of the training part; null takes the
             part for validation that the data brings, or draws classes at random

@@ -214,7 +214,8 @@ def _images(prepared: Prepared) -> dict[str, Any]:
 
 
 def _free_folder(config: TrainConfig, name: str) -> Path:
-    if config.data is not None and name in ("folder", "csv"):  # formats, not names of data
+    formats = ("folder", "csv", "parquet")  # not names of data
+    if config.data is not None and name in formats:
         data = Path(config.data).resolve()
         own = data.name if data.is_dir() else data.stem
         name = re.sub(r"[^\w.-]+", "-", own).strip("-.") or name

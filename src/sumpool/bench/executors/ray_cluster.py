@@ -10,10 +10,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sumpool.bench.executors.ray_connection import connected
-from sumpool.bench.executors.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes
 from sumpool.bench.executors.ray_tasks import failure_of, run_task
 from sumpool.system.processes import Done
+from sumpool.system.ray_connection import connected
+from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes
 
 __all__ = ["ClusterError", "RayCluster"]
 

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from sumpool.bench.executors.ray_nodes import look_at
 from sumpool.system.processes import WorkerError
+from sumpool.system.ray_nodes import look_at
 from sumpool.system.wording import counted
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from sumpool.data.sets.files import (
     folder_names,
     holds_images,
     image_names,
+    image_paths,
     is_image_name,
 )
 
@@ -22,6 +23,7 @@ class FlatImages(ImageFiles):
 
     Args:
         root: The file or the folder.
+        deep: Whether images in folders below it, at any depth, are included.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
@@ -30,10 +32,15 @@ class FlatImages(ImageFiles):
 
     labeled = False
 
-    def __init__(self, root: str | os.PathLike[str], **transforms: Unpack[Transforms]) -> None:
+    def __init__(
+        self, root: str | os.PathLike[str], *, deep: bool = False, **transforms: Unpack[Transforms]
+    ) -> None:
         path = existing(root)
         folder = path.parent if path.is_file() else path
-        names = [path.name] if path.is_file() else image_names(path)
+        if path.is_file():
+            names = [path.name]
+        else:
+            names = image_paths(path)[0] if deep else image_names(path)
         if not names:
             raise DataError(f"there is no image in {path}")
         super().__init__(folder, names, [0] * len(names), ("",), **transforms)

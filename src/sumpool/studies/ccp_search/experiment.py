@@ -3,7 +3,7 @@
     sumpool study ccp-search              (glyphs: 24 runs)
     sumpool study ccp-search --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-Optuna's sampler with a Gaussian process (``pip install sumpool[search]``) chooses where to train
+Optuna's sampler with a Gaussian process (``pip install sumpool[tune]``) chooses where to train
 next, by validation MAP@R, after a few points spread over the plane. Every trial is stored, and what
 is asked next depends on the stored trials alone: an interrupted search resumes bit for bit.
 ``--jobs`` asks for several points at once, ``--seeds`` trains every point with several seeds and
@@ -135,7 +135,7 @@ def import_optuna() -> Any:
         import optuna
     except ImportError as error:
         raise ConfigError(
-            "the study ccp-search needs Optuna, which is not installed: install sumpool[search]"
+            "the study ccp-search needs Optuna, which is not installed: install sumpool[tune]"
         ) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna

@@ -29,7 +29,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "format": (
         *("auto", "cub", "cars196", "sop", "inshop", "cifar10", "cifar100", "mnist"),
         *("fashion-mnist", "cifar-collage", "cifar-foreground", "cub-clutter", "folder", "csv"),
-        "glyphs",
+        *("parquet", "glyphs"),
     ),
 }
 #: Our own backbones; every other one is timm's.

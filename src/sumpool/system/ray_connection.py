@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
-from sumpool.bench.executors.ray_nodes import ClusterError
+from sumpool.system.ray_nodes import ClusterError
 
 #: Variables that Ray reads: whether it reports its use, and whether it asks for tokens.
 USAGE, AUTH = "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"

@@ -1,0 +1,190 @@
+"""``sumpool index``: an index of images, and its update."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import add_allow_outside, check_data, count, verb_parser
+from sumpool.system.wording import counted
+from sumpool.training.config import ConfigError
+from sumpool.training.values.choices import check_choices
+
+SUMMARY = "make an index of images to search in, or bring one up to date"
+
+DESCRIPTION = """\
+Embed images into an index, a folder that `sumpool search`, `duplicates` and `serve` read. Images
+need no labels: a folder of photos will do, with or without folders in it. Without --model nothing
+has to be trained: vectors are those of the packaged ImageNet network.
+
+Images that cannot be read are left out; the index lists them. An interrupted command continues
+where it was. --update adds new images, drops deleted ones and embeds changed ones again.
+
+examples:
+  sumpool index --data photos/ --out photos.index
+  sumpool index --data photos/ --out photos.index --model runs/photos --thumbnails
+  sumpool index photos.index --update
+"""
+
+#: Options that a new index keeps, so that --update takes none of them.
+_OF_A_NEW_INDEX = (
+    "data",
+    "out",
+    "model",
+    "format",
+    "split",
+    "no_labels",
+    "allow_outside",
+    "thumbnails",
+    "batch_size",
+)
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = verb_parser(
+        DESCRIPTION,
+        usage="sumpool index --data PATH --out INDEX [options]\n"
+        "       sumpool index INDEX --update [options]",
+    )
+    parser.add_argument(
+        "index", type=Path, nargs="?", metavar="INDEX", help="the index to bring up to date"
+    )
+    parser.add_argument(
+        "--update", action="store_true", help="add, drop and embed again what has changed"
+    )
+    parser.add_argument("--data", metavar="PATH", help="folder, CSV file or single image")
+    parser.add_argument("--out", type=Path, metavar="INDEX", help="folder of the new index")
+    parser.add_argument(
+        "--model",
+        type=Path,
+        metavar="MODEL",
+        help="folder of a run or of a saved model (default: the packaged network as it is)",
+    )
+    parser.add_argument(
+        "--format",
+        metavar="NAME",
+        help="layout of the data, as in `sumpool train` (default: detected)",
+    )
+    parser.add_argument("--split", metavar="NAME", help="part of the data (default: all of it)")
+    parser.add_argument(
+        "--no_labels", action="store_true", help="take all images of a folder, without labels"
+    )
+    add_allow_outside(parser)
+    parser.add_argument(
+        "--thumbnails", action="store_true", help="store a small version of every image"
+    )
+    parser.add_argument(
+        "--store",
+        metavar="NAME",
+        help="what searches the vectors: exact, approximate (hnsw or ivfpq) or milvus:URI "
+        "(default: exact)",
+    )
+    parser.add_argument(
+        "--batch_size", type=count, metavar="N", help="images per pass (default: 64)"
+    )
+    parser.add_argument(
+        "--device",
+        default="auto",
+        metavar="NAME",
+        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=count,
+        metavar="N",
+        help="threads that decode images (default: one per core)",
+    )
+    parser.add_argument(
+        "--ray",
+        metavar="ADDRESS",
+        help="embed on a Ray cluster: auto, HOST:PORT, or local (needs sumpool[ray])",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=float,
+        metavar="G",
+        help="with --ray, the share of a GPU per worker (default: 0, none)",
+    )
+    parser.add_argument(
+        "--cpus", type=float, metavar="N", help="with --ray, the CPUs per worker (default: 1)"
+    )
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Build or update, and say what was done."""
+    _check(options)
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.inputs import choose_device
+    from sumpool.data.base import BrokenImageError
+    from sumpool.search.update import begin, update
+
+    folder: Path = options.index if options["update"] else options.out
+    device = choose_device(options.device)
+    compute = None
+    if options.ray is not None:
+        from sumpool.search.bulk import RayCompute
+
+        compute = RayCompute(options.ray, gpus=options.gpus or 0.0, cpus=options.cpus or 1.0)
+    if not options["update"]:
+        begin(
+            options.data,
+            folder,
+            options.model,
+            format=options.format or "auto",
+            split=options.split or "all",
+            labels=not options.no_labels,
+            allow_outside=options.allow_outside,
+            thumbnails=options.thumbnails,
+            store=options.store or "auto",
+            batch_size=options.batch_size or 64,
+        )
+    changes = update(
+        folder, device=device, workers=options.workers, store=options.store, compute=compute
+    )
+    total = changes.kept + changes.changed + changes.added
+    done = [
+        f"{number:,} {what}"
+        for number, what in (
+            (changes.added, "added"),
+            (changes.changed, "changed"),
+            (changes.removed, "removed"),
+        )
+        if number
+    ]
+    print(f"{counted(total, 'image')} ({', '.join(done) or 'nothing changed'}): {folder}")
+    if changes.skipped:
+        print(f"left out, see index.json: {BrokenImageError.of(changes.skipped)}")
+    return 0
+
+
+def interrupt_message(options: Namespace) -> str:
+    """What is kept, and how to continue."""
+    folder = shlex.quote(str(options.index or options.out))
+    return f"what was embedded is kept; continue with sumpool index {folder} --update"
+
+
+def _check(options: Namespace) -> None:
+    for name in ("gpus", "cpus"):
+        if options[name] is not None and options.ray is None:
+            raise ConfigError(f"--{name} needs --ray")
+    given = [name for name in _OF_A_NEW_INDEX if options[name]]
+    if options["update"]:
+        if options.index is None:
+            raise ConfigError("--update needs the index: sumpool index INDEX --update")
+        if given:
+            name = given[0].replace("_", "-")
+            raise ConfigError(f"--{name} belongs to a new index and cannot change with --update")
+        return
+    if options.index is not None:
+        raise ConfigError(
+            f"to bring {options.index} up to date, add --update; for a new index use --out"
+        )
+    missing = [f"--{name}" for name in ("data", "out") if options[name] is None]
+    if missing:
+        raise ConfigError(f"a new index needs {' and '.join(missing)}")
+    check_choices("format", options.format or "auto")
+    check_data(options.data)

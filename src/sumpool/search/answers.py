@@ -1,0 +1,179 @@
+"""Answers to queries, as text, JSON and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sumpool.search.duplicates import Duplicates
+from sumpool.search.images import Match
+from sumpool.search.index import Index
+from sumpool.search.queries import Embedded, QueryError
+from sumpool.search.threshold import Threshold
+from sumpool.system.wording import counted
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found for one query.
+
+    Attributes:
+        query: The query as it was given.
+        matches: The images, most similar first.
+        threshold: From which similarity on images count as similar; None for prototypes.
+        embedded: The query as the network saw it; None for prototypes.
+    """
+
+    query: str
+    matches: list[Match]
+    threshold: Threshold | None = None
+    embedded: Embedded | None = None
+
+    @property
+    def similar(self) -> int:
+        """How many of the images reach the threshold."""
+        assert self.threshold is not None
+        return sum(it.similarity >= self.threshold.value for it in self.matches)
+
+    @property
+    def verdict(self) -> str:
+        """How many images are similar, or that none is, in a sentence."""
+        if self.threshold is None:
+            return "Ordered by the share of the image that goes to the prototype."
+        value, meaning = self.threshold
+        if not self.matches:
+            return f"Nothing is at least {value:.3f} similar."
+        if not self.similar:
+            best = self.matches[0].similarity
+            nearest = f"Nothing is similar enough: the nearest image has {best:.3f}"
+            return f"{nearest}, the threshold is {value:.3f} ({meaning})."
+        number = f"{self.similar} of {counted(len(self.matches), 'image')}"
+        return f"{number} at or above the threshold {value:.3f} ({meaning})."
+
+
+def answer(
+    index: Index,
+    query: str,
+    k: int,
+    *,
+    where: Mapping[str, Sequence[str]] | None = None,
+    box: Sequence[float] | None = None,
+    threshold: float | None = None,
+) -> Answer:
+    """Answer a query that was typed: an image file, or the id or path of an indexed image.
+
+    Args:
+        index: The index.
+        query: The query.
+        k: How many images.
+        where: As in :meth:`Index.search`.
+        box: As in :meth:`Index.search`.
+        threshold: Least similarity; None leaves nothing out.
+    """
+    source = find_query(index, query)
+    embedded = index.embed(source, box)
+    searched = source if isinstance(source, int) and box is None else embedded
+    matches = index.search(searched, k, where=where, threshold=threshold)
+    stated = Threshold(threshold, "as given") if threshold is not None else index.threshold
+    return Answer(query, matches, stated, embedded)
+
+
+def answer_prototype(index: Index, prototype: int, k: int) -> Answer:
+    """The images in which a prototype is strongest."""
+    return Answer(f"prototype {prototype}", index.search_prototype(prototype, k))
+
+
+def find_query(index: Index, query: str) -> Path | int:
+    """The file or the id that ``query`` stands for; a file comes first.
+
+    Raises:
+        QueryError: If it is none.
+    """
+    if Path(query).is_file():
+        return Path(query)
+    if query.isdecimal():
+        index.row(int(query))
+        return int(query)
+    paths = index.images["path"].to_pylist()
+    if query in paths:
+        return int(index.images["id"][paths.index(query)].as_py())
+    raise QueryError(f"QUERY must be an image file, or the id or path of an indexed image: {query}")
+
+
+def as_text(answer: Answer) -> str:
+    """The answer as a table, and the verdict."""
+    rows = [(f"{it.similarity:.3f}", str(it.id), it.label or "", it.path) for it in answer.matches]
+    header = ("similarity" if answer.threshold else "share", "id", "label", "path")
+    labeled = any(row[2] for row in rows)
+    kept = [0, 1, 2, 3] if labeled else [0, 1, 3]
+    widths = [max(len(row[it]) for row in (header, *rows)) for it in kept]
+    lines = [
+        "  ".join(row[it].ljust(width) for it, width in zip(kept, widths, strict=True)).rstrip()
+        for row in ((header, *rows) if rows else ())
+    ]
+    return "\n".join([answer.query, *lines, answer.verdict])
+
+
+def as_json(answers: Sequence[Answer]) -> str:
+    """The answers as JSON."""
+    return json.dumps([_values(it) for it in answers], indent=1, ensure_ascii=False)
+
+
+def _values(answer: Answer) -> dict[str, Any]:
+    values: dict[str, Any] = {"query": answer.query, "verdict": answer.verdict}
+    if answer.threshold is not None:
+        values["threshold"] = answer.threshold._asdict()
+    return values | {"matches": [asdict(it) for it in answer.matches]}
+
+
+def as_csv(answers: Sequence[Answer]) -> str:
+    """One line per image that was found."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(("query", "rank", "id", "path", "label", "similarity"))
+    for it in answers:
+        for rank, match in enumerate(it.matches, 1):
+            writer.writerow(
+                (it.query, rank, match.id, match.path, match.label or "", match.similarity)
+            )
+    return out.getvalue()
+
+
+def duplicates_text(index: Index, groups: Sequence[Duplicates], threshold: float) -> str:
+    """Groups of duplicates, one image per line."""
+    lines = []
+    for group in groups:
+        kind = "same content" if group.exact else f"near, {group.similarity:.3f}"
+        lines += [kind, *(f"  {id}  {index.match(id).path}" for id in group.ids)]
+    return "\n".join([*lines, duplicates_verdict(groups, threshold)])
+
+
+def duplicates_verdict(groups: Sequence[Duplicates], threshold: float) -> str:
+    """How many groups there are, in a sentence."""
+    exact = sum(it.exact for it in groups)
+    near = len(groups) - exact
+    return (
+        f"{counted(exact, 'group')} with the same content, {counted(near, 'group')} of "
+        f"near-duplicates (similarity from {threshold:g} on)."
+    )
+
+
+def duplicates_json(index: Index, groups: Sequence[Duplicates]) -> str:
+    """Groups of duplicates as JSON."""
+    values = [
+        {
+            "exact": it.exact,
+            "similarity": it.similarity,
+            "images": [
+                {"id": id, "path": index.match(id).path, "label": index.match(id).label}
+                for id in it.ids
+            ],
+        }
+        for it in groups
+    ]
+    return json.dumps(values, indent=1, ensure_ascii=False)

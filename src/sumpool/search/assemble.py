@@ -1,0 +1,203 @@
+"""From parts to the files of an index: kept and new images joined, the header replaced last."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sumpool.data import BrokenImageError, DataError
+from sumpool.search.folder import (
+    SCHEMA,
+    Header,
+    open_vectors,
+    remove_unused,
+    write_header,
+    write_images,
+)
+from sumpool.search.parts import PART_SCHEMA, Part, read_part
+from sumpool.search.source import Source, Stamp
+from sumpool.search.threshold import calibrate
+from sumpool.system.files import StoreError, atomic_path
+
+#: Rows that are copied at once.
+_ROWS = 65_536
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What an update did.
+
+    Attributes:
+        added: Number of images that are new.
+        changed: Number of images with other content than before.
+        removed: Number of images that are gone, or cannot be read any more.
+        kept: Number of images whose vectors were kept.
+        skipped: Name and reason of each image that cannot be read.
+    """
+
+    added: int
+    changed: int
+    removed: int
+    kept: int
+    skipped: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Plan:
+    """What becomes of the images of a source.
+
+    Attributes:
+        kept: Names of those whose vectors are kept, with their stamps and labels of today.
+        missing: Places in the source of those that are embedded.
+        present: Names of all.
+    """
+
+    kept: dict[str, tuple[Stamp, str | None]]
+    missing: list[int]
+    present: set[str]
+
+
+def assemble(
+    folder: Path, header: Header, source: Source, old: pa.Table, plan: Plan, parts: Sequence[Part]
+) -> Changes:
+    """Join what is kept and what was embedded; the header is replaced when all is on disk.
+
+    Args:
+        folder: The index, locked.
+        header: Its header.
+        source: The images.
+        old: The table of images as it was.
+        plan: What becomes of the images.
+        parts: Those that were embedded.
+    """
+    pool, new, skipped = _embedded(folder, source, old, parts)
+    rows: list[tuple[int, int, Stamp, str | None]] = []  # place in the pool, id, stamp, label
+    changed = 0
+    for place, (name, id) in enumerate(zip(*_lists(old, "path", "id"), strict=True)):
+        if name in plan.kept:
+            rows.append((place, id, *plan.kept[name]))
+        elif name in new:
+            found, stamp, label = new.pop(name)
+            rows.append((found, id, stamp, label))
+            changed += 1
+    removed, added = len(old) - len(rows), len(new)
+    for number, (found, stamp, label) in enumerate(new.values(), header.next_id):
+        rows.append((found, number, stamp, label))
+    if not rows:
+        reason = f": {BrokenImageError.of(skipped)}" if skipped else ""
+        raise DataError(f"no image is left in {header.data}{reason}")
+    result = Changes(added, changed, removed, len(plan.kept), tuple(skipped))
+    order = np.array([row[0] for row in rows])
+    table = _table(pool.take(order), rows)
+    if table.equals(old) and result.skipped == header.skipped:
+        remove_unused(folder, header, old)
+        return result
+    following = replace(
+        header,
+        generation=_generation(header, table),
+        next_id=header.next_id + added,
+        count=len(rows),
+        skipped=result.skipped,
+    )
+    vectors = _join_vectors(folder, header, following, order, len(old), parts)
+    threshold = calibrate(vectors, table["label"].to_pylist())
+    following = replace(following, threshold=threshold.value, threshold_meaning=threshold.meaning)
+    write_images(folder / following.images_file, table)
+    write_header(folder, following)
+    remove_unused(folder, following, table)
+    return result
+
+
+def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
+    return [table[name].to_pylist() for name in names]
+
+
+def _embedded(
+    folder: Path, source: Source, old: pa.Table, parts: Sequence[Part]
+) -> tuple[pa.Table, dict[str, tuple[int, Stamp, str | None]], list[tuple[str, str]]]:
+    """All rows, old and new, with what is new by name, and what could not be read."""
+    columns = ["path", "width", "height", "content_hash", "z"]
+    schema = pa.schema(map(PART_SCHEMA.field, columns))  # rows without an image have no size
+    tables, place = [old.select(columns).cast(schema)], len(old)
+    new: dict[str, tuple[int, Stamp, str | None]] = {}
+    skipped = []
+    for part in parts:
+        table = read_part(folder, part)
+        if table is None:
+            raise StoreError(f"{folder} was changed while it was updated: run the update again")
+        reasons = table["reason"].to_pylist()
+        tables.append(table.select(columns))
+        for row, (name, reason) in enumerate(zip(part.names, reasons, strict=True)):
+            if reason is None:
+                new[name] = (place + row, part.stamps[row], source.label(part.indices[row]))
+            else:
+                skipped.append((name, reason))
+        place += len(table)
+    return pa.concat_tables(tables), new, skipped
+
+
+def _table(content: pa.Table, rows: list[tuple[int, int, Stamp, str | None]]) -> pa.Table:
+    further = {
+        "id": [row[1] for row in rows],
+        "bytes": [row[2].bytes for row in rows],
+        "mtime_ns": [row[2].mtime_ns for row in rows],
+        "label": [row[3] for row in rows],
+    }
+    arrays = [
+        pa.array(further[field.name], field.type) if field.name in further else content[field.name]
+        for field in SCHEMA
+    ]
+    return pa.Table.from_arrays(arrays, schema=SCHEMA).combine_chunks()
+
+
+def _generation(header: Header, table: pa.Table) -> str:
+    """A name that other images, another order or another model do not have."""
+    digest = hashlib.sha256(header.model_digest.encode())
+    for name in SCHEMA.names[:-1]:
+        digest.update(repr(table[name].to_pylist()).encode())
+    return digest.hexdigest()[:16]
+
+
+def _join_vectors(
+    folder: Path,
+    header: Header,
+    following: Header,
+    order: NDArray[np.int64],
+    kept: int,
+    parts: Sequence[Part],
+) -> NDArray[np.float32]:
+    """Write the vectors; ``order`` counts the ``kept`` rows of the old file, then the parts."""
+    shape = (len(order), header.dim)
+    with atomic_path(folder / following.vectors_file) as aside:
+        out = np.lib.format.open_memmap(aside, mode="w+", dtype=np.float32, shape=shape)
+        rows = np.flatnonzero(order < kept)
+        before = open_vectors(folder, header) if len(rows) else out
+        for start in range(0, len(rows), _ROWS):
+            some = rows[start : start + _ROWS]
+            out[some] = before[order[some]]
+        for part in parts:
+            rows = np.flatnonzero((order >= kept) & (order < kept + len(part.names)))
+            if len(rows):
+                out[rows] = _vectors(folder, part, header.dim)[order[rows] - kept]
+            kept += len(part.names)
+        out.flush()
+        del out
+    return open_vectors(folder, following)
+
+
+def _vectors(folder: Path, part: Part, dim: int) -> NDArray[np.float32]:
+    """The vectors of a part, (n, D), zeros where an image could not be read."""
+    table = read_part(folder, part)
+    assert table is not None  # read a moment ago, under the lock
+    column = table["vector"].combine_chunks()
+    there = np.asarray(column.is_valid())
+    vectors = np.zeros((len(table), dim), np.float32)
+    vectors[there] = column.flatten().to_numpy().reshape(-1, dim)
+    return vectors

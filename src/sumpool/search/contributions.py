@@ -1,0 +1,166 @@
+"""What each position adds to an embedding, for the poolings that are sums over positions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from sumpool.models import Embedder
+from sumpool.pooling import GlobalPool
+from sumpool.pooling.generalized_mean import generalized_mean
+from sumpool.pooling.maximum import maximum
+from sumpool.search.queries import QueryError
+
+#: Least cosine between the sum of the contributions and what the pooling returned.
+_AGREEMENT = 1 - 1e-6
+
+
+class _Pooled(NamedTuple):
+    """One image on its way through a pooling."""
+
+    x: Tensor  #: what the pooling is given
+    mask: Tensor | None  #: (1, n)
+    f: Tensor  #: local features (1, n, C), 0 where the mask is False
+    w: Tensor  #: weights (1, n, 1)
+    v: Tensor  #: the pooled vector (1, C')
+
+
+#: The contributions (1, n, C') to the vector that a pooling gives, up to a factor.
+_Rule = Callable[[Any, _Pooled], Tensor]
+
+
+def _weighted(_: Any, it: _Pooled) -> Tensor:
+    return it.w * it.f
+
+
+def _channels_apart(pooling: Any, it: _Pooled) -> Tensor:
+    # v_c is homogeneous of degree 1 in the values of channel c alone: v_c = Σ_j f_jc ∂v_c/∂f_jc.
+    return _by_gradient(lambda f: pooling.pool_tokens(f, it.mask, False).embedding, it.f)
+
+
+def _scaled_channels(pooling: Any, it: _Pooled) -> Tensor:
+    # v_c = r_c Σ_j w_j f_jc, with a factor for each channel.
+    shares = it.w * (it.f.relu() if pooling.pool_type == "crow" else it.f)
+    total = shares.sum(1, keepdim=True)
+    return shares * torch.where(total != 0, it.v.unsqueeze(1) / total, 0)
+
+
+def _equalized(pooling: Any, it: _Pooled) -> Tensor:
+    f = it.f.double()  # (F Fᵀ + λ I) α = 1; what is masked is 0 and adds nothing
+    gram = f @ f.mT + pooling.ridge * torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
+    alpha: Tensor = torch.linalg.solve(gram, torch.ones_like(f[..., :1]))
+    return alpha * f
+
+
+def _smoothed(pooling: Any, it: _Pooled) -> Tensor:
+    maps = it.x if pooling.input_fmt == "NCHW" else it.x.permute(0, 3, 1, 2)
+    size = pooling.kernel_size
+    smooth = F.avg_pool2d(maps, size, 1, size // 2, count_include_pad=False)
+    local = pooling.reduce(smooth.flatten(2).mT)
+    return it.w * (F.normalize(local, dim=-1) if pooling.normalize_local else local)
+
+
+def _transported(pooling: Any, it: _Pooled) -> Tensor:
+    local = pooling.map(it.f)  # (1, n, d)
+    plan = pooling.assignments(local, it.mask)  # (1, n, m)
+    parts: Tensor = plan.unsqueeze(-1) * local.unsqueeze(-2)
+    return parts.flatten(2)
+
+
+def _maximum_and_sum(pooling: Any, it: _Pooled) -> Tensor:
+    strongest = _by_gradient(lambda f: maximum(f, it.mask), it.f)
+    mapped: Tensor = pooling.map(strongest + it.w * it.f)
+    return mapped
+
+
+def _mean_of_weighed(pooling: Any, it: _Pooled) -> Tensor:
+    powers = pooling.weigh == "powers"
+    count = it.f.shape[1] if it.mask is None else int(it.mask.sum())
+    weights = it.w.squeeze(-1) if powers else None
+    mapped: Tensor = pooling.map(
+        _by_gradient(
+            lambda f: generalized_mean(f, pooling.p, it.mask, pooling.floor, weights),
+            it.f if powers else count * it.w * it.f,
+        )
+    )
+    return mapped
+
+
+_RULES: dict[str, _Rule] = {
+    "gap": _weighted,
+    "gsp": _weighted,
+    "delf": _weighted,
+    "gmp": _channels_apart,
+    "gap+gmp": _channels_apart,
+    "gemean": _channels_apart,
+    "weldon": _channels_apart,
+    "crow": _scaled_channels,
+    "cbam": _scaled_channels,
+    "gemax": _equalized,
+    "t-smk": _smoothed,
+    "otp": _transported,
+    "gmp+gsp": _maximum_and_sum,
+    "gemean+gsp": _mean_of_weighed,
+}
+
+
+def can_explain(pooling: GlobalPool) -> bool:
+    """Whether the pooled vector is a sum of what each position adds to it."""
+    return pooling.pool_type in _RULES
+
+
+def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None) -> Tensor:
+    """What each position adds to the embedding before normalization.
+
+    Of a weighted sum, these are the weighted local features. Where every channel is pooled apart
+    (maximum, generalized mean), a position adds its share in each channel.
+
+    Args:
+        model: The model, in evaluation mode.
+        features: Local features of one image, as :meth:`Embedder.feature_map` gives them.
+        mask: The positions that count.
+
+    Returns:
+        A tensor (n, D) in float64 whose sum over positions is the embedding, up to a factor.
+
+    Raises:
+        QueryError: If the pooling is no such sum; names those that are.
+    """
+    pooling = model.pooling
+    if not can_explain(pooling):
+        raise QueryError(
+            f"the pooling {pooling.pool_type} is no sum over positions, so that a match cannot be "
+            f"split over them; {', '.join(_RULES)} are"
+        )
+    with torch.no_grad():
+        pooled = pooling.pool(features, mask)
+        tokens = pooling.to_tokens(features)[0]
+        flat = None if mask is None else mask.flatten(1)
+        if flat is not None:
+            tokens = tokens.masked_fill(~flat.unsqueeze(-1), 0)
+        assert pooled.weights is not None
+        weights = pooled.weights.flatten(1).unsqueeze(-1)
+        seen = _Pooled(features, flat, tokens, weights, pooled.embedding)
+        parts = _RULES[pooling.pool_type](pooling, seen)[0].double()
+        total = parts.sum(0)
+        if F.cosine_similarity(total, pooled.embedding[0].double(), dim=0) < _AGREEMENT:
+            raise QueryError(
+                f"with these options the pooling {pooling.pool_type} is no sum over positions, so "
+                "that a match cannot be split over them"
+            )
+        if pooling.linear_map == "after":
+            (matrix,) = model.map.parameters()
+            parts = parts @ matrix.double().T
+    return parts
+
+
+@torch.enable_grad()
+def _by_gradient(pool: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
+    """Each value times the derivative of its channel, (1, n, C)."""
+    values = values.detach().requires_grad_()
+    (slopes,) = torch.autograd.grad(pool(values).sum(), values)
+    return (values * slopes).detach()

@@ -1,0 +1,40 @@
+"""Which images a search may find."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+
+from sumpool.search.queries import QueryError
+
+
+def accepted_labels(
+    where: Mapping[str, str | Sequence[str]] | None, labels: Sequence[str]
+) -> set[str] | None:
+    """The labels that ``where`` accepts; None for all images.
+
+    Args:
+        where: One or several labels under the key "label"; None or nothing accepts all.
+        labels: The labels that occur.
+
+    Raises:
+        QueryError: If a key or a label is unknown; names the closest.
+
+    Example:
+        >>> accepted_labels({"label": "cat"}, ["cat", "dog"])
+        {'cat'}
+    """
+    if not where:
+        return None
+    unknown = [key for key in where if key != "label"]
+    if unknown:
+        raise QueryError(f"where must be label=NAME, got {unknown[0]!r}")
+    if not labels:
+        raise QueryError("where needs labels, and the images of this index have none")
+    value = where["label"]
+    wanted = [value] if isinstance(value, str) else list(value)
+    for label in wanted:
+        if label not in labels:
+            close = difflib.get_close_matches(label, labels, 3, 0.4) or list(labels[:3])
+            raise QueryError(f"no image has the label {label!r}; there are {', '.join(close)}, …")
+    return set(wanted)

@@ -1,0 +1,215 @@
+"""The files of an index: a header that is replaced last, and what it names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from sumpool.models.storage import DESCRIPTION, TENSORS
+from sumpool.system.documents import load_json
+from sumpool.system.files import StoreError, atomic_path, write_atomic
+from sumpool.system.locks import claim, held_by
+
+#: Number of the format written; folders with a higher one are refused.
+VERSION = 1
+HEADER, MODEL, PARTS, THUMBNAILS, LOCK = "index.json", "model", "parts", "thumbnails", ".lock"
+
+#: The columns of the table of images; its rows are those of the vectors.
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64(), nullable=False),
+        pa.field("path", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("width", pa.int32(), nullable=False),
+        pa.field("height", pa.int32(), nullable=False),
+        pa.field("bytes", pa.int64(), nullable=False),
+        pa.field("mtime_ns", pa.int64(), nullable=False),
+        pa.field("content_hash", pa.string(), nullable=False),
+        pa.field("z", pa.list_(pa.float32())),
+    ]
+)
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Header:
+    """What an index is of, and which files hold it.
+
+    Attributes:
+        data: Where the images are.
+        format: Format of the data, or "auto".
+        split: Part of the data.
+        labels: Whether labels are read.
+        allow_outside: Whether a CSV file may name images outside its folder.
+        thumbnails: Whether thumbnails are stored.
+        store: What searches the vectors.
+        batch_size: Images per forward pass; vectors depend on it in the last digits.
+        model: Where the model came from.
+        model_digest: SHA-256 of the copy of the model in the index.
+        next_id: The id of the next new image.
+        generation: Part of the names of vectors and table; None while none are complete.
+        count: Number of images.
+        dim: Length of the vectors.
+        files: Whether images are files below the root of ``data``.
+        threshold: From which similarity on images count as similar.
+        threshold_meaning: What that says, in words.
+        skipped: Name and reason of each image that could not be read.
+        version: Number of the format.
+    """
+
+    data: str
+    format: str
+    split: str
+    labels: bool
+    allow_outside: bool
+    thumbnails: bool
+    store: str
+    batch_size: int
+    model: str
+    model_digest: str
+    next_id: int = 0
+    generation: str | None = None
+    count: int = 0
+    dim: int = 0
+    files: bool = True
+    threshold: float = 1.0
+    threshold_meaning: str = ""
+    skipped: tuple[tuple[str, str], ...] = ()
+    version: int = VERSION
+
+    @property
+    def vectors_file(self) -> str:
+        """Name of the file of the vectors."""
+        return f"vectors-{self.generation}.npy"
+
+    @property
+    def images_file(self) -> str:
+        """Name of the table of images."""
+        return f"images-{self.generation}.parquet"
+
+
+def read_header(folder: Path) -> Header:
+    """The header of the index in ``folder``.
+
+    Raises:
+        StoreError: If there is none, or it is damaged or newer.
+    """
+    path = folder / HEADER
+    if not path.is_file():
+        raise StoreError(
+            f"{folder} is no index, there is no {HEADER} in it: make one with sumpool index --data "
+            f"PHOTOS --out {shlex.quote(str(folder))}"
+        )
+    try:
+        values = load_json(path)
+        version = values["version"]
+        if not isinstance(version, int) or version < 1:
+            raise ValueError(f"version is {version!r}")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise StoreError(f"{path} is damaged: {error}") from error
+    if version > VERSION:
+        raise StoreError(
+            f"{path} is of version {version}, this sumpool reads up to {VERSION}: install a newer "
+            "one, or build the index again"
+        )
+    unknown = sorted({*values} ^ {field.name for field in fields(Header)})
+    if unknown:
+        raise StoreError(f"{path} is damaged: {', '.join(unknown)} unknown or missing")
+    values["skipped"] = tuple((name, reason) for name, reason in values["skipped"])
+    return Header(**values)
+
+
+def write_header(folder: Path, header: Header) -> None:
+    """Replace the header of the index in ``folder``."""
+    text = json.dumps(asdict(header), indent=1, ensure_ascii=False) + "\n"
+    write_atomic(folder / HEADER, text.encode())
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Change an index inside the ``with``, as the only process that does.
+
+    Raises:
+        StoreError: If another process is at it; says which.
+    """
+    with claim(folder / LOCK) as mine:
+        if not mine:
+            raise StoreError(f"the index {folder} is being written by {held_by(folder / LOCK)}")
+        yield
+
+
+def write_images(path: Path, table: pa.Table) -> None:
+    """Write a table, of images or of a part, with a checksum for every page."""
+    with atomic_path(path) as aside:
+        pq.write_table(table.combine_chunks(), aside, write_page_checksum=True)
+
+
+def read_images(path: Path) -> pa.Table:
+    """A table that :func:`write_images` wrote.
+
+    Raises:
+        StoreError: If it is missing or damaged.
+    """
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            return file.read()
+    except (OSError, ValueError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise StoreError(f"{path} cannot be read: {reason}") from error
+
+
+def open_vectors(folder: Path, header: Header) -> NDArray[np.float32]:
+    """The vectors (N, D), mapped into memory.
+
+    Raises:
+        StoreError: If the file is missing, cut short, or of another shape.
+    """
+    path = folder / header.vectors_file
+    try:
+        vectors: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+    if vectors.shape != (header.count, header.dim) or vectors.dtype != np.float32:
+        raise StoreError(f"{path} is damaged: it holds {vectors.shape}, {vectors.dtype}")
+    return vectors
+
+
+def model_digest(folder: Path) -> str:
+    """SHA-256 of the model in the index ``folder``."""
+    digest = hashlib.sha256()
+    for name in (DESCRIPTION, TENSORS):
+        digest.update((folder / MODEL / name).read_bytes())
+    return digest.hexdigest()
+
+
+def thumbnail_path(folder: Path, content_hash: str) -> Path:
+    """Where the thumbnail of an image with this content is."""
+    return folder / THUMBNAILS / content_hash[:2] / f"{content_hash}.jpg"
+
+
+def remove_unused(folder: Path, header: Header, table: pa.Table) -> None:
+    """Remove parts, and vectors, tables and thumbnails that the header does not stand for."""
+    shutil.rmtree(folder / PARTS, ignore_errors=True)
+    kept = {header.vectors_file, header.images_file}
+    for pattern in ("vectors-*.npy", "images-*.parquet"):
+        for path in folder.glob(pattern):
+            if path.name not in kept:
+                path.unlink(missing_ok=True)
+    wanted = set(table["content_hash"].to_pylist()) if header.thumbnails else set[Any]()
+    for path in (folder / THUMBNAILS).glob("*/*.jpg"):
+        if path.stem not in wanted:
+            path.unlink(missing_ok=True)

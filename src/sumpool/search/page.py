@@ -1,0 +1,101 @@
+"""Answers and duplicates as pages that open anywhere."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+from tqdm import tqdm
+
+from sumpool.report.html_page import write_page
+from sumpool.report.overlays import overlay
+from sumpool.search.answers import Answer, duplicates_verdict
+from sumpool.search.duplicates import Duplicates
+from sumpool.search.index import Index
+from sumpool.search.parts import thumbnail
+from sumpool.search.queries import View
+
+#: Side of the pictures.
+SIDE = 200
+
+
+def write_answers(out: Path, index: Index, answers: Sequence[Answer]) -> Path:
+    """Write a page with the images that were found and, where the pooling can, why they match."""
+    parts = [_answer(index, it) for it in answers]
+    note = ""
+    if not index.explains:
+        note = f"The pooling {index.model.config.pooling} cannot say where a match comes from."
+    return write_page(out, "search.html", title="sumpool: search", answers=parts, note=note)
+
+
+def write_duplicates(
+    out: Path, index: Index, groups: Sequence[Duplicates], threshold: float
+) -> Path:
+    """Write a page with the groups of duplicates."""
+    shown = [
+        {
+            "title": "same content" if it.exact else f"similarity {it.similarity:.3f}",
+            "cards": [_card(index, id) for id in it.ids],
+        }
+        for it in tqdm(groups, "drawing", unit=" groups", disable=len(groups) < 20)
+    ]
+    verdict = duplicates_verdict(groups, threshold)
+    return write_page(
+        out, "duplicates.html", title="sumpool: duplicates", groups=shown, verdict=verdict
+    )
+
+
+def _answer(index: Index, answer: Answer) -> dict[str, Any]:
+    cards = []
+    for match in answer.matches:
+        card = _card(index, match.id) | {"similarity": f"{match.similarity:.3f}"}
+        if answer.embedded is not None and index.explains:
+            why = index.explain(answer.embedded, match.id)
+            maps = (why.query_map, why.result_map)
+            views = (why.query, why.result)
+            card["why"] = [_heat(view, heat) for view, heat in zip(views, maps, strict=True)]
+        if answer.threshold is not None:
+            card["far"] = match.similarity < answer.threshold.value
+        cards.append(card)
+    return {
+        "query": answer.query,
+        "picture": None if answer.embedded is None else _seen(answer.embedded.view),
+        "verdict": answer.verdict,
+        "cards": cards,
+    }
+
+
+def _card(index: Index, id: int) -> dict[str, Any]:
+    match = index.match(id)
+    return {
+        "id": id,
+        "path": match.path,
+        "label": match.label,
+        "picture": index.thumbnail(id, SIDE),
+        "similarity": None,
+        "why": None,
+        "far": False,
+    }
+
+
+def _seen(view: View) -> bytes:
+    """What the network saw of the query, with the box that counts."""
+    image = view.image.copy()
+    if view.box is not None:
+        width = max(2, image.width // 100)
+        ImageDraw.Draw(image).rectangle(view.box, outline="#e69f00", width=width)
+    return thumbnail(image, SIDE)
+
+
+def _heat(view: View, heat: NDArray[np.float32]) -> bytes:
+    """The view under the share of each position in the match; the brightest is the largest."""
+    shares = np.clip(heat, 0, None)
+    image: Image.Image = view.image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=90)
+    return overlay(buffer.getvalue(), shares, max(float(shares.max()), 1e-12))

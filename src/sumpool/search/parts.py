@@ -1,0 +1,228 @@
+"""Images to vectors, some hundred at a time, so that interrupted work continues.
+
+A part is a Parquet file with one row per image. Its name is a digest of the images in it, the model
+and the batch size: a part that is there already is the one that would be computed again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+
+from sumpool.data import BrokenImageError
+from sumpool.data.feeds.threads import map_ahead
+from sumpool.evaluation.embed import NotFiniteError, evaluating
+from sumpool.models import Embedder
+from sumpool.search.folder import (
+    PARTS,
+    SCHEMA,
+    Header,
+    read_images,
+    thumbnail_path,
+    write_images,
+)
+from sumpool.search.source import Source, Stamp
+from sumpool.system.cores import usable_cores
+from sumpool.system.files import StoreError, write_atomic
+
+#: Images per part.
+SIZE = 512
+#: Longest side of a thumbnail, and its quality as JPEG.
+SIDE, QUALITY = 256, 82
+
+#: The columns of a part: those of the table of images, a reason if there is no vector, the vector.
+PART_SCHEMA = pa.schema(
+    [
+        *(field.with_nullable(True) for field in SCHEMA if field.name not in ("id", "label")),
+        pa.field("reason", pa.string()),
+        pa.field("vector", pa.list_(pa.float32())),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Images that are embedded together.
+
+    Attributes:
+        indices: Their places in the data set.
+        names: Their names.
+        stamps: Size and time of each file, from before it was read.
+        file: Name of the file of the part.
+    """
+
+    indices: tuple[int, ...]
+    names: tuple[str, ...]
+    stamps: tuple[Stamp, ...]
+    file: str
+
+
+def plan_parts(source: Source, indices: Sequence[int], header: Header) -> list[Part]:
+    """``indices`` of the source in parts."""
+    parts = []
+    for start in range(0, len(indices), SIZE):
+        chosen = tuple(indices[start : start + SIZE])
+        names = tuple(source.name(it) for it in chosen)
+        stamps = tuple(source.stamp(it) for it in chosen)
+        identity = (header.model_digest, header.batch_size, header.thumbnails, names, stamps)
+        digest = hashlib.sha256(repr(identity).encode()).hexdigest()
+        parts.append(Part(chosen, names, stamps, f"{digest[:24]}.parquet"))
+    return parts
+
+
+def read_part(folder: Path, part: Part) -> pa.Table | None:
+    """The rows of ``part`` if it was computed before; a damaged one counts as missing."""
+    path = folder / PARTS / part.file
+    if not path.is_file():
+        return None
+    try:
+        table = read_images(path)
+    except StoreError:
+        return None
+    sound = table.schema.equals(PART_SCHEMA) and table["path"].to_pylist() == list(part.names)
+    return table if sound else None
+
+
+def embed_parts(
+    model: Embedder,
+    source: Source,
+    parts: Sequence[Part],
+    folder: Path,
+    header: Header,
+    *,
+    workers: int | None = None,
+    progress: bool = True,
+) -> None:
+    """Compute the parts that are missing in the index ``folder``, each stored when it is complete.
+
+    Args:
+        model: The model of the index, on the device to use.
+        source: The images.
+        parts: What is to be there in the end.
+        folder: The index.
+        header: Its header.
+        workers: Threads that decode; None is one per core.
+        progress: Whether to show a progress bar.
+    """
+    missing = [part for part in parts if read_part(folder, part) is None]
+    done = sum(len(part.indices) for part in parts if part not in missing)
+    total = sum(len(part.indices) for part in parts)
+    threads = workers or usable_cores()
+    reader = _Reader(source, model, folder if header.thumbnails else None)
+    items = [
+        (index, stamp) for it in missing for index, stamp in zip(it.indices, it.stamps, strict=True)
+    ]
+    ahead = 2 * header.batch_size + threads
+    with (
+        evaluating(model),
+        contextlib.closing(map_ahead(reader, items, threads, ahead)) as seen,
+        tqdm(
+            desc="embedding", total=total, initial=done, unit=" images", disable=not progress
+        ) as bar,
+    ):
+        for part in missing:
+            rows: list[dict[str, object]] = []
+            images = itertools.islice(seen, len(part.indices))
+            for batch in _batches(images, header.batch_size):
+                _embed(model, batch, source)
+                bar.update(len(batch))
+                rows += [it.row for it in batch]
+            table = pa.Table.from_pylist(rows, schema=PART_SCHEMA)
+            write_images(folder / PARTS / part.file, table)
+
+
+class _Seen:
+    """An image on its way: its row, and its pixels until it is embedded."""
+
+    def __init__(self, index: int, row: dict[str, object], pixels: Tensor | None) -> None:
+        self.index, self.row, self.pixels = index, row, pixels
+
+
+class _Reader:
+    """Reads images, as threads do: pixels as the network sees them, size and content."""
+
+    def __init__(self, source: Source, model: Embedder, folder: Path | None) -> None:
+        self.source, self.view, self.folder = source, model.preprocessing, folder
+
+    def __call__(self, item: tuple[int, Stamp]) -> _Seen:
+        index, stamp = item
+        row: dict[str, object] = {"path": self.source.name(index), **stamp._asdict()}
+        try:
+            image = self.source.dataset.load(index)
+            pixels = self.view.test_pixels(image)
+            content = self.source.content_hash(index, image)
+        except BrokenImageError as error:
+            return _Seen(index, {**row, "reason": error.reason}, None)
+        except (ValueError, OSError) as error:  # smaller than what the network sees; gone
+            return _Seen(index, {**row, "reason": str(error)}, None)
+        row |= {"width": image.width, "height": image.height, "content_hash": content}
+        if self.folder is not None:
+            path = thumbnail_path(self.folder, content)
+            if not path.is_file():
+                write_atomic(path, thumbnail(image))
+        return _Seen(index, row, pixels)
+
+
+def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
+    """``image``, made smaller to fit ``side`` × ``side`` pixels, as JPEG."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    buffer = io.BytesIO()
+    small.save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def _batches(seen: Iterator[_Seen], size: int) -> Iterator[list[_Seen]]:
+    """Batches with ``size`` readable images each; unreadable ones come along."""
+    batch: list[_Seen] = []
+    readable = 0
+    for it in seen:
+        batch.append(it)
+        readable += it.pixels is not None
+        if readable == size:
+            yield batch
+            batch, readable = [], 0
+    if batch:
+        yield batch
+
+
+@torch.no_grad()
+def _embed(model: Embedder, batch: list[_Seen], source: Source) -> None:
+    """Add vector and attributes to the rows of the readable images."""
+    there = [it for it in batch if it.pixels is not None]
+    if not there:
+        return
+    device = next(model.parameters()).device
+    pixels = torch.stack([it.pixels for it in there if it.pixels is not None])
+    vectors, attributes = unit_vectors(model, model.preprocessing.normalize(pixels.to(device)))
+    sound = vectors.isfinite().all(1)
+    for place, it in enumerate(there):
+        if not bool(sound[place]):
+            raise NotFiniteError(
+                f"the embedding of {source.name(it.index)} is not finite: the weights of the model "
+                "are damaged, or its training diverged"
+            )
+        it.row["vector"] = vectors[place].numpy()
+        if attributes is not None:
+            it.row["z"] = attributes[place].numpy()
+        it.pixels = None
+
+
+def unit_vectors(model: Embedder, images: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Embeddings (B, D) of length 1 and attributes (B, m) or None, float32 on the CPU."""
+    if model.pooling.has_attributes:
+        out = model(images, details=True)
+        return F.normalize(out.embedding.float(), dim=-1).cpu(), out.attributes.float().cpu()
+    return F.normalize(model(images).float(), dim=-1).cpu(), None

@@ -1,0 +1,112 @@
+"""The images of an index: any data set of the package, or files without labels."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+from sumpool.data import DataError, ImageDataset, dataset_splits, detect_format, open_dataset
+from sumpool.data.base import ImageSubset
+from sumpool.data.sets.decoding import read_image
+from sumpool.data.sets.files import ImageFiles, image_names
+from sumpool.data.sets.flat import FlatImages, is_flat
+
+
+class Stamp(NamedTuple):
+    """What tells a file that may have changed: its size and when it was written; 0 if no file."""
+
+    bytes: int = 0
+    mtime_ns: int = 0
+
+
+class Source:
+    """Images with names that stay the same from one update to the next.
+
+    Args:
+        data: Folder, CSV file or single image.
+        format: A name in :data:`sumpool.data.DATASETS`, or "auto".
+        split: Part of the data.
+        labels: Whether to read labels. Without, all images at any depth are taken. A folder with
+            images both in folders and beside them has none either way.
+        allow_outside: Whether a CSV file may name images outside its folder.
+
+    Raises:
+        DataError: If there are no images, or not in this format.
+    """
+
+    def __init__(
+        self,
+        data: str | os.PathLike[str],
+        format: str = "auto",
+        split: str = "all",
+        *,
+        labels: bool = True,
+        allow_outside: bool = False,
+    ) -> None:
+        self.root = Path(data).absolute()
+        self.dataset = _open(self.root, format, split, labels, allow_outside)
+        if self.root.is_file():
+            self.root = self.root.parent
+        whole = self.dataset.parent if isinstance(self.dataset, ImageSubset) else self.dataset
+        self.files = isinstance(whole, ImageFiles)
+        self.labeled = labels and self.dataset.labeled
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def name(self, index: int) -> str:
+        """The path of an image below the root, or its absolute path; a made-up name if no file."""
+        name = self.dataset.item_name(index)
+        if not self.files:
+            return name
+        path = os.path.relpath(name, self.root)
+        return name if path.startswith("..") else path
+
+    def label(self, index: int) -> str | None:
+        """The class of an image; None without labels."""
+        if not self.labeled:
+            return None
+        return self.dataset.class_names[int(self.dataset.labels[index])]
+
+    def stamp(self, index: int) -> Stamp:
+        """Size and time of the file of an image; all 0 if there is none."""
+        if not self.files:
+            return Stamp()
+        try:
+            status = os.stat(self.dataset.item_name(index))
+        except OSError:  # gone since it was listed: reading it says so
+            return Stamp()
+        return Stamp(status.st_size, status.st_mtime_ns)
+
+    def content_hash(self, index: int, image: Image.Image | None = None) -> str:
+        """SHA-256 of the file of an image or, if it is in none, of its pixels."""
+        if self.files:
+            with open(self.dataset.item_name(index), "rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+        image = image or self.dataset.load(index)
+        return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
+
+
+def read_indexed(root: Path, name: str) -> Image.Image:
+    """The image file with this name in an index whose images are below ``root``."""
+    return read_image(root / name)
+
+
+def _open(root: Path, format: str, split: str, labels: bool, allow_outside: bool) -> ImageDataset:
+    if format == "auto":
+        if split == "all" and is_flat(root):
+            return FlatImages(root)
+        format = detect_format(root)
+        if format == "folder" and split == "all" and not (labels and not image_names(root)):
+            return FlatImages(root, deep=True)
+    splits = dataset_splits(root, format)
+    if split not in splits:
+        raise DataError(
+            f"{root}, of the format {format}, has no split {split}: it has {', '.join(splits)}"
+        )
+    more = {"allow_outside": allow_outside} if format == "csv" else {}
+    return open_dataset(None if format == "glyphs" else root, format, split, **more)

@@ -1,0 +1,287 @@
+"""Approximate search through faiss: a graph or compressed vectors beside those on disk.
+
+"hnsw" is a graph of neighbors with a copy of the vectors, mapped from its file. "ivfpq" keeps 4
+bits for every 2 dimensions in memory, 1/16 of the vectors, and compares its candidates by the
+vectors themselves. How far both look is set when they are built, by comparing them with exact
+search.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from sumpool.search.stores.base import Found, Ids, Vectors, check_queries
+from sumpool.search.stores.exact import ExactIndex, found, select
+from sumpool.system.errors import UserError
+from sumpool.system.files import StoreError, atomic_path
+from sumpool.system.wording import counted
+
+#: Kinds, each with the values of how far it looks (``efSearch``, ``nprobe``) that are tried.
+REACH = {
+    "hnsw": (32, 64, 128, 256, 512, 1024),
+    "ivfpq": (8, 16, 32, 64, 128, 256, 512, 1024),
+}
+#: Neighbors of a node of the graph, and candidates when it is linked.
+LINKS, CONSTRUCTION = 32, 40
+#: Candidates per neighbor asked for that are compared by the vectors themselves.
+CANDIDATES = 32
+#: Vectors per cell that the cells are trained on.
+TRAINING = 40
+#: Recall@10 that is aimed at, and the number of vectors it is measured with.
+RECALL, SAMPLE = 0.99, 100
+#: Up to this share of the vectors, those that a filter accepts are compared one by one.
+NARROW = 0.1
+#: Vectors that are added at once.
+_CHUNK = 10_000
+#: Bits of a key that hold the version.
+_VERSION_BITS = 32
+
+logger = logging.getLogger(__name__)
+
+
+class ApproximateIndex(ExactIndex):
+    """Vectors with a file that finds most of their nearest neighbors without comparing all.
+
+    The file is matched with the vectors by id and version: what it has in addition is left out of
+    the results, what it lacks is added to it.
+
+    Args:
+        path: The file; written by the first :meth:`add` that may build.
+        kind: "hnsw" or "ivfpq".
+        size: Dimensions D of the vectors.
+        build: Whether the file may be built, or added to.
+
+    Raises:
+        StoreError: If the file is damaged or of other vectors.
+    """
+
+    def __init__(self, path: Path, kind: str, size: int, *, build: bool = False) -> None:
+        super().__init__(size)
+        self._path, self._kind, self._build = path, kind, build
+        self._keys: Ids = np.empty(0, np.int64)
+        self._file: Any = self._read() if path.is_file() else None
+
+    def add(
+        self,
+        ids: Ids,
+        vectors: Vectors,
+        labels: Sequence[str | None],
+        versions: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`.
+
+        Args:
+            ids: At most 2³¹ − 1.
+            vectors: As there.
+            labels: As there.
+            versions: A number per vector that tells it from an earlier one of the same id.
+
+        Raises:
+            UserError: If the file lacks some of the vectors and may not be built.
+        """
+        if len(ids) and ids.max() >= 1 << 31:
+            raise ValueError(f"ids must be less than 2³¹, got {ids.max()}")
+        super().add(ids, vectors, labels)
+        keys = ids << _VERSION_BITS
+        if versions is not None:
+            keys = keys + versions.astype(np.int64)
+        self._keys = np.concatenate([self._keys, keys])
+        self._grow()
+
+    def remove(self, ids: Ids) -> None:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`."""
+        self._keys = self._keys[~np.isin(self._ids, ids)]
+        super().remove(ids)
+        self._match()
+
+    def search(self, queries: Vectors, k: int, labels: Collection[str] | None = None) -> Found:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`."""
+        queries = check_queries(self._size, queries, k)
+        if labels is None:
+            return self._approximate(queries, k, None, 1.0)
+        accepted = self._labels.among(labels)
+        share = float(accepted.mean()) if len(accepted) else 0.0
+        if share <= NARROW:
+            return self._nearest(queries, k, accepted)
+        return self._approximate(queries, k, accepted, share)
+
+    def close(self) -> None:
+        """Let go of the vectors and the file."""
+        super().close()
+        self._keys, self._file = self._keys[:0], None
+
+    def _approximate(
+        self, queries: Vectors, k: int, accepted: NDArray[np.bool_] | None, share: float
+    ) -> Found:
+        """The k nearest of the accepted rows, a ``share`` of all, that are found."""
+        if self._file is None or not len(self):
+            return self._nearest(queries, k, accepted)
+        options = self._options
+        if accepted is not None:
+            options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
+        if self._kind == "hnsw":
+            similarities, places = self._inner.search(queries, k, params=options)
+            return found(self._rows_of(places), similarities, self._ids)
+        _, places = self._inner.search(queries, k * CANDIDATES, params=options)
+        return self._compare(queries, k, self._rows_of(places))
+
+    def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
+        """How to search for the vectors that are marked, a ``share`` of all."""
+        selector = None if marked is None else select(self._faiss, marked)
+        reach = math.ceil(self._reach / share)
+        if self._kind == "hnsw":
+            return self._faiss.SearchParametersHNSW(sel=selector, efSearch=reach)
+        return self._faiss.SearchParametersIVF(sel=selector, nprobe=reach)
+
+    def _rows_of(self, places: Ids) -> Ids:
+        """The rows of vectors of the file; −1 stays."""
+        rows = self._rows[places]
+        if places.size and places.min() < 0:
+            rows[places < 0] = -1
+        return rows
+
+    def _compare(self, queries: Vectors, k: int, rows: Ids) -> Found:
+        """The k nearest of some candidates (Q, c), by the vectors themselves."""
+        similarities = np.full(rows.shape, -np.inf, np.float32)
+        for query, own, out in zip(queries, rows, similarities, strict=True):
+            there = own >= 0
+            out[there] = self._vectors[own[there]] @ query
+        order = np.argsort(-similarities, axis=1, kind="stable")[:, :k]
+        return found(
+            np.take_along_axis(rows, order, 1),
+            np.take_along_axis(similarities, order, 1),
+            self._ids,
+        )
+
+    def _grow(self) -> None:
+        """Bring the file up to the vectors, and match both."""
+        there = self._stored_keys()
+        new = np.flatnonzero(~np.isin(self._keys, there)) if len(there) else np.arange(len(self))
+        outdated = 2 * np.isin(there, self._keys).sum() < len(there)
+        if len(new) or self._file is None:
+            self._refuse_unasked(len(new))
+            begun = time.perf_counter()
+            if self._file is None or outdated:
+                self._file, new = self._train(), np.arange(len(self))
+            else:
+                self._file = self._faiss.read_index(str(self._path))  # a mapped one cannot grow
+            with tqdm(desc=self._kind, total=len(new), unit=" vectors") as bar:
+                for start in range(0, len(new), _CHUNK):
+                    rows = new[start : start + _CHUNK]
+                    block = np.ascontiguousarray(self._vectors[rows])
+                    self._file.add_with_ids(block, self._keys[rows])
+                    bar.update(len(rows))
+            self._match()
+            recall = self._calibrate()
+            with atomic_path(self._path) as aside:
+                self._faiss.write_index(self._file, str(aside))
+            logger.info(
+                "%s: %s of %d dimensions, %.3g MB, in %.0f s; recall@10 %.3f on %s of its own",
+                *(self._kind, counted(self._file.ntotal, "vector"), self._size),
+                *(self._path.stat().st_size / 1e6, time.perf_counter() - begun, recall),
+                counted(min(SAMPLE, len(self)), "vector"),
+            )
+            self._file = self._read()
+        self._match()
+
+    def _refuse_unasked(self, missing: int) -> None:
+        if not self._build:
+            raise UserError(
+                f"{self._path} lacks {counted(missing, 'vector')}: bring it up to date with "
+                f"sumpool index {self._path.parent} --update --store {self._kind}"
+            )
+
+    def _train(self) -> Any:
+        """An index without vectors."""
+        faiss = self._faiss
+        product = faiss.METRIC_INNER_PRODUCT
+        if self._kind == "hnsw":
+            empty = faiss.IndexHNSWFlat(self._size, LINKS, product)
+            empty.hnsw.efConstruction = CONSTRUCTION
+        else:
+            n = len(self)
+            cells = max(1, min(round(2 * math.sqrt(n)), n // TRAINING))
+            pieces = self._size // 2 if self._size % 2 == 0 else self._size
+            empty = faiss.index_factory(self._size, f"IVF{cells},PQ{pieces}x4fs", product)
+            for settings in (empty.cp, empty.pq.cp):
+                settings.min_points_per_centroid = 1  # faiss would complain of small indexes
+            sample = np.random.default_rng(0).permutation(n)[: TRAINING * cells]
+            empty.train(np.ascontiguousarray(self._vectors[np.sort(sample)]))
+        return faiss.IndexIDMap(empty)
+
+    def _calibrate(self) -> float:
+        """Set how far searches look; returns the recall@10 that this gives."""
+        rows = np.random.default_rng(0).permutation(len(self))[:SAMPLE]
+        queries = np.ascontiguousarray(self._vectors[rows])
+        expected = self._nearest(queries, 11, None).ids
+        recall = 0.0
+        for reach in REACH[self._kind]:
+            self._reach = reach
+            ids = self._approximate(queries, 11, None, 1.0).ids
+            recall = _recall(ids, expected, self._ids[rows])
+            if recall >= RECALL:
+                return recall
+        logger.warning("%s finds %.1f %% of the nearest 10 only", self._path, 100 * recall)
+        return recall
+
+    @property
+    def _reach(self) -> int:
+        """How far searches look; kept in the file."""
+        return int(self._inner.hnsw.efSearch if self._kind == "hnsw" else self._inner.nprobe)
+
+    @_reach.setter
+    def _reach(self, reach: int) -> None:
+        if self._kind == "hnsw":
+            self._inner.hnsw.efSearch = reach
+        else:
+            self._inner.nprobe = reach
+        self._options = self._parameters(self._alive, 1.0)
+
+    def _stored_keys(self) -> Ids:
+        if self._file is None:
+            return np.empty(0, np.int64)
+        keys: Ids = self._faiss.vector_to_array(self._file.id_map)
+        return keys
+
+    def _match(self) -> None:
+        """Find the row of each vector of the file; −1 for those that are gone."""
+        order = np.argsort(self._keys)
+        stored = self._stored_keys()
+        place = np.searchsorted(self._keys, stored, sorter=order)
+        nearest = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros_like(place)
+        fits = self._keys[nearest] == stored if len(order) else np.zeros(len(stored), bool)
+        self._rows = np.where(fits, nearest, -1)
+        self._alive = None if fits.all() else fits
+        if self._file is not None:
+            self._inner = self._faiss.downcast_index(self._file.index)
+            self._options = self._parameters(self._alive, 1.0)
+
+    def _read(self) -> Any:
+        try:
+            file = self._faiss.read_index(str(self._path), self._faiss.IO_FLAG_MMAP_IFC)
+        except RuntimeError as error:
+            raise StoreError(
+                f"{self._path} is damaged: remove it, and build it again with sumpool index "
+                f"{self._path.parent} --update --store {self._kind}"
+            ) from error
+        if file.d != self._size:
+            raise StoreError(f"{self._path} is of {file.d} dimensions, not {self._size}: remove it")
+        return file
+
+
+def _recall(ids: Ids, expected: Ids, own: Ids) -> float:
+    """Share of the expected neighbors that were found, the queries themselves left out."""
+    hits = [
+        len({*row} & {*wanted} - {self, -1}) / max(1, len({*wanted} - {self, -1}))
+        for row, wanted, self in zip(ids.tolist(), expected.tolist(), own.tolist(), strict=True)
+    ]
+    return float(np.mean(hits)) if hits else 1.0

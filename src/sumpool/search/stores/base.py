@@ -1,0 +1,108 @@
+"""What every vector index does, whichever engine searches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: One vector per row.
+Vectors = NDArray[np.float32]
+Ids = NDArray[np.int64]
+
+
+class Found(NamedTuple):
+    """The nearest vectors of each query, nearest first.
+
+    Attributes:
+        ids: (Q, k) int64; −1 where fewer than k vectors are accepted.
+        similarities: Inner products, (Q, k) float32; −∞ in those places.
+    """
+
+    ids: Ids
+    similarities: Vectors
+
+
+class VectorIndex(Protocol):
+    """Vectors of norm 1 with an id and a label each, searched by their inner product."""
+
+    def add(self, ids: Ids, vectors: Vectors, labels: Sequence[str | None]) -> None:
+        """Add vectors.
+
+        Args:
+            ids: One new number ≥ 0 for each vector, (N,). An id never names another vector later.
+            vectors: (N, D), of norm 1.
+            labels: One for each vector; None for those without.
+
+        Raises:
+            ValueError: If the arguments do not fit, or an id is there already.
+        """
+
+    def remove(self, ids: Ids) -> None:
+        """Remove vectors; ids that are not there are ignored."""
+
+    def search(self, queries: Vectors, k: int, labels: Collection[str] | None = None) -> Found:
+        """The k nearest vectors of each query.
+
+        Args:
+            queries: (Q, D).
+            k: How many, at least 1.
+            labels: Find only vectors with one of these labels; None finds all.
+
+        Raises:
+            ValueError: If the arguments do not fit.
+        """
+
+    def __len__(self) -> int: ...
+
+    def close(self) -> None:
+        """Give back files and connections; the index cannot be used afterwards."""
+
+
+def check_rows(size: int, ids: Any, vectors: Any, labels: Sequence[str | None]) -> None:
+    """Check what is to be added to an index of ``size`` dimensions.
+
+    Raises:
+        ValueError: Naming the argument that does not fit.
+    """
+    if vectors.ndim != 2 or vectors.shape[1] != size or vectors.dtype != np.float32:
+        raise ValueError(
+            f"vectors must be float32 of shape (N, {size}), got {vectors.dtype} of shape "
+            f"{vectors.shape}"
+        )
+    if ids.shape != vectors.shape[:1] or ids.dtype != np.int64:
+        raise ValueError(
+            f"ids must be {len(vectors)} int64 numbers, got {ids.dtype} of shape {ids.shape}"
+        )
+    if len(labels) != len(vectors):
+        raise ValueError(f"labels must be {len(vectors)}, got {len(labels)}")
+    rising = bool((ids[1:] > ids[:-1]).all())  # mostly, and much faster to see
+    if len(ids) and (ids.min() < 0 or (not rising and len(np.unique(ids)) < len(ids))):
+        raise ValueError("ids must be at least 0, and each different")
+
+
+def check_queries(size: int, queries: Any, k: int) -> Vectors:
+    """The queries in one block of float32.
+
+    Raises:
+        ValueError: If they do not fit to an index of ``size`` dimensions, or k is less than 1.
+    """
+    array = np.ascontiguousarray(queries, dtype=np.float32)
+    if array.ndim != 2 or array.shape[1] != size:
+        raise ValueError(f"queries must have the shape (Q, {size}), got {array.shape}")
+    if k < 1:
+        raise ValueError(f"k must be at least 1, got {k}")
+    return array
+
+
+def check_new(there: Ids, ids: Ids) -> None:
+    """See that none of ``ids`` is among those that are ``there``.
+
+    Raises:
+        ValueError: Naming the first that is.
+    """
+    known = ids[np.isin(ids, there)] if len(there) else ids[:0]
+    if len(known):
+        raise ValueError(f"ids must be new, but {known[0]} is in the index already")

@@ -1,0 +1,110 @@
+"""The vector index of an index folder, by its name."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.search.stores.approximate import LINKS, ApproximateIndex
+from sumpool.search.stores.base import Ids, VectorIndex, Vectors
+from sumpool.search.stores.exact import ExactIndex
+from sumpool.system.errors import UserError
+from sumpool.system.memory import available_memory
+from sumpool.system.wording import counted
+
+#: What ``--store`` accepts, besides the address of a Milvus.
+STORES = ("auto", "exact", "approximate", "hnsw", "ivfpq")
+MILVUS = "milvus:"
+#: From here on, exact search is slow enough to say so.
+EXACT = 1_000_000
+
+logger = logging.getLogger(__name__)
+
+
+def check_store(store: str) -> None:
+    """See that ``store`` can be asked for.
+
+    Raises:
+        UserError: If it is unknown; lists the choices.
+    """
+    if store not in STORES and not (store.startswith(MILVUS) and store != MILVUS):
+        raise UserError(f"store must be {', '.join(STORES)} or milvus:URI, got {store!r}")
+
+
+def open_store(
+    store: str,
+    folder: Path,
+    ids: Ids,
+    vectors: Vectors,
+    labels: Sequence[str | None],
+    versions: NDArray[np.uint32] | None = None,
+    *,
+    build: bool = False,
+) -> VectorIndex:
+    """The vector index ``store`` with exactly the given vectors in it.
+
+    "auto" is exact, or the approximate store that is in the folder; it never builds one.
+    "approximate" is "hnsw" where its graph fits into half of the free memory, else "ivfpq".
+
+    Args:
+        store: Its name, one of ``STORES``, or "milvus:URI".
+        folder: The index folder, where stores keep files of their own.
+        ids: One number ≥ 0 per image, (N,).
+        vectors: (N, D), of norm 1; usually mapped from a file.
+        labels: One per image; None for those without.
+        versions: A number per image that changes with its vector, (N,); None if none ever does.
+        build: Whether a store that takes long to build may be built, or added to, now.
+
+    Raises:
+        UserError: If the store is unknown, cannot be reached, or must be built first.
+    """
+    check_store(store)
+    count, size = vectors.shape
+    if store.startswith(MILVUS):
+        from sumpool.search.stores.milvus import MilvusIndex, check_count
+
+        milvus = MilvusIndex(store.removeprefix(MILVUS), folder, size, count)
+        if build:
+            milvus.synchronize(ids, vectors, labels, versions)
+        check_count(milvus, count, folder, store)
+        return milvus
+    there = [kind for kind in ("hnsw", "ivfpq") if store_file(folder, kind).is_file()]
+    if store in ("auto", "approximate") and there:
+        store = there[0]
+    elif store == "approximate":
+        store = "hnsw" if _fits(count, size) else "ivfpq"
+    elif store == "auto":
+        store = "exact"
+        if count > EXACT:
+            logger.warning(
+                "%s are compared one by one; sumpool index %s --update --store approximate builds "
+                "a file that is faster (%s, %.3g GB)",
+                *(counted(count, "vector"), folder, "hnsw" if _fits(count, size) else "ivfpq"),
+                (graph_bytes(count, size) if _fits(count, size) else count * size / 4) / 1e9,
+            )
+    if store == "exact":
+        index = ExactIndex(size)
+        index.add(ids, vectors, labels)
+        return index
+    approximate = ApproximateIndex(store_file(folder, store), store, size, build=build)
+    approximate.add(ids, vectors, labels, versions)
+    return approximate
+
+
+def store_file(folder: Path, kind: str) -> Path:
+    """Where an approximate store is kept."""
+    return folder / f"store-{kind}.faiss"
+
+
+def graph_bytes(count: int, size: int) -> int:
+    """Bytes of a graph with the vectors in it."""
+    return count * (4 * size + 8 * LINKS + 24)
+
+
+def _fits(count: int, size: int) -> bool:
+    free = available_memory()
+    return free is None or 2 * graph_bytes(count, size) <= free

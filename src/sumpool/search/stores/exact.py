@@ -1,0 +1,119 @@
+"""Exact search through faiss, in vectors that may lie on disk."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sumpool.search.stores.base import Found, Ids, Vectors, check_new, check_queries, check_rows
+from sumpool.search.stores.labels import LabelColumn
+from sumpool.system.errors import UserError
+
+
+class ExactIndex:
+    """Compares every query with every vector, as ``faiss.IndexFlatIP`` does.
+
+    The first vectors that are added are used where they are: an array that is mapped from a file
+    stays there, is read as it is needed, and is shared by all processes that map it. Later changes
+    copy.
+
+    Args:
+        size: Dimensions D of the vectors.
+
+    Raises:
+        UserError: If faiss is missing.
+
+    Example:
+        >>> index = ExactIndex(2)
+        >>> vectors = np.array([[1, 0], [0, 1], [0.6, 0.8]], np.float32)
+        >>> index.add(np.array([7, 8, 9]), vectors, ["a", "b", "a"])
+        >>> index.search(vectors[:1], 2, labels=["a"])
+        Found(ids=array([[7, 9]]), similarities=array([[1. , 0.6]], dtype=float32))
+    """
+
+    def __init__(self, size: int) -> None:
+        self._faiss = load_faiss()
+        self._size = size
+        self._ids: Ids = np.empty(0, np.int64)
+        self._vectors: Vectors = np.empty((0, size), np.float32)
+        self._labels = LabelColumn()
+
+    def add(self, ids: Ids, vectors: Vectors, labels: Sequence[str | None]) -> None:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`."""
+        check_rows(self._size, ids, vectors, labels)
+        check_new(self._ids, ids)
+        block = np.ascontiguousarray(vectors)
+        if len(self._ids):
+            ids, block = np.concatenate([self._ids, ids]), np.concatenate([self._vectors, block])
+        self._ids, self._vectors = ids, block
+        self._labels.append(labels)
+
+    def remove(self, ids: Ids) -> None:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`."""
+        kept = ~np.isin(self._ids, ids)
+        if not kept.all():
+            self._ids, self._vectors = self._ids[kept], self._vectors[kept]
+            self._labels.keep(kept)
+
+    def search(self, queries: Vectors, k: int, labels: Collection[str] | None = None) -> Found:
+        """See :class:`~sumpool.search.stores.base.VectorIndex`."""
+        queries = check_queries(self._size, queries, k)
+        accepted = None if labels is None else self._labels.among(labels)
+        return self._nearest(queries, k, accepted)
+
+    def _nearest(self, queries: Vectors, k: int, accepted: NDArray[np.bool_] | None) -> Found:
+        """The k nearest of the rows that are accepted; None accepts all."""
+        rows = np.empty((len(queries), k), np.int64)
+        similarities = np.empty((len(queries), k), np.float32)
+        selector = () if accepted is None else (select(self._faiss, accepted),)
+        pointer = self._faiss.swig_ptr
+        self._faiss.knn_inner_product(
+            pointer(queries),
+            pointer(self._vectors),
+            self._size,
+            len(queries),
+            len(self._vectors),
+            k,
+            pointer(similarities),
+            pointer(rows),
+            *selector,
+        )
+        return found(rows, similarities, self._ids)
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def close(self) -> None:
+        """Let go of the vectors."""
+        self._ids, self._vectors = self._ids[:0], np.empty((0, self._size), np.float32)
+        self._labels = LabelColumn()
+
+
+def load_faiss() -> Any:
+    """The module faiss.
+
+    Raises:
+        UserError: If it is missing; names what installs it.
+    """
+    try:
+        import faiss
+    except ImportError as error:
+        raise UserError("search needs faiss: pip install 'sumpool[search]'") from error
+    return faiss
+
+
+def select(faiss: Any, rows: NDArray[np.bool_]) -> Any:
+    """The selector of the rows that are marked."""
+    return faiss.IDSelectorBitmap(np.packbits(rows, bitorder="little"))
+
+
+def found(rows: Ids, similarities: Vectors, ids: Ids) -> Found:
+    """What faiss found with ids in place of row numbers; its rows −1 stay."""
+    missing = rows < 0
+    if missing.any():
+        similarities[missing] = -np.inf
+        return Found(np.where(missing, -1, ids[rows] if len(ids) else -1), similarities)
+    return Found(ids[rows], similarities)

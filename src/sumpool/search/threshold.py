@@ -1,0 +1,118 @@
+"""From which similarity on two images count as similar, with a stated meaning."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Share of similar pairs that are of one class, where there are labels.
+PRECISION = 0.9
+#: Share of random pairs that are less similar, where there are none.
+UNRELATED = 0.999
+#: Images and neighbors of each that are looked at, and the seed they are drawn with.
+SAMPLE, NEIGHBORS, SEED = 1000, 10, 0
+#: Fewest pairs that a precision is measured on.
+LEAST_PAIRS = 20
+
+
+class Threshold(NamedTuple):
+    """From which similarity on images count as similar.
+
+    Attributes:
+        value: The similarity.
+        meaning: What was measured, in words.
+    """
+
+    value: float
+    meaning: str
+
+
+def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Threshold:
+    """The threshold of an index.
+
+    With labels: the smallest similarity t such that, of the pairs of an image with one of its ten
+    nearest neighbors whose similarity is at least t, 90 % are of one class. Images are compared
+    with all others but themselves. Without labels, or where no t is that precise: the similarity
+    that 99.9 % of all pairs of images stay below. Both are measured on at most 1,000 images.
+
+    Args:
+        vectors: Vectors of length 1, (N, D).
+        labels: The class of each; None for images without.
+
+    Example:
+        >>> calibrate(np.eye(3, dtype=np.float32), [None] * 3).value
+        0.0
+    """
+    chosen = np.sort(np.random.default_rng(SEED).permutation(len(vectors))[:SAMPLE])
+    sample = np.asarray(vectors[chosen])
+    why = ""
+    if any(label is not None for label in labels):
+        pairs = _neighbor_pairs(vectors, sample, chosen, np.array(labels, dtype=object))
+        value = least_precise(*pairs)
+        if value is not None:
+            return Threshold(
+                value,
+                f"measured on {len(chosen):,} indexed images, {PRECISION:.0%} of near neighbors "
+                "that are at least this similar have the same label",
+            )
+        why = f"; no similarity separates the labels with {PRECISION:.0%} precision"
+    if len(sample) < 2:
+        return Threshold(0.0, "not measured: there is one image")
+    similarity = sample @ sample.T
+    apart = similarity[np.triu_indices(len(sample), 1)]
+    return Threshold(
+        _rounded(np.quantile(apart, UNRELATED)),
+        f"measured on {len(chosen):,} indexed images, {UNRELATED:.1%} of all pairs are less similar"
+        f"{why}",
+    )
+
+
+def least_precise(
+    similarity: NDArray[np.float32], same: NDArray[np.bool_], precision: float = PRECISION
+) -> float | None:
+    """The smallest similarity from which on at least ``precision`` of the pairs are the same.
+
+    None if there is none, or too few pairs lie above it.
+
+    Example:
+        >>> close = np.array([0.9] * 30 + [0.5] * 30)
+        >>> least_precise(close, close > 0.7)
+        0.9
+    """
+    order = np.argsort(-similarity, kind="stable")
+    ordered, hits = similarity[order], np.cumsum(same[order])
+    counts = np.arange(1, len(order) + 1)
+    # Equal similarities are above a threshold together.
+    last = np.append(ordered[1:] != ordered[:-1], True) if len(order) else np.zeros(0, bool)
+    good = last & (hits >= precision * counts) & (counts >= LEAST_PAIRS)
+    return _rounded(ordered[good][-1]) if good.any() else None
+
+
+def _neighbor_pairs(
+    vectors: NDArray[np.float32],
+    sample: NDArray[np.float32],
+    chosen: NDArray[np.int64],
+    labels: NDArray[np.object_],
+) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    best: NDArray[np.float32] = np.zeros((len(sample), 0), np.float32)
+    places: NDArray[np.int64] = np.zeros((len(sample), 0), np.int64)
+    step = 16_384
+    for start in range(0, len(vectors), step):
+        part = np.arange(start, min(start + step, len(vectors)))
+        similarity = sample @ np.asarray(vectors[part]).T
+        similarity[chosen[:, None] == part[None, :]] = -np.inf
+        best = np.concatenate([best, similarity], 1)
+        places = np.concatenate([places, np.broadcast_to(part, similarity.shape)], 1)
+        order = np.argpartition(-best, min(NEIGHBORS, best.shape[1]) - 1, axis=1)[:, :NEIGHBORS]
+        best = np.take_along_axis(best, order, 1)
+        places = np.take_along_axis(places, order, 1)
+    own, other = np.repeat(labels[chosen], best.shape[1]), labels[places.reshape(-1)]
+    there = np.isfinite(best.reshape(-1)) & (own != None) & (other != None)  # noqa: E711
+    return best.reshape(-1)[there], (own == other)[there]
+
+
+def _rounded(value: float) -> float:
+    return round(float(value), 4)

@@ -1,0 +1,220 @@
+"""Building an index, and bringing it up to date: new, changed and deleted images alone."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from tqdm import tqdm
+
+from sumpool.models import Embedder, load
+from sumpool.models.storage import load_embedder, save_embedder
+from sumpool.search.assemble import Changes, Plan, assemble
+from sumpool.search.folder import (
+    HEADER,
+    MODEL,
+    SCHEMA,
+    Header,
+    locked,
+    model_digest,
+    open_vectors,
+    read_header,
+    read_images,
+    write_header,
+)
+from sumpool.search.frozen import frozen_embedder
+from sumpool.search.parts import Part, embed_parts, plan_parts
+from sumpool.search.source import Source, Stamp
+from sumpool.search.stores.base import VectorIndex
+from sumpool.search.stores.catalog import check_store, open_store
+from sumpool.system.files import StoreError
+
+logger = logging.getLogger(__name__)
+
+#: Computes missing parts; :func:`~sumpool.search.parts.embed_parts`, or a cluster's.
+Compute = Callable[[Embedder, Source, Sequence[Part], Path, Header], None]
+
+
+def begin(
+    data: str | os.PathLike[str],
+    out: Path,
+    model: str | os.PathLike[str] | Embedder | None,
+    **options: Any,
+) -> None:
+    """Write the model and a header without images; nothing if a build with the same options began.
+
+    Args:
+        data: Folder, CSV file or single image.
+        out: Folder of the index.
+        model: A model, its folder, or None for the packaged network.
+        options: The options in the header.
+
+    Raises:
+        StoreError: If ``out`` holds something else, a finished index included.
+    """
+    check_store(options["store"])
+    if isinstance(model, Embedder):
+        embedder, name = model, "a model in memory"
+    elif model is None:
+        embedder, name = frozen_embedder(), "pretrained"
+    else:
+        embedder, name = load(Path(model)), str(Path(model).absolute())
+    source = Source(  # refused now rather than after the model was written
+        data, **{key: options[key] for key in ("format", "split", "labels", "allow_outside")}
+    )
+    with locked(out):
+        begun = (out / HEADER).exists()
+        known = read_header(out) if begun else None
+        if known is not None and known.generation is not None:
+            raise StoreError(
+                f"{out} is an index already: bring it up to date with sumpool index "
+                f"{shlex.quote(str(out))} --update, or choose another folder"
+            )
+        others = [it.name for it in out.iterdir() if it.name[0] != "." and it.name != MODEL]
+        if known is None and others:
+            raise StoreError(f"{out} holds other files, such as {min(others)}: choose a new folder")
+        save_embedder(embedder, out / MODEL)
+        header = Header(
+            data=str(Path(data).absolute()),
+            model=name,
+            model_digest=model_digest(out),
+            dim=embedder.config.embedding_size,
+            files=source.files,
+            **options,
+        )
+        if known is not None and known != header:
+            changed = [key for key in vars(header) if vars(header)[key] != vars(known)[key]]
+            raise StoreError(
+                f"{out} holds an unfinished index with other options ({', '.join(changed)}): "
+                "continue with those, or choose a new folder"
+            )
+        if known is None:
+            write_header(out, header)
+
+
+def update(
+    folder: Path,
+    *,
+    device: torch.device | str = "cpu",
+    workers: int | None = None,
+    progress: bool = True,
+    store: str | None = None,
+    compute: Compute | None = None,
+) -> Changes:
+    """Bring the index in ``folder`` up to date; continues what was interrupted.
+
+    Args:
+        folder: The index.
+        device: Where the model runs.
+        workers: Threads that decode; None is one per core.
+        progress: Whether to show progress bars.
+        store: What searches the vectors from now on; None leaves it as it is.
+        compute: Computes the missing parts in place of this process.
+
+    Raises:
+        StoreError: If the index is damaged, or another process is changing it.
+        DataError: If there are no images any more.
+    """
+    read_header(folder)  # a folder that is no index gets no lock
+    with locked(folder):
+        header = read_header(folder)
+        if store is not None and store != header.store:
+            check_store(store)
+            header = replace(header, store=store)
+            write_header(folder, header)
+        if model_digest(folder) != header.model_digest:
+            raise StoreError(
+                f"the model in {folder / MODEL} is not the one of the index: build anew"
+            )
+        source = Source(
+            header.data,
+            header.format,
+            header.split,
+            labels=header.labels,
+            allow_outside=header.allow_outside,
+        )
+        old = _read_old(folder, header)
+        plan = _compare(source, old, progress)
+        parts = plan_parts(source, plan.missing, header)
+        if parts:
+            model = load_embedder(folder / MODEL, device)
+            if compute is None:
+                embed_parts(
+                    model, source, parts, folder, header, workers=workers, progress=progress
+                )
+            else:
+                compute(model, source, parts, folder, header)
+        changes = assemble(folder, header, source, old, plan, parts)
+        after = read_header(folder)
+        images = read_images(folder / after.images_file)
+        open_vector_index(folder, after, images, build=True).close()
+        return changes
+
+
+def open_vector_index(
+    folder: Path, header: Header, images: pa.Table, *, build: bool = False
+) -> VectorIndex:
+    """What searches the vectors of an index.
+
+    Args:
+        folder: The index.
+        header: Its header.
+        images: Its table of images.
+        build: Whether a store that takes long to build may be built now.
+    """
+    hashes = images["content_hash"].to_pylist()
+    return open_store(
+        header.store,
+        folder,
+        images["id"].to_numpy(),
+        open_vectors(folder, header),
+        images["label"].to_pylist(),
+        np.array([int(it[:8], 16) for it in hashes], np.uint32),
+        build=build,
+    )
+
+
+def _read_old(folder: Path, header: Header) -> pa.Table:
+    if header.generation is None:
+        return SCHEMA.empty_table()
+    return read_images(folder / header.images_file)
+
+
+def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
+    columns = ("path", "bytes", "mtime_ns", "content_hash")
+    known = {
+        path: (Stamp(size, time), content)
+        for path, size, time, content in zip(
+            *(old[name].to_pylist() for name in columns), strict=True
+        )
+    }
+    plan = Plan({}, [], set())
+    bar = tqdm(range(len(source)), "comparing", unit=" images", disable=not (progress and known))
+    for index in bar:
+        name = source.name(index)
+        if name in plan.present:
+            logger.warning("%s is listed twice: the first entry counts", name)
+            continue
+        plan.present.add(name)
+        stamp = source.stamp(index)
+        before = known.get(name)
+        if before is not None and (stamp == before[0] or _same(source, index, before[1])):
+            plan.kept[name] = (stamp, source.label(index))
+        else:
+            plan.missing.append(index)
+    return plan
+
+
+def _same(source: Source, index: int, content: str) -> bool:
+    try:
+        return source.content_hash(index) == content
+    except OSError:  # gone, or not readable: embedding says which
+        return False

@@ -1,0 +1,92 @@
+"""A client of the JSON interface that needs nothing but Python."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError, URLError
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from sumpool.system.errors import UserError
+
+
+class ClientError(UserError):
+    """The server refused a request or did not answer; the message says why."""
+
+
+class Client:
+    """Asks a server that ``sumpool serve`` started.
+
+    Args:
+        address: Its address, such as ``http://127.0.0.1:8000``.
+        token: Its token, where it asks for one.
+        timeout: Seconds to wait for an answer.
+    """
+
+    def __init__(self, address: str, token: str | None = None, timeout: float = 60) -> None:
+        self.address = address.rstrip("/")
+        self.timeout = timeout
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+
+    def search(
+        self,
+        query: int | bytes | str | os.PathLike[str],
+        k: int = 10,
+        *,
+        label: str | None = None,
+        box: Sequence[int] | None = None,
+        threshold: float | None = None,
+    ) -> list[dict[str, Any]]:
+        """The most similar images, each with id, path, label and similarity.
+
+        Args:
+            query: The id of an indexed image, an image file, or its content.
+            k: How many, at most.
+            label: Find only images of this class.
+            box: Left, top, right and bottom of the part that counts, in pixels.
+            threshold: Least similarity.
+
+        Raises:
+            ClientError: If the server refuses it.
+        """
+        values: dict[str, Any] = {"k": k, "label": label, "threshold": threshold}
+        values["box"] = None if box is None else ",".join(map(str, box))
+        if isinstance(query, int):
+            answer = self.get("search", image=query, **values)
+        else:
+            content = query if isinstance(query, bytes) else Path(query).read_bytes()
+            answer = self._ask("search", values, content)
+        results: list[dict[str, Any]] = answer["results"]
+        return results
+
+    def get(self, name: str, **values: Any) -> dict[str, Any]:
+        """The answer of ``/api/NAME`` to these arguments; those that are None are left out."""
+        return self._ask(name, values, None)
+
+    def _ask(self, name: str, values: dict[str, Any], body: bytes | None) -> dict[str, Any]:
+        given = {key: value for key, value in values.items() if value is not None}
+        request = Request(
+            f"{self.address}/api/{name}?{urlencode(given)}", data=body, headers=self._headers
+        )
+        if body is not None:
+            request.add_header("Content-Type", "application/octet-stream")
+        try:
+            with urlopen(request, timeout=self.timeout) as response:
+                answer: dict[str, Any] = json.load(response)
+        except HTTPError as error:
+            with error:
+                raise ClientError(_reason(error)) from error
+        except (URLError, TimeoutError) as error:
+            raise ClientError(f"{self.address} does not answer: {error}") from error
+        return answer
+
+
+def _reason(error: HTTPError) -> str:
+    try:
+        return str(json.load(error)["error"])
+    except (ValueError, KeyError, TypeError):
+        return f"status {error.code}"

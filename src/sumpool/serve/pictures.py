@@ -1,0 +1,81 @@
+"""What visitors see of an image, as JPEG: smaller, under a heat map, or a patch of it."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw
+
+from sumpool.report.overlays import blended
+from sumpool.search.queries import Box, View
+
+#: Longest side of a picture by its size in addresses.
+SIDES = {"small": 256, "large": 1024}
+QUALITY = 85
+
+
+def encode(image: Image.Image) -> bytes:
+    """``image`` as JPEG, without any of its metadata."""
+    buffer = io.BytesIO()
+    Image.fromarray(np.asarray(image)).save(buffer, "JPEG", quality=QUALITY)
+    return buffer.getvalue()
+
+
+def shrunk(image: Image.Image, side: int) -> Image.Image:
+    """``image`` with its longer side of at most ``side`` pixels."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
+    return small
+
+
+def heat(
+    image: Image.Image, window: Box, weights: NDArray[np.float32], top: float, side: int
+) -> Image.Image:
+    """An image in gray under the heat of its weights; what the network does not see is dark.
+
+    Args:
+        image: The whole image.
+        window: What the network sees of it, in pixels.
+        weights: One number per position, (h, w); those below 0 are drawn as 0.
+        top: The weight that is drawn brightest.
+        side: Longest side of the result.
+    """
+    small = shrunk(image, side)
+    pixels = np.asarray(small)
+    out = blended(pixels, np.zeros((1, 1), np.float32), 1.0).copy()
+    scale = (small.width / image.width, small.height / image.height)
+    x0, y0, x1, y1 = (round(value * scale[place % 2]) for place, value in enumerate(window))
+    x0, y0 = max(x0, 0), max(y0, 0)
+    seen = pixels[y0:y1, x0:x1]
+    out[y0:y1, x0:x1] = blended(np.ascontiguousarray(seen), weights, max(top, 1e-12))
+    return Image.fromarray(out)
+
+
+def patch(view: View, cell: tuple[int, int], grid: tuple[int, int], side: int) -> Image.Image:
+    """The position ``cell`` of a ``grid`` in a frame, with some of what is around it.
+
+    The patch is half of what the network sees or three positions wide, whichever is more.
+    """
+    image = view.image
+    lengths = [max(0.5, 3 / count) for count in grid]
+    edges = []
+    for length, share, place, count in zip(
+        (image.height, image.width), lengths, cell, grid, strict=True
+    ):
+        span = min(share, 1.0) * length
+        first = min(max((place + 0.5) * length / count - span / 2, 0), length - span)
+        edges.append((first, span, place * length / count - first, length / count))
+    (top, tall, y, high), (left, wide, x, broad) = edges
+    factor = side / max(tall, wide)
+    size = (max(1, round(wide * factor)), max(1, round(tall * factor)))
+    box = (left, top, left + wide, top + tall)
+    out = image.resize(size, Image.Resampling.BICUBIC, box=box)
+    frame = [x * factor, y * factor, (x + broad) * factor - 1, (y + high) * factor - 1]
+    draw = ImageDraw.Draw(out)
+    draw.rectangle(frame, outline="black", width=4)
+    draw.rectangle(
+        [frame[0] + 1, frame[1] + 1, frame[2] - 1, frame[3] - 1], outline="white", width=2
+    )
+    return out

@@ -1,0 +1,278 @@
+"""The index: what it finds, how it follows its images, and what it refuses."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from search.small_index import picture, small_model, write_pictures
+from sumpool.models import load_embedder, save_embedder
+from sumpool.search import Index
+from sumpool.search.folder import HEADER, LOCK, read_header, write_header
+from sumpool.search.parts import embed_parts
+from sumpool.search.queries import QueryError
+from sumpool.search.source import Source
+from sumpool.system.errors import UserError
+from sumpool.system.files import StoreError
+from sumpool.system.locks import claim
+
+SPLITTING = {"batch_size": 4, "progress": False, "workers": 2}
+
+
+def build(data: Path, out: Path, pooling: str = "gsp", **options: object) -> Index:
+    return Index.build(data, out, small_model(pooling), **{**SPLITTING, **options})  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("photos")
+    write_pictures(folder / "bird", 5)
+    write_pictures(folder / "fish", 5, 5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def index(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    return build(photos, tmp_path_factory.mktemp("index") / "labeled")
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != LOCK]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def test_vectors_are_those_of_the_model(index: Index, photos: Path) -> None:
+    paths = [photos / name for name in index.images["path"].to_pylist()]
+    expected = small_model().embed(paths, batch_size=4).numpy()
+    assert index.vectors.shape == (10, 16)
+    np.testing.assert_allclose(index.vectors, expected, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(index.vectors, axis=1), 1, atol=1e-6)
+
+
+def test_nearest_images_are_those_of_all_products(index: Index, photos: Path) -> None:
+    query = small_model().embed(photos / "fish" / "007.png").numpy()[0]
+    order = np.argsort(-(index.vectors @ query), kind="stable")
+    found = index.search(photos / "fish" / "007.png", 4)
+    assert [it.id for it in found] == order[:4].tolist()
+    assert found[0].path == "fish/007.png"
+    assert found[0].similarity == pytest.approx(1, abs=1e-5)
+
+
+def test_an_indexed_image_does_not_find_itself(index: Index) -> None:
+    found = index.search(3, 9)
+    assert 3 not in [it.id for it in found]
+    assert len(found) == 9
+
+
+def test_where_finds_that_label_alone(index: Index) -> None:
+    found = index.search(0, 10, where={"label": "fish"})
+    assert [it.label for it in found] == ["fish"] * 5
+
+
+def test_the_whole_image_as_a_box_is_the_image(index: Index, photos: Path) -> None:
+    path = photos / "bird" / "001.png"
+    view = index.embed(path).view.window
+    whole = index.search((path, view), 3)
+    assert [it.id for it in whole] == [it.id for it in index.search(path, 3)]
+
+
+def test_a_box_is_a_mask_of_the_pooling(index: Index) -> None:
+    part = index.embed(3, (0, 0, 25, 25))
+    assert part.mask is not None
+    pooled = index.model.pooling.pool(part.features, part.mask)
+    assert pooled.weights is not None
+    assert float(pooled.weights.detach()[~part.mask].sum()) == 0
+    expected = index.model.embedding(pooled.embedding)[0].detach()
+    np.testing.assert_allclose(part.vector, expected / expected.norm(), atol=1e-6)
+
+
+def test_prototypes_find_the_largest_attribute(index: Index) -> None:
+    z = np.array(index.images["z"].to_pylist())
+    assert index.prototypes == 4
+    found = index.search_prototype(2, 3)
+    assert [it.id for it in found] == np.argsort(-z[:, 2], kind="stable")[:3].tolist()
+    np.testing.assert_allclose([it.similarity for it in found], np.sort(z[:, 2])[::-1][:3])
+
+
+def test_a_part_is_explained_to_the_similarity(index: Index) -> None:
+    why = index.explain((2, (5, 5, 40, 40)), 7)
+    assert why.result_map.sum() == pytest.approx(why.similarity, abs=1e-5)
+    assert index.search(index.embed(2, (5, 5, 40, 40)), 10)[0].similarity >= why.similarity - 1e-5
+
+
+@pytest.mark.parametrize(
+    ("ask", "says"),
+    [
+        (lambda it: it.search(99), "id must be that of an indexed image, between 0 and 9, got 99"),
+        (lambda it: it.search(0, 0), "k must be at least 1, got 0"),
+        (lambda it: it.search(0, where={"color": "red"}), "where must be label=NAME, got 'color'"),
+        (lambda it: it.search(0, where={"label": "brid"}), "no image has the label 'brid'; .*bird"),
+        (lambda it: it.search(0, box=(1, 2, 3)), "box must be x0,y0,x1,y1 in pixels of the image"),
+        (lambda it: it.search(0, box=(9, 9, 1, 20)), "with x0 < x1 and y0 < y1"),
+        (lambda it: it.search(0, box=(900, 9, 910, 20)), "which lies outside"),
+        (lambda it: it.search_prototype(4), "prototype must lie between 0 and 3, got 4"),
+    ],
+)
+def test_errors_name_the_argument(index: Index, ask: object, says: str) -> None:
+    with pytest.raises(QueryError, match=says):
+        ask(index)  # type: ignore[operator]
+
+
+def test_broken_images_are_skipped_and_listed(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "photos", 5)
+    (tmp_path / "photos" / "002.png").write_bytes(b"not an image")
+    found = build(tmp_path / "photos", tmp_path / "index")
+    assert len(found) == 4
+    ((name, reason),) = found.header.skipped
+    assert name == "002.png"
+    assert "none of the formats" in reason
+    assert found.labels == ()
+    with pytest.raises(QueryError, match="where needs labels"):
+        found.search(0, where={"label": "x"})
+
+
+def test_a_folder_of_broken_images_is_no_index(tmp_path: Path) -> None:
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_bytes(b"x")
+    with pytest.raises(
+        UserError, match=r"no image is left in .*photos: cannot read the image a\.png"
+    ):
+        build(tmp_path / "photos", tmp_path / "index")
+
+
+def test_images_beside_folders_are_all_taken_without_labels(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "photos", 2)
+    write_pictures(tmp_path / "photos" / "album", 2, 2)
+    found = build(tmp_path / "photos", tmp_path / "index")
+    assert sorted(found.images["path"].to_pylist()) == ["000.png", "001.png", "album/002.png",
+                                                        "album/003.png"]  # fmt: skip
+    assert found.labels == ()
+
+
+def test_an_update_touches_what_changed_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = write_pictures(tmp_path / "photos", 8)
+    index = build(tmp_path / "photos", tmp_path / "index")
+    before = {it: index.vectors[it].copy() for it in range(8)}
+    paths[1].unlink()
+    picture(77).save(paths[3])
+    paths[4].touch()  # another time, the same content
+    write_pictures(tmp_path / "photos", 1, 50)
+    embedded: list[str] = []
+
+    def spy(model: object, source: object, parts: object, *rest: object, **more: object) -> None:
+        embedded.extend(name for part in parts for name in part.names)  # type: ignore[attr-defined]
+        embed_parts(model, source, parts, *rest, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("sumpool.search.update.embed_parts", spy)
+    changes = index.update(progress=False)
+    assert (changes.added, changes.changed, changes.removed, changes.kept) == (1, 1, 1, 6)
+    assert sorted(embedded) == ["003.png", "050.png"]
+    assert index.images["id"].to_pylist() == [0, 2, 3, 4, 5, 6, 7, 8]
+    for row, id in enumerate(index.images["id"].to_pylist()):
+        same = id in before and np.array_equal(index.vectors[row], before[id])
+        assert same == (id not in (3, 8))
+    again = listing(tmp_path / "index")
+    assert index.update(progress=False).kept == 8
+    assert listing(tmp_path / "index") == again
+
+
+def test_an_interrupted_build_continues_to_the_same_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sumpool.search.parts.SIZE", 3)
+    write_pictures(tmp_path / "photos", 8)
+    build(tmp_path / "photos", tmp_path / "whole", thumbnails=True)
+    parts: list[object] = []
+
+    def interrupted(path: Path, table: object) -> None:
+        if len(parts) == 2:
+            raise KeyboardInterrupt
+        parts.append(path)
+        write(path, table)
+
+    from sumpool.search.parts import write_images as write
+
+    monkeypatch.setattr("sumpool.search.parts.write_images", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        build(tmp_path / "photos", tmp_path / "torn", thumbnails=True)
+    with pytest.raises(StoreError, match="is not finished: continue with sumpool index"):
+        Index.open(tmp_path / "torn")
+    monkeypatch.setattr("sumpool.search.parts.write_images", write)
+    build(tmp_path / "photos", tmp_path / "torn", thumbnails=True)
+    assert listing(tmp_path / "torn") == listing(tmp_path / "whole")
+
+
+def test_thumbnails_are_those_of_the_images(tmp_path: Path) -> None:
+    paths = write_pictures(tmp_path / "photos", 2)
+    index = build(tmp_path / "photos", tmp_path / "index", thumbnails=True)
+    assert len(list((tmp_path / "index" / "thumbnails").rglob("*.jpg"))) == 2
+    assert index.thumbnail(0)[:2] == b"\xff\xd8"
+    paths[0].unlink()
+    index.update(progress=False)
+    assert len(list((tmp_path / "index" / "thumbnails").rglob("*.jpg"))) == 1
+
+
+@pytest.mark.process  # seconds to draw
+def test_drawn_images_need_no_files(tmp_path: Path) -> None:
+    source = Source(tmp_path, "glyphs", "validation", labels=True)
+    assert not source.files
+    assert source.content_hash(0) == source.content_hash(0) != source.content_hash(1)
+    assert source.label(0) is not None
+
+
+def test_a_finished_index_is_not_built_again(index: Index, photos: Path) -> None:
+    with pytest.raises(StoreError, match="is an index already: bring it up to date with"):
+        build(photos, index.folder)
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    write_pictures(tmp_path, 1)
+    with pytest.raises(StoreError, match=r"holds other files, such as 000\.png"):
+        build(tmp_path, tmp_path)
+
+
+def test_a_locked_index_names_who_writes_it(index: Index) -> None:
+    with claim(index.folder / LOCK), pytest.raises(StoreError, match="is being written by process"):
+        index.update(progress=False)
+
+
+def test_no_index_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match=f"is no index, there is no {HEADER} in it"):
+        Index.open(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["vectors", "images"])
+def test_damage_is_noticed(index: Index, tmp_path: Path, name: str) -> None:
+    copy = Path(shutil.copytree(index.folder, tmp_path / "copy"))
+    (path,) = copy.glob(f"{name}-*")
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(StoreError, match=f"{name}-.* (cannot be read|is damaged)"):
+        Index.open(copy)
+
+
+def test_another_model_is_noticed(index: Index, tmp_path: Path) -> None:
+    copy = Path(shutil.copytree(index.folder, tmp_path / "copy"))
+    save_embedder(small_model("gap"), copy / "model")
+    with pytest.raises(StoreError, match="is not the one of the index"):
+        Index.open(copy).update(progress=False)
+    assert load_embedder(copy / "model").config.pooling == "gap"
+
+
+def test_a_newer_version_is_refused(index: Index, tmp_path: Path) -> None:
+    write_header(tmp_path, read_header(index.folder))
+    text = (tmp_path / HEADER).read_text(encoding="utf-8")
+    (tmp_path / HEADER).write_text(text.replace('"version": 1', '"version": 2'), encoding="utf-8")
+    with pytest.raises(StoreError, match="is of version 2, this sumpool reads up to 1"):
+        Index.open(tmp_path)
+
+
+def test_a_pil_image_and_its_file_are_the_same_query(index: Index, photos: Path) -> None:
+    path = photos / "fish" / "006.png"
+    with Image.open(path) as image:
+        assert index.search(image, 3) == index.search(path, 3)
