@@ -15,7 +15,7 @@ import torch
 from tqdm import tqdm
 
 from sumpool.models import Embedder
-from sumpool.models.storage import load_embedder
+from sumpool.models.opening import load_embedder
 from sumpool.search.folder import MODEL, Header
 from sumpool.search.parts import Part, embed_parts, plan_parts, read_part
 from sumpool.search.source import Source

@@ -15,7 +15,7 @@ from PIL import Image
 
 from sumpool.data.sets.decoding import read_image
 from sumpool.models import Embedder
-from sumpool.models.storage import load_embedder
+from sumpool.models.opening import load_embedder
 from sumpool.search.assemble import Changes
 from sumpool.search.contributions import can_explain
 from sumpool.search.duplicates import NEAR, Duplicates, find_duplicates

@@ -16,7 +16,7 @@ import torch
 from tqdm import tqdm
 
 from sumpool.models import Embedder, load
-from sumpool.models.storage import load_embedder, save_embedder
+from sumpool.models.opening import load_embedder, save_embedder
 from sumpool.search.assemble import Changes, Plan, assemble
 from sumpool.search.folder import (
     HEADER,
