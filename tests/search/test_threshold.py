@@ -45,12 +45,19 @@ def test_nine_of_ten_pairs_above_it_share_a_label() -> None:
     assert max(shares) < 0.9 + 0.01
 
 
-def test_without_labels_nearly_all_pairs_are_below_it() -> None:
-    vectors, labels = clusters(0.9)
-    threshold = calibrate(vectors, [None] * len(labels))
-    pairs = (vectors @ vectors.T)[np.triu_indices(len(vectors), 1)]
-    assert abs((pairs < threshold.value).mean() - 0.999) < 0.001
-    assert "99.9% of all pairs are less similar" in threshold.meaning
+def test_without_labels_unrelated_pairs_are_below_it_and_related_ones_above() -> None:
+    # A tenth of all pairs is related: many more than the pairs it leaves above it among strangers.
+    rng = np.random.default_rng(0)
+    strangers = rng.normal(size=(300, 64))
+    families = np.repeat(rng.normal(size=(10, 64)), 30, axis=0) + 0.5 * rng.normal(size=(300, 64))
+    for vectors, related in ((strangers, False), (families, True)):
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        threshold = calibrate(vectors.astype(np.float32), [None] * 300)
+        similarity = vectors @ vectors.T
+        same = np.kron(np.eye(10), np.ones((30, 30))) > 0 if related else np.eye(300) > 0
+        assert (similarity[~same] < threshold.value).mean() > 0.997
+        assert (similarity[same] >= threshold.value).mean() > 0.99
+        assert "99.9% of unrelated pairs are less similar" in threshold.meaning
 
 
 def test_labels_that_cannot_be_separated_are_said_to_be() -> None:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 #: Share of similar pairs that are of one class, where there are labels.
 PRECISION = 0.9
-#: Share of random pairs that are less similar, where there are none.
-UNRELATED = 0.999
+#: Share of unrelated pairs that are less similar, where there are none, and how many standard
+#: deviations above the middle of a normal distribution that is.
+UNRELATED, DEVIATIONS = 0.999, 3.09
 #: Images and neighbors of each that are looked at, and the seed they are drawn with.
 SAMPLE, NEIGHBORS, SEED = 1000, 10, 0
 #: Fewest pairs that a precision is measured on.
@@ -36,7 +37,9 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
     With labels: the smallest similarity t such that, of the pairs of an image with one of its ten
     nearest neighbors whose similarity is at least t, 90 % are of one class. Images are compared
     with all others but themselves. Without labels, or where no t is that precise: the similarity
-    that 99.9 % of all pairs of images stay below. Both are measured on at most 1,000 images.
+    that 99.9 % of unrelated pairs stay below. Most pairs of a collection are unrelated, but its
+    most similar ones are not: the median and the width of the lower half of all pairs stand for a
+    normal distribution of unrelated ones. Both are measured on at most 1,000 images.
 
     Args:
         vectors: Vectors of length 1, (N, D).
@@ -63,10 +66,11 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         return Threshold(0.0, "not measured: there is one image")
     similarity = sample @ sample.T
     apart = similarity[np.triu_indices(len(sample), 1)]
+    low, middle = np.quantile(apart, [0.1587, 0.5])  # a standard deviation apart
     return Threshold(
-        _rounded(np.quantile(apart, UNRELATED)),
-        f"measured on {len(chosen):,} indexed images, {UNRELATED:.1%} of all pairs are less similar"
-        f"{why}",
+        _rounded(min(middle + DEVIATIONS * (middle - low), apart.max())),
+        f"estimated on {len(chosen):,} indexed images, {UNRELATED:.1%} of unrelated pairs are less "
+        f"similar{why}",
     )
 
 
