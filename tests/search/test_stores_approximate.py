@@ -103,8 +103,7 @@ def test_auto_is_exact_until_an_approximate_store_is_there(
     assert type(open_store("auto", tmp_path, IDS, VECTORS, LABELS)) is ApproximateIndex
 
 
-def test_approximate_is_chosen_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog, "available_memory", lambda: 10_000)
+def test_approximate_is_the_store_with_the_best_recall(tmp_path: Path) -> None:
     open_store("approximate", tmp_path, IDS, VECTORS, LABELS, build=True)
     assert [path.name for path in tmp_path.iterdir()] == ["store-ivfpq.faiss"]
 

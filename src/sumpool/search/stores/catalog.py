@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from sumpool.search.stores.approximate import LINKS, ApproximateIndex
+from sumpool.search.stores.approximate import ApproximateIndex
 from sumpool.search.stores.base import Ids, VectorIndex, Vectors
 from sumpool.search.stores.exact import ExactIndex
 from sumpool.system.errors import UserError
-from sumpool.system.memory import available_memory
 from sumpool.system.wording import counted
 
 #: What ``--store`` accepts, besides the address of a Milvus.
@@ -48,7 +47,7 @@ def open_store(
     """The vector index ``store`` with exactly the given vectors in it.
 
     "auto" is exact, or the approximate store that is in the folder; it never builds one.
-    "approximate" is "hnsw" where its graph fits into half of the free memory, else "ivfpq".
+    "approximate" is "ivfpq", which takes less time and memory than "hnsw" and finds more.
 
     Args:
         store: Its name, one of ``STORES``, or "milvus:URI".
@@ -72,19 +71,18 @@ def open_store(
             milvus.synchronize(ids, vectors, labels, versions)
         check_count(milvus, count, folder, store)
         return milvus
-    there = [kind for kind in ("hnsw", "ivfpq") if store_file(folder, kind).is_file()]
-    if store in ("auto", "approximate") and there:
+    there = [kind for kind in ("ivfpq", "hnsw") if store_file(folder, kind).is_file()]
+    if store == "approximate":
+        store = "ivfpq"
+    elif store == "auto" and there:
         store = there[0]
-    elif store == "approximate":
-        store = "hnsw" if _fits(count, size) else "ivfpq"
     elif store == "auto":
         store = "exact"
         if count > EXACT:
             logger.warning(
                 "%s are compared one by one; sumpool index %s --update --store approximate builds "
-                "a file that is faster (%s, %.3g GB)",
-                *(counted(count, "vector"), folder, "hnsw" if _fits(count, size) else "ivfpq"),
-                (graph_bytes(count, size) if _fits(count, size) else count * size / 4) / 1e9,
+                "a file of %.2g GB that is faster",
+                *(counted(count, "vector"), folder, count * (size / 4 + 16) / 1e9),
             )
     if store == "exact":
         index = ExactIndex(size)
@@ -98,13 +96,3 @@ def open_store(
 def store_file(folder: Path, kind: str) -> Path:
     """Where an approximate store is kept."""
     return folder / f"store-{kind}.faiss"
-
-
-def graph_bytes(count: int, size: int) -> int:
-    """Bytes of a graph with the vectors in it."""
-    return count * (4 * size + 8 * LINKS + 24)
-
-
-def _fits(count: int, size: int) -> bool:
-    free = available_memory()
-    return free is None or 2 * graph_bytes(count, size) <= free
