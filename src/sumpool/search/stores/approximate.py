@@ -31,9 +31,9 @@ REACH = {
     "ivfpq": (8, 16, 32, 64, 128, 256, 512, 1024),
 }
 #: Neighbors of a node of the graph, and candidates when it is linked.
-LINKS, CONSTRUCTION = 32, 40
+LINKS, CONSTRUCTION = 32, 100
 #: Candidates per neighbor asked for that are compared by the vectors themselves.
-CANDIDATES = 32
+CANDIDATES = 100
 #: Vectors per cell that the cells are trained on.
 TRAINING = 40
 #: Recall@10 that is aimed at, and the number of vectors it is measured with.
