@@ -128,7 +128,8 @@ def run(options: Namespace) -> int:
     if options.ray is not None:
         from sumpool.search.bulk import RayCompute
 
-        compute = RayCompute(options.ray, gpus=options.gpus or 0.0, cpus=options.cpus or 1.0)
+        given = {name: options[name] for name in ("gpus", "cpus") if options[name] is not None}
+        compute = RayCompute(options.ray, **given)
     if not options["update"]:
         begin(
             options.data,
