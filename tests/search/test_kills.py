@@ -30,9 +30,12 @@ sys.exit(main(sys.argv[2:]))
 """
 
 
+def files_in(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != LOCK]
+
+
 def listing(folder: Path) -> dict[str, bytes]:
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != LOCK]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files_in(folder)}
 
 
 def start(mark: Path, *words: str | Path) -> subprocess.Popen[bytes]:
@@ -57,15 +60,14 @@ def test_ten_kills_lead_to_the_same_index(tmp_path: Path) -> None:
     words = ["index", "--data", tmp_path / "photos", "--model", tmp_path / "model", "--thumbnails",
              "--batch-size", "2", "--device", "cpu"]  # fmt: skip
     mark, whole, torn = tmp_path / "mark", tmp_path / "whole", tmp_path / "torn"
-    process = start(mark, *words, "--out", whole)
-    begun = time.monotonic()
-    assert process.wait() == 0
-    lasts = time.monotonic() - begun
+    assert start(mark, *words, "--out", whole).wait() == 0
     chance = random.Random(0)
     killed = 0
     while killed < KILLS:
+        goal = len(files_in(torn)) + chance.randint(0, 12)
         process = start(mark, *words, "--out", torn)
-        time.sleep(chance.uniform(0, lasts))
+        while process.poll() is None and len(files_in(torn)) < goal:
+            time.sleep(0.001)
         process.kill()
         killed += process.wait() == -signal.SIGKILL
         if (torn / HEADER).exists() and read_header(torn).generation is not None:

@@ -202,8 +202,13 @@ def thumbnail_path(folder: Path, content_hash: str) -> Path:
 
 
 def remove_unused(folder: Path, header: Header, table: pa.Table) -> None:
-    """Remove parts, and vectors, tables and thumbnails that the header does not stand for."""
+    """Remove parts, and vectors, tables and thumbnails that the header does not stand for.
+
+    What killed processes left half written goes too: the lock says that nobody else writes.
+    """
     shutil.rmtree(folder / PARTS, ignore_errors=True)
+    for path in folder.rglob(".*.part"):
+        path.unlink(missing_ok=True)
     kept = {header.vectors_file, header.images_file}
     for pattern in ("vectors-*.npy", "images-*.parquet"):
         for path in folder.glob(pattern):
