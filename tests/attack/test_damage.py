@@ -26,6 +26,7 @@ from sumpool.protocols import Member
 from sumpool.protocols.run_results import MemberResult, read_images
 from sumpool.report.run.files import read_run
 from sumpool.report.run.folder import EVALUATION, MODEL
+from sumpool.search import Index
 from sumpool.studies.cells import CellResult
 from sumpool.system.processes import Done
 from sumpool.system.rows import ResultStore, read_arrays, read_rows
@@ -80,6 +81,12 @@ def _study(folder: Path) -> list[Any]:
     ]
 
 
+def _index(folder: Path) -> list[Any]:
+    index = Index.open(folder)
+    found = [(match.id, match.similarity) for match in index.search(0, 5)]
+    return [index.images.to_pylist(), index.vectors.tobytes(), *found, *_vectors(folder / MODEL)]
+
+
 @pytest.fixture(scope="module")
 def targets(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Target]:
     home = tmp_path_factory.mktemp("folders")
@@ -88,6 +95,8 @@ def targets(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     small += ["--images-per-class=2", "--optimizer.lr=1e-3", "--stop.validate-every=3"]
     small += ["--stop.max-steps=6", "--hardware.accelerator=cpu", "--hardware.workers=0"]
     assert main(["train", "--data", str(photos), *small, "--out", str(run)]) == 0
+    index = home / "index"
+    assert main(["index", "--data", str(photos), "--model", str(run), "--out", str(index)]) == 0
     checkpoints = home / "checkpoints"
     for step in (1.0, 2.0):
         Checkpoints(checkpoints).save(
@@ -118,6 +127,7 @@ def targets(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
         "checkpoints": Target(checkpoints, files(checkpoints, "*"), _checkpoints),
         "rows of a benchmark": Target(bench.folder, files(bench.folder, f"{ROWS}/*"), _rows),
         "bench folder": Target(bench.folder, files(bench.folder, "*"), _rows),
+        "index folder": Target(index, files(index, "*"), _index),
         "study folder": Target(store.folder, files(store.folder, "*"), _study),
     }
 
@@ -129,6 +139,7 @@ NAMES = [
     "checkpoints",
     "rows of a benchmark",
     "bench folder",
+    "index folder",
     "study folder",
 ]
 

@@ -16,6 +16,7 @@ from sumpool.data import BrokenImageError, DataError
 from sumpool.search.folder import (
     SCHEMA,
     Header,
+    file_digest,
     open_vectors,
     remove_unused,
     write_header,
@@ -106,10 +107,15 @@ def assemble(
         count=len(rows),
         skipped=result.skipped,
     )
-    vectors = _join_vectors(folder, header, following, order, len(old), parts)
-    threshold = calibrate(vectors, table["label"].to_pylist())
-    following = replace(following, threshold=threshold.value, threshold_meaning=threshold.meaning)
+    _join_vectors(folder, header, following, order, len(old), parts)
     write_images(folder / following.images_file, table)
+    following = replace(
+        following,
+        vectors_digest=file_digest(folder / following.vectors_file),
+        images_digest=file_digest(folder / following.images_file),
+    )
+    threshold = calibrate(open_vectors(folder, following), table["label"].to_pylist())
+    following = replace(following, threshold=threshold.value, threshold_meaning=threshold.meaning)
     write_header(folder, following)
     remove_unused(folder, following, table)
     return result
@@ -172,7 +178,7 @@ def _join_vectors(
     order: NDArray[np.int64],
     kept: int,
     parts: Sequence[Part],
-) -> NDArray[np.float32]:
+) -> None:
     """Write the vectors; ``order`` counts the ``kept`` rows of the old file, then the parts."""
     shape = (len(order), header.dim)
     with atomic_path(folder / following.vectors_file) as aside:
@@ -189,7 +195,6 @@ def _join_vectors(
             kept += len(part.names)
         out.flush()
         del out
-    return open_vectors(folder, following)
 
 
 def _vectors(folder: Path, part: Part, dim: int) -> NDArray[np.float32]:

@@ -25,6 +25,8 @@ from sumpool.system.locks import claim, held_by
 
 #: Number of the format written; folders with a higher one are refused.
 VERSION = 1
+#: Key of the header's own SHA-256.
+DIGEST = "sha256"
 HEADER, MODEL, PARTS, THUMBNAILS, LOCK = "index.json", "model", "parts", "thumbnails", ".lock"
 
 #: The columns of the table of images; its rows are those of the vectors.
@@ -62,6 +64,8 @@ class Header:
         model_digest: SHA-256 of the copy of the model in the index.
         next_id: The id of the next new image.
         generation: Part of the names of vectors and table; None while none are complete.
+        vectors_digest: SHA-256 of the file of the vectors.
+        images_digest: SHA-256 of the table of images.
         count: Number of images.
         dim: Length of the vectors.
         files: Whether images are files below the root of ``data``.
@@ -83,6 +87,8 @@ class Header:
     model_digest: str
     next_id: int = 0
     generation: str | None = None
+    vectors_digest: str = ""
+    images_digest: str = ""
     count: int = 0
     dim: int = 0
     files: bool = True
@@ -126,17 +132,43 @@ def read_header(folder: Path) -> Header:
             f"{path} is of version {version}, this sumpool reads up to {VERSION}: install a newer "
             "one, or build the index again"
         )
-    unknown = sorted({*values} ^ {field.name for field in fields(Header)})
+    unknown = sorted({*values} ^ {DIGEST, *(field.name for field in fields(Header))})
     if unknown:
         raise StoreError(f"{path} is damaged: {', '.join(unknown)} unknown or missing")
+    if values.pop(DIGEST) != _digest(values):
+        raise StoreError(f"{path} is damaged, or was changed: build the index again")
     values["skipped"] = tuple((name, reason) for name, reason in values["skipped"])
     return Header(**values)
 
 
 def write_header(folder: Path, header: Header) -> None:
     """Replace the header of the index in ``folder``."""
-    text = json.dumps(asdict(header), indent=1, ensure_ascii=False) + "\n"
+    values = asdict(header)
+    values[DIGEST] = _digest(values)
+    text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
     write_atomic(folder / HEADER, text.encode())
+
+
+def _digest(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file.
+
+    Raises:
+        StoreError: If it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error}") from error
+
+
+def _check(path: Path, digest: str) -> None:
+    if file_digest(path) != digest:
+        raise StoreError(f"{path} is damaged, or was changed: build the index again")
 
 
 @contextmanager
@@ -172,13 +204,24 @@ def read_images(path: Path) -> pa.Table:
         raise StoreError(f"{path} cannot be read: {reason}") from error
 
 
-def open_vectors(folder: Path, header: Header) -> NDArray[np.float32]:
-    """The vectors (N, D), mapped into memory.
+def read_table(folder: Path, header: Header) -> pa.Table:
+    """The table of images that the header stands for.
 
     Raises:
-        StoreError: If the file is missing, cut short, or of another shape.
+        StoreError: If it is missing or damaged.
+    """
+    _check(folder / header.images_file, header.images_digest)
+    return read_images(folder / header.images_file)
+
+
+def open_vectors(folder: Path, header: Header) -> NDArray[np.float32]:
+    """The vectors (N, D), mapped into memory, after one reading for their digest.
+
+    Raises:
+        StoreError: If the file is missing or damaged.
     """
     path = folder / header.vectors_file
+    _check(path, header.vectors_digest)
     try:
         vectors: NDArray[np.float32] = np.load(path, mmap_mode="r", allow_pickle=False)
     except (OSError, ValueError) as error:

@@ -19,7 +19,7 @@ from sumpool.search.folder import (
     Header,
     open_vectors,
     read_header,
-    read_images,
+    read_table,
     thumbnail_path,
 )
 from sumpool.search.parts import SIDE, thumbnail
@@ -85,7 +85,7 @@ class IndexedImages:
             del self.__dict__[name]
 
     def _load(self) -> None:
-        self.images: pa.Table = read_images(self.folder / self.header.images_file)
+        self.images: pa.Table = read_table(self.folder, self.header)
         self.vectors: NDArray[np.float32] = open_vectors(self.folder, self.header)
 
     def __len__(self) -> int:

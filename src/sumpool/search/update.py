@@ -27,7 +27,7 @@ from sumpool.search.folder import (
     model_digest,
     open_vectors,
     read_header,
-    read_images,
+    read_table,
     write_header,
 )
 from sumpool.search.frozen import frozen_embedder
@@ -154,7 +154,7 @@ def update(
                 compute(model, source, parts, folder, header)
         changes = assemble(folder, header, source, old, plan, parts)
         after = read_header(folder)
-        images = read_images(folder / after.images_file)
+        images = read_table(folder, after)
         open_vector_index(folder, after, images, build=True).close()
         return changes
 
@@ -185,7 +185,7 @@ def open_vector_index(
 def _read_old(folder: Path, header: Header) -> pa.Table:
     if header.generation is None:
         return SCHEMA.empty_table()
-    return read_images(folder / header.images_file)
+    return read_table(folder, header)
 
 
 def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
