@@ -54,6 +54,7 @@ def test_steps_of_training_are_kept_after_each_turn_of_the_feeds(
     assert {path.name for path in tmp_path.iterdir()} == {"results.json", "table.md"}
 
 
+@pytest.mark.process  # compiles
 def test_times_of_sinkhorn_are_kept_after_each_size(
     load: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from pooling.layers import CHANNELS, tokens
-from sumpool.pooling import optimal_transport
+from sumpool.pooling.rivals import optimal_transport
 from sumpool.pooling.rivals.optimal_transport import OptimalTransportPool1d, uniform_transport
 from sumpool.transport.fused.limits import FUSED_VARIABLE
 from sumpool.transport.sinkhorn import MAX_TILE, fused_sinkhorn_support, sinkhorn

@@ -252,7 +252,7 @@ def test_without_optuna_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ConfigError, match=r"needs Optuna, .* install sumpool\[search\]"):
+    with pytest.raises(ConfigError, match=r"needs Optuna, .* install sumpool\[tune\]"):
         ccp_search.run(tmp_path, progress=False)
     assert not list(tmp_path.iterdir())
 
