@@ -327,6 +327,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True, help="folder for the results")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--images", type=int, default=1000, help="default 1000")
+    parser.add_argument("--index", type=Path, help="of photographs to repeat (default: made)")
     parser.add_argument("--vectors", type=int, default=1_000_000, help="default 1,000,000")
     parser.add_argument("--sets", nargs="+", choices=SETS, default=list(SETS))
     parser.add_argument("--kinds", nargs="*", default=["ivfpq", "hnsw"], help="approximate stores")
@@ -359,7 +360,7 @@ def main(arguments: list[str] | None = None) -> None:
             results["images"] = measure_images(args.data, args.images, args.rounds, work)
             store("images")
         if "vectors" in args.parts:
-            index = work / "index-0"
+            index = args.index or work / "index-0"
             if not index.exists():
                 copy_images(args.data, args.images, work / "photos")
                 command("index", "--data", work / "photos", "--out", index)

@@ -82,6 +82,11 @@ def test_the_protocol_holds_without_a_folder(kind: str, tmp_path: Path) -> None:
     index.remove(IDS[:100])
     assert len(index) == 1400
     assert recall(index, exact(slice(100, 1500))) >= 0.97
+    found = index.search(QUERIES, 1400)
+    assert (found.ids[:, :10] >= 104).all()
+    assert ((found.ids < 0) == np.isinf(found.similarities)).all()
+    index.remove(IDS)
+    assert (index.search(QUERIES, 3).ids == -1).all()
     index.close()
     assert (index.search(QUERIES, 3).ids == -1).all()
 

@@ -130,9 +130,12 @@ class ApproximateIndex(ExactIndex):
             options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
         if self._kind == "hnsw":
             similarities, places = self._inner.search(queries, k, params=options)
-            return found(self._rows_of(places), similarities, self._ids)
+            ids = self._stored_ids[places]
+            if ids[:, -1].min(initial=0) < 0:  # there are fewer, and they come first
+                similarities[ids < 0] = -np.inf
+            return Found(ids, similarities)
         _, places = self._inner.search(queries, k * CANDIDATES, params=options)
-        return self._compare(queries, k, self._rows_of(places))
+        return self._compare(queries, k, np.where(places < 0, -1, self._rows[places]))
 
     def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
         """How to search for the vectors that are marked, a ``share`` of all."""
@@ -141,13 +144,6 @@ class ApproximateIndex(ExactIndex):
         if self._kind == "hnsw":
             return self._faiss.SearchParametersHNSW(sel=selector, efSearch=reach)
         return self._faiss.SearchParametersIVF(sel=selector, nprobe=reach)
-
-    def _rows_of(self, places: Ids) -> Ids:
-        """The rows of vectors of the file; −1 stays."""
-        rows = self._rows[places]
-        if places.size and places.min() < 0:
-            rows[places < 0] = -1
-        return rows
 
     def _compare(self, queries: Vectors, k: int, rows: Ids) -> Found:
         """The k nearest of some candidates (Q, c), by the vectors themselves."""
@@ -261,6 +257,9 @@ class ApproximateIndex(ExactIndex):
         fits = self._keys[nearest] == stored if len(order) else np.zeros(len(stored), bool)
         self._rows = np.where(fits, nearest, -1)
         self._alive = None if fits.all() else fits
+        # One more: faiss says −1 where it found nothing.
+        ids = self._ids[nearest] if len(order) else nearest
+        self._stored_ids = np.append(np.where(fits, ids, -1), -1)
         if self._file is not None:
             self._inner = self._faiss.downcast_index(self._file.index)
             self._options = self._parameters(self._alive, 1.0)
