@@ -130,3 +130,10 @@ def test_a_file_of_other_vectors_and_large_ids_are_refused(tmp_path: Path) -> No
         ApproximateIndex(tmp_path / "store", "hnsw", D).add(
             np.array([1 << 31]), VECTORS[:1], [None]
         )
+
+
+@kinds
+def test_losses_in_the_same_process_do_not_matter(kind: str, tmp_path: Path) -> None:
+    import pytorch_metric_learning.utils.inference  # noqa: F401  (replaces the search of faiss)
+
+    assert recall(build(tmp_path, kind), exact()) > 0.9
