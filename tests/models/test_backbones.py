@@ -169,7 +169,5 @@ def test_a_failed_download_says_that_it_was_one(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("name", ["checkpoint_path", "pretrained_cfg", "cache_dir", "exportable"])
 def test_options_of_a_network_are_an_allow_list(name: str) -> None:
-    with pytest.raises(
-        ValueError, match=rf"must be among stages, .*got \['{name}'\]"
-    ):
+    with pytest.raises(ValueError, match=rf"must be among stages, .*got \['{name}'\]"):
         build_backbone("resnet18", options={name: "/etc/passwd"})
