@@ -177,23 +177,31 @@ class ApproximateIndex(ExactIndex):
                 self._file, new = self._train(), np.arange(len(self))
             else:
                 self._file = self._faiss.read_index(str(self._path))  # a mapped one cannot grow
+            # Some come last: until then they are queries that are not in the file.
+            new = np.random.default_rng(0).permutation(new)
+            held = min(SAMPLE, len(new) // 2)
             with tqdm(desc=self._kind, total=len(new), unit=" vectors") as bar:
-                for start in range(0, len(new), _CHUNK):
-                    rows = new[start : start + _CHUNK]
-                    block = np.ascontiguousarray(self._vectors[rows])
-                    self._file.add_with_ids(block, self._keys[rows])
-                    bar.update(len(rows))
-            self._match()
-            recall = self._calibrate()
+                self._extend(np.sort(new[held:]), bar)
+                recall = self._calibrate(new[:held])
+                self._extend(new[:held], bar)
             with atomic_path(self._path) as aside:
                 self._faiss.write_index(self._file, str(aside))
             logger.info(
-                "%s: %s of %d dimensions, %.3g MB, in %.0f s; recall@10 %.3f on %s of its own",
+                "%s: %s of %d dimensions, %.3g MB, in %.0f s; recall@10 %.3f for %s",
                 *(self._kind, counted(self._file.ntotal, "vector"), self._size),
                 *(self._path.stat().st_size / 1e6, time.perf_counter() - begun, recall),
-                counted(min(SAMPLE, len(self)), "vector"),
+                counted(held, "query", "queries"),
             )
             self._file = self._read()
+        self._match()
+
+    def _extend(self, new: Ids, bar: tqdm[Any]) -> None:
+        """Add rows to the file in memory."""
+        for start in range(0, len(new), _CHUNK):
+            rows = new[start : start + _CHUNK]
+            block = np.ascontiguousarray(self._vectors[rows])
+            self._file.add_with_ids(block, self._keys[rows])
+            bar.update(len(rows))
         self._match()
 
     def _refuse_unasked(self, missing: int) -> None:
@@ -221,18 +229,22 @@ class ApproximateIndex(ExactIndex):
             empty.train(np.ascontiguousarray(self._vectors[np.sort(sample)]))
         return faiss.IndexIDMap(empty)
 
-    def _calibrate(self) -> float:
-        """Set how far searches look; returns the recall@10 that this gives."""
-        rows = np.random.default_rng(0).permutation(len(self))[:SAMPLE]
+    def _calibrate(self, rows: Ids) -> float:
+        """Set how far searches look by queries that are not in the file; returns their recall@10.
+
+        It never becomes less: an update brings few queries.
+        """
         queries = np.ascontiguousarray(self._vectors[rows])
-        expected = self._nearest(queries, 11, None).ids
-        recall = 0.0
+        stored = np.isin(np.arange(len(self)), self._rows)
+        expected = self._nearest(queries, 10, stored).ids
+        least = self._reach if self._path.is_file() else 0
+        recall = 1.0
         for reach in REACH[self._kind]:
-            self._reach = reach
-            ids = self._approximate(queries, 11, None, 1.0).ids
-            recall = _recall(ids, expected, self._ids[rows])
-            if recall >= RECALL:
-                return recall
+            if reach >= least:
+                self._reach = reach
+                recall = _recall(self._approximate(queries, 10, None, 1.0).ids, expected)
+                if recall >= RECALL:
+                    return recall
         logger.warning("%s finds %.1f %% of the nearest 10 only", self._path, 100 * recall)
         return recall
 
@@ -284,10 +296,8 @@ class ApproximateIndex(ExactIndex):
         return file
 
 
-def _recall(ids: Ids, expected: Ids, own: Ids) -> float:
-    """Share of the expected neighbors that were found, the queries themselves left out."""
-    hits = [
-        len({*row} & {*wanted} - {self, -1}) / max(1, len({*wanted} - {self, -1}))
-        for row, wanted, self in zip(ids.tolist(), expected.tolist(), own.tolist(), strict=True)
-    ]
+def _recall(ids: Ids, expected: Ids) -> float:
+    """Share of the expected neighbors that were found."""
+    pairs = zip(ids, expected, strict=True)
+    hits = [np.isin(wanted[wanted >= 0], got).mean() for got, wanted in pairs if wanted[0] >= 0]
     return float(np.mean(hits)) if hits else 1.0
