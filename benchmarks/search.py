@@ -46,7 +46,7 @@ from tqdm import tqdm
 
 from sumpool.data.sets.files import image_paths
 from sumpool.search import Index
-from sumpool.search.folder import SCHEMA, read_header, write_header, write_images
+from sumpool.search.folder import SCHEMA, file_digest, read_header, write_header, write_images
 from sumpool.search.stores.approximate import CANDIDATES, ApproximateIndex
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.stores.catalog import open_store, store_file
@@ -247,6 +247,11 @@ def folder_of(like: Path, folder: Path, vectors: Any, labels: list[str], kind: s
     }
     arrays = [pa.array(columns.get(it.name, np.zeros(count, int)), it.type) for it in SCHEMA]
     write_images(folder / header.images_file, pa.Table.from_arrays(arrays, schema=SCHEMA))
+    header = replace(
+        header,
+        vectors_digest=file_digest(folder / header.vectors_file),
+        images_digest=file_digest(folder / header.images_file),
+    )
     write_header(folder, header)
     return Index.open(folder)
 
