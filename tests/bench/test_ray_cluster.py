@@ -66,7 +66,7 @@ def raylet(node: Any) -> int:
 
 
 def until(holds: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not holds():
         assert time.monotonic() < end
         time.sleep(0.02)
