@@ -129,20 +129,13 @@ class ApproximateIndex(ExactIndex):
         if accepted is not None:
             options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
         if self._kind == "hnsw":
-            similarities, places = self._ask(queries, k, options)
+            similarities, places = self._search(queries, k, params=options)
             ids = self._stored_ids[places]
-            if ids[:, -1].min(initial=0) < 0:  # there are fewer, and they come first
+            if any(last < 0 for last in ids[:, -1].tolist()):  # there are fewer, and come first
                 similarities[ids < 0] = -np.inf
             return Found(ids, similarities)
-        _, places = self._ask(queries, k * CANDIDATES, options)
+        _, places = self._search(queries, k * CANDIDATES, params=options)
         return self._compare(queries, k, np.where(places < 0, -1, self._rows[places]))
-
-    def _ask(self, queries: Vectors, k: int, options: Any) -> tuple[Vectors, Ids]:
-        # pytorch-metric-learning replaces the search of faiss by one of tensors, which takes no
-        # options; the one of arrays stays beside it.
-        search = getattr(self._inner, "search_numpy", self._inner.search)
-        found: tuple[Vectors, Ids] = search(queries, k, params=options)
-        return found
 
     def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
         """How to search for the vectors that are marked, a ``share`` of all."""
@@ -281,6 +274,9 @@ class ApproximateIndex(ExactIndex):
         self._stored_ids = np.append(np.where(fits, ids, -1), -1)
         if self._file is not None:
             self._inner = self._faiss.downcast_index(self._file.index)
+            # pytorch-metric-learning replaces the search of faiss by one of tensors, which takes no
+            # options; the one of arrays stays beside it.
+            self._search = getattr(self._inner, "search_numpy", self._inner.search)
             self._options = self._parameters(self._alive, 1.0)
 
     def _read(self) -> Any:
