@@ -78,8 +78,9 @@ def check_whole(store: Path, count: int, lost: int) -> None:
     assert [row.seed for row in rows] == list(range(count))
     assert BenchStore(store).damaged() == []
     begun = Counter(it.seed for it in read(store) if it.what == "begin")
-    assert {row.seed: row.attempts for row in rows} == begun
-    assert begun.total() <= count + lost
+    # An attempt may be killed before it writes that it began.
+    assert all(row.attempts >= begun[row.seed] >= 1 for row in rows)
+    assert sum(row.attempts for row in rows) <= count + lost
     assert not list(store.glob(".shown-*"))
 
 

@@ -41,7 +41,9 @@ CASES: dict[str, dict[str, Any]] = {
     "ccp": {
         **BATCH,
         "normalize": "ball",
-        "ccp": CcpConfig(enabled=True, proxies=2, candidates=4, beta=0.3, alpha=0.3),
+        "ccp": CcpConfig(
+            enabled=True, proxies=2, candidates=4, beta=0.3, alpha=0.3, solution="last"
+        ),
         "zero_shot": ZeroShotConfig(weight=0.1),
     },
 }
