@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_allow_outside, add_overwrite, check_data, count, verb_parser
+from sumpool.cli.options import add_decoding, add_overwrite, check_data, count, verb_parser
 from sumpool.report.run.folder import CONFIG, RUN
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, read_config
@@ -96,19 +96,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--batch_size", type=count, default=32, metavar="N", help="images per pass (default: 32)"
     )
-    parser.add_argument(
-        "--workers",
-        type=int,
-        metavar="N",
-        help="processes that decode images (default: one per core, at most 8)",
-    )
-    parser.add_argument(
-        "--skip_broken",
-        type=bool,
-        default=False,
-        help="leave unreadable images out, and say which, instead of stopping",
-    )
-    add_allow_outside(parser)
+    add_decoding(parser)
     add_overwrite(parser)
     return parser
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_allow_outside, check_data, count, verb_parser
+from sumpool.cli.options import add_allow_outside, add_device, check_data, count, verb_parser
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError
 from sumpool.training.values.choices import check_choices
@@ -85,12 +85,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--batch_size", type=count, metavar="N", help="images per pass (default: 64)"
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
-    )
+    add_device(parser)
     parser.add_argument(
         "--workers",
         type=count,

@@ -149,12 +149,22 @@ def add_image_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--batch_size", type=count, default=64, metavar="N", help="images per pass (default: 64)"
     )
+    add_device(parser)
+    add_decoding(parser)
+
+
+def add_device(parser: ArgumentParser) -> None:
+    """Add the option for where the model runs."""
     parser.add_argument(
         "--device",
         default="auto",
         metavar="NAME",
         help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
     )
+
+
+def add_decoding(parser: ArgumentParser) -> None:
+    """Add the options for how images are read."""
     parser.add_argument(
         "--workers",
         type=int,

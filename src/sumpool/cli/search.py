@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_overwrite, count, verb_parser
+from sumpool.cli.options import add_device, add_overwrite, count, verb_parser
 from sumpool.training.config import ConfigError
 
 SUMMARY = "find the images of an index that are most similar to a query"
@@ -65,12 +65,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page with the images and why they match"
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
-    )
+    add_device(parser)
     add_overwrite(parser)
     return parser
 

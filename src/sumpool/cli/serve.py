@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import count, verb_parser
+from sumpool.cli.options import add_device, count, verb_parser
 from sumpool.system.errors import UserError
 
 SUMMARY = "serve an index as a web page"
@@ -43,12 +43,7 @@ def build_parser() -> ArgumentParser:
         metavar="TEXT",
         help=f"what visitors must know, 16 characters or more (default: ${TOKEN})",
     )
-    parser.add_argument(
-        "--device",
-        default="auto",
-        metavar="NAME",
-        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
-    )
+    add_device(parser)
     parser.add_argument(
         "--upload_mib", type=count, default=16, metavar="N", help="most MiB of an upload"
     )
