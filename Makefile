@@ -10,8 +10,8 @@ STAMP  := $(VENV)/.stamp
 ARGS   ?=
 
 # One thread per test process: the processes already use the cores. At most 8 of them, because each
-# one loads torch; tests of one group (those of a cluster) share a process.
-PYTEST := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
+# one loads torch; tests of one group (those of a cluster) share a process. Compiled tests are kept.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 MPLBACKEND=Agg $(BIN)/python -m pytest
 JOBS   ?= -n auto --maxprocesses=8 --dist loadgroup
 
 .DEFAULT_GOAL := help

@@ -223,11 +223,13 @@ def bare(kind: str, flat: Any, store: VectorIndex) -> Callable[[Vectors], Any]:
         return lambda query: flat.search(query, K)
     assert isinstance(store, ApproximateIndex)
     inner = faiss.downcast_index(store._file.index)
+    # faiss.contrib.torch_utils, once imported, puts a search without parameters before this one.
+    search = getattr(inner, "search_numpy", inner.search)
     if kind == "hnsw":
         options = faiss.SearchParametersHNSW(efSearch=store._reach)
-        return lambda query: inner.search(query, K, params=options)
+        return lambda query: search(query, K, params=options)
     options = faiss.SearchParametersIVF(nprobe=store._reach)
-    return lambda query: inner.search(query, K * CANDIDATES, params=options)
+    return lambda query: search(query, K * CANDIDATES, params=options)
 
 
 def folder_of(like: Path, folder: Path, vectors: Any, labels: list[str], kind: str) -> Index:
