@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import settings
+from PIL import Image
 
 # Without a GPU the Triton kernels run in Triton's interpreter, which must be asked for before they
 # are imported.
@@ -27,6 +29,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Quick tests of a file share a process, and with it what they train or compute once."""
+    for item in items:
+        if not any(item.iter_markers("process")) and not any(item.iter_markers("xdist_group")):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
 @pytest.fixture(autouse=True, scope="session")
 def _one_thread() -> Iterator[None]:
     before = torch.get_num_threads()
@@ -41,3 +51,14 @@ def _seed() -> None:
     torch.default_generator.manual_seed(0)
     if torch.cuda.is_initialized():
         torch.cuda.manual_seed_all(0)
+
+
+@pytest.fixture(autouse=True)
+def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Quick tests get figures of one pixel, except those that look at them."""
+
+    def savefig(_figure: object, out: Any, **_options: object) -> None:
+        Image.new("RGB", (1, 1)).save(out, "PNG")
+
+    if not any(request.node.get_closest_marker(it) for it in ("drawn", "process")):
+        monkeypatch.setattr("matplotlib.figure.Figure.savefig", savefig)

@@ -87,6 +87,7 @@ def test_methods_come_in_the_order_of_the_papers() -> None:
     assert method_name("ccp+netvlad+zs+reg:r2-far") == "CCP + NetVLAD + ZS + r2-far"
 
 
+@pytest.mark.drawn
 def test_the_figure_is_an_image_as_wide_as_there_are_data_sets() -> None:
     widths = []
     for sets in (("cub",), ("cub", "sop")):

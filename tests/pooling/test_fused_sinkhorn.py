@@ -20,7 +20,7 @@ from transport.interpreted import DEVICE, EXPECTED_WARNINGS
 
 pytest.importorskip("triton", reason="the fused kernels need Triton")
 
-pytestmark = EXPECTED_WARNINGS
+pytestmark = [pytest.mark.process, *EXPECTED_WARNINGS]
 
 
 class Case(NamedTuple):

@@ -32,6 +32,7 @@ def groups(tmp_path: Path) -> Groups:
     }
 
 
+@pytest.mark.drawn
 def test_groups_are_averaged_and_compared(groups: Groups, tmp_path: Path) -> None:
     table = comparison_table(groups)
     assert [row[:4] for row in table.rows] == [

@@ -73,6 +73,7 @@ def test_a_run_without_problems_is_shown_without_them(folder: Path) -> None:
     assert write_run_page(folder).read_text() == page
 
 
+@pytest.mark.drawn
 def test_one_problem_is_enough(folder: Path) -> None:
     run = read_run(add_problems(folder, problem_lines(1)))
     assert len(problem_pictures(run.problems)) == 2

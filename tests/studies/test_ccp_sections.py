@@ -175,6 +175,7 @@ STORED = {
 }
 
 
+@pytest.mark.drawn
 @pytest.mark.parametrize("module", list(STORED), ids=lambda it: it.__name__.split(".")[-1])
 def test_every_section_is_drawn_from_stored_rows(module: ModuleType, tmp_path: Path) -> None:
     make, count = STORED[module]

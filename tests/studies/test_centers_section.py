@@ -67,6 +67,7 @@ def test_validation_chooses(rows: list[Row]) -> None:
     assert center_section.chosen_by_validation(unregularized) == []
 
 
+@pytest.mark.drawn
 def test_the_section_has_a_figure(rows: list[Row], tmp_path: Path) -> None:
     section = center_section.section(tmp_path, rows)
     (picture,) = section.pictures

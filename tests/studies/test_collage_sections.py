@@ -58,6 +58,7 @@ def test_the_gap_that_is_closed_is_named_for_each_loss_and_rate(collage: Path) -
     assert sentences[0] == "C2, learning rate 1e-3: gsp 25%, gsp+zs 50% of 16.0 points"
 
 
+@pytest.mark.drawn
 def test_the_section_has_bars_attention_and_the_gap(collage: Path, tmp_path: Path) -> None:
     page = write_page([collage], tmp_path / "page.html", "Collages").read_text()
     assert page.count("<img ") == 2
@@ -172,6 +173,7 @@ def test_components_are_two_by_two(tmp_path: Path) -> None:
     assert len(section_of(tmp_path).pictures) == 1
 
 
+@pytest.mark.drawn
 def test_shares_are_sorted_and_averaged(tmp_path: Path) -> None:
     store_cells(
         tmp_path,
@@ -195,6 +197,7 @@ def test_shares_are_sorted_and_averaged(tmp_path: Path) -> None:
     assert section_of(tmp_path).pictures[0].png.startswith(b"\x89PNG")
 
 
+@pytest.mark.drawn
 def test_prototypes_make_a_grid_for_each_loss(tmp_path: Path) -> None:
     store_cells(
         tmp_path,
@@ -215,6 +218,7 @@ def test_prototypes_make_a_grid_for_each_loss(tmp_path: Path) -> None:
     assert section_of(tmp_path).pictures[0].png.startswith(b"\x89PNG")
 
 
+@pytest.mark.drawn
 def test_variants_are_compared_with_none_seed_by_seed(tmp_path: Path) -> None:
     gains = {"λ = 0.5": -0.01, "none": 0.0, "λ = 0.1": 0.02}
     store_cells(

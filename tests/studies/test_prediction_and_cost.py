@@ -98,6 +98,7 @@ def test_prediction_table_has_both_variants_and_chance(predicted: Path) -> None:
     assert models.rows[0][1:4] == ["3.50 ± 0.00", "2.50 ± 0.00", "50.0 ± 0.0"]
 
 
+@pytest.mark.drawn
 def test_prediction_draws_histograms_and_maps_of_the_first_seed(predicted: Path) -> None:
     rows = read_rows(predicted)
     shown = prediction_figure.shown_rows(rows)
@@ -129,6 +130,7 @@ def test_a_position_is_painted_as_strongly_as_it_is_weighted() -> None:
     assert len(np.unique(painted[:4, 4:].reshape(-1, 3), axis=0)) == 1
 
 
+@pytest.mark.drawn
 def test_cost_has_a_table_a_size_with_iterations_in_order(timed: Path) -> None:
     small, large = tables_of(timed)
     assert "7×7 features" in small.caption

@@ -59,6 +59,7 @@ def test_one_seed_has_no_error(tmp_path: Path) -> None:
     assert "±" not in "".join(cell for row in [*effects.rows, *runs.rows] for cell in row)
 
 
+@pytest.mark.drawn
 def test_tables_have_the_effects_and_the_runs(tmp_path: Path) -> None:
     effects, runs = tables_of(store_half(tmp_path, 3))
     assert effects.header == ["factor", "levels", "C2", "PNCA"]

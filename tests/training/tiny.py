@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,7 @@ class TinyEmbedder(nn.Module):
         return Pooled(embedding, pooled.weights, pooled.attributes) if details else embedding
 
 
+@cache
 def fabric() -> Fabric:
     return Fabric(accelerator="cpu", devices=1)
 

@@ -17,6 +17,7 @@ import platform
 import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -223,8 +224,12 @@ class ResultStore:
 
 def recorded_versions(packages: Iterable[str] = RECORDED) -> dict[str, str]:
     """Versions of Python and of ``packages``, without importing them."""
-    versions = {name: metadata.version(name) for name in packages}
-    return {"python": platform.python_version(), **versions}
+    return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
+
+
+@cache
+def _version(package: str) -> str:
+    return metadata.version(package)
 
 
 def _canonical(value: Mapping[str, Any]) -> str:

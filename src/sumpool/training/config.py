@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
@@ -140,11 +141,11 @@ def read_config(path: Path) -> TrainConfig:
 def flat(config: TrainConfig) -> dict[str, Any]:
     """Every option by its dotted name."""
     out: dict[str, Any] = {}
-    for name, value in dataclasses.asdict(config).items():
+    for name, value in vars(config).items():
         if name in _GROUPS:
-            out.update({f"{name}.{key}": inner for key, inner in value.items()})
+            out.update({f"{name}.{key}": copy.copy(inner) for key, inner in vars(value).items()})
         else:
-            out[name] = value
+            out[name] = copy.copy(value)
     return out
 
 
