@@ -449,26 +449,32 @@ def test_every_trainable_parameter_is_in_one_group() -> None:
     assert sorted(listed) == sorted(id(p) for p in wanted if p.requires_grad)
 
 
+#: Each joins states that do not meet: of the loss, of the zero-shot loss, of pooling and of rates.
 CASES = {
     "c2 and zero-shot": {},
-    "proxies": {"loss": "panchor", "images_per_class": 1, "batch_size": 4},
-    "memory": {"loss": "xbm-c2", "loss_options": {"start_step": 3, "memory_batches": 2}},
-    "a zero-shot loss for a while": {"zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9)},
-    "a balanced zero-shot loss": {"zero_shot": ZeroShotConfig(balance=0.7, weight=0.5)},
-    "average pooling at first": {"gsp": GspConfig(4, 0.5, 5.0, average_steps=5)},
-    "a given spread": {"gsp": GspConfig(4, 0.5, spread=0.8)},
-    "a given spread among images, then learned": {
-        "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0)
+    "proxies, a balanced zero-shot loss, average pooling at first": {
+        "loss": "panchor",
+        "images_per_class": 1,
+        "batch_size": 4,
+        "zero_shot": ZeroShotConfig(balance=0.7, weight=0.5),
+        "gsp": GspConfig(4, 0.5, 5.0, average_steps=5),
+    },
+    "memory, a zero-shot loss for a while, a given spread, cosine and average": {
+        "loss": "xbm-c2",
+        "loss_options": {"start_step": 3, "memory_batches": 2},
+        "zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9),
+        "gsp": GspConfig(4, 0.5, spread=0.8),
+        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9),
+    },
+    "a given spread among images, then learned; plateau": {
+        "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0),
+        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1),
     },
     "cost, share and mixture that are learned": {
         "gsp": GspConfig(
             *(4, 0.5, 5.0, 3), cost="norm", share="image", learn_mix=True, lr_multiplier=5.0
         )
     },
-    "cosine and average": {
-        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9)
-    },
-    "plateau": {"optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, plateau_patience=1)},
 }
 
 
