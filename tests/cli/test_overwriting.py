@@ -36,6 +36,7 @@ def refused(arguments: str, name: str, capsys: pytest.CaptureFixture[str]) -> No
         ("embed model --data . --out five.parquet", "five.parquet"),
         ("evaluate model --data . --out there", "there/metrics.json"),
         ("evaluate model --data . --out there", "there/embeddings.npy"),
+        ("evaluate model --data . --out there", "there/SHA256SUMS"),
         ("evaluate model --data . --gallery all --out there", "there/gallery-items.json"),
         ("report run", "run/report.html"),
         ("report run --out my.html", "my.html"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from data.pictures import VIEWS, Files, Pictures, picture
 from sumpool.data.base import BrokenImageError, DataError
 from sumpool.data.feeds import cache, cache_build, cache_files
 from sumpool.data.feeds.cache import DecodedImages, decode_images
+from sumpool.data.feeds.feed import open_feed
 from sumpool.data.feeds.room import CacheMemoryError
 from sumpool.data.views import resample
 from sumpool.data.views.boxes import view_draws
@@ -27,6 +29,8 @@ from sumpool.data.views.resample import Window, crop, place
 from sumpool.system import memory
 
 LABELS = [0, 0, 1, 1, 2, 2, 2, 0]
+#: What the index of a stored cache had not in its first version.
+NEW_KEYS = ("checksums", "sha256")
 
 
 def decoded_pictures(resize: int | None = 48) -> DecodedImages:
@@ -201,7 +205,7 @@ def test_other_images_are_another_cache(tmp_path: Path) -> None:
     assert len(known) == 9
 
 
-@pytest.mark.parametrize("damage", ["short", "gone", "index", "format"])
+@pytest.mark.parametrize("damage", ["short", "gone", "index", "format", "sum"])
 def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
     expected = decode_images(Pictures(LABELS), 48, progress=False, cache_dir=tmp_path).pixels
     (pixels,), (index,) = tmp_path.glob("*.pixels"), tmp_path.glob("*.json")
@@ -211,6 +215,10 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
         pixels.unlink()
     elif damage == "index":
         index.write_text(index.read_text()[:50])
+    elif damage == "sum":
+        values = json.loads(index.read_text())
+        values["checksums"][3] ^= 1
+        index.write_text(json.dumps(values))
     else:
         index.write_text(index.read_text().replace('"format": 1', '"format": 0'))
     with pytest.warns(UserWarning, match="damaged; decoding again"):
@@ -218,6 +226,53 @@ def test_a_damaged_cache_is_made_again(tmp_path: Path, damage: str) -> None:
     assert torch.equal(again.pixels, decoded_pictures().pixels)
     if damage != "short":  # then the old map's pages are gone
         assert torch.equal(again.pixels, expected)
+
+
+def test_every_damaged_pixel_of_a_stored_image_is_found_when_it_is_used(tmp_path: Path) -> None:
+    dataset = Pictures(LABELS)
+    decoded = decode_images(dataset, 48, progress=False, cache_dir=tmp_path)
+    (pixels,) = tmp_path.glob("*.pixels")
+    rng = np.random.default_rng(0)
+    for position in range(len(dataset)):
+        sound = pixels.read_bytes()
+        end = int([*decoded.starts, pixels.stat().st_size][position + 1])
+        place = int(rng.integers(decoded.starts[position], end))
+        damaged = bytearray(sound)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        pixels.write_bytes(damaged)
+        opened = decode_images(dataset, 48, progress=False, cache_dir=tmp_path)
+        others = [it for it in range(len(dataset)) if it != position]
+        opened.check(np.array(others))
+        feed = open_feed(dataset, VIEWS, cache="ram", decoded=opened)
+        with pytest.raises(DataError, match=rf"{pixels} is damaged: .*picture {position} is not"):
+            list(feed.test_batches())
+        with pytest.raises(DataError, match="is not what was stored; remove the file"):
+            opened.image(position)
+        with pytest.raises(DataError, match="is not what was stored"):
+            opened.to("meta")
+        pixels.write_bytes(sound)
+    decode_images(dataset, 48, progress=False, cache_dir=tmp_path).check(np.arange(8))
+
+
+def test_blocks_that_are_zeroed_moved_or_torn_have_another_checksum() -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, 5 * 4096 + 77, dtype=np.uint8)
+    zeroed, moved, torn = pixels.copy(), pixels.copy(), pixels.copy()
+    zeroed[4096:8192] = 0
+    moved[:8192] = np.roll(pixels[:8192], 4096)
+    torn[-512:] = pixels[:512]
+    sums = {cache_files.checksum(it) for it in (pixels, zeroed, moved, torn, pixels[1:])}
+    assert len(sums) == 5
+
+
+def test_an_index_of_an_earlier_version_without_checksums_is_read(tmp_path: Path) -> None:
+    dataset = Files(tmp_path, LABELS)
+    decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache")
+    (index,) = (tmp_path / "cache").glob("*.json")
+    values = json.loads(index.read_text())
+    index.write_text(json.dumps({k: v for k, v in values.items() if k not in NEW_KEYS}))
+    loads = dataset.loads
+    decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache").check(np.arange(8))
+    assert dataset.loads == loads
 
 
 def test_processes_that_ask_at_once_decode_once(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 from evaluation.number_feed import NumberFeed, Squares
 from sumpool.data import DataError
 from sumpool.evaluation import evaluate_retrieval
-from sumpool.evaluation.evaluate import KS
+from sumpool.evaluation.evaluate import KS, evaluation_files, write_evaluation
+from sumpool.system.digests import check_digests
+from sumpool.system.files import StoreError
 
 ALWAYS = {"precision_at_1", "r_precision", "mean_average_precision_at_r", "queries"}
 
@@ -74,3 +77,23 @@ def test_images_without_two_of_a_class_are_refused_before_they_are_embedded() ->
     with pytest.raises(DataError, match="none of the 3 images to search for has another one"):
         evaluate_retrieval(Squares(), feed, others)
     assert torch.equal(feed.dataset.labels, torch.arange(3))
+
+
+@pytest.mark.parametrize("gallery", [None, 4])
+def test_what_is_stored_has_digests_that_find_damage(tmp_path: Path, gallery: int | None) -> None:
+    feed: Any = NumberFeed(6)
+    searched: Any = None if gallery is None else NumberFeed(gallery)
+    (tmp_path / "notes.txt").write_text("not ours")
+    for _ in range(2):  # the second replaces the first
+        found = evaluate_retrieval(Squares(), feed, searched)
+        write_evaluation(tmp_path, found, feed.dataset, searched and searched.dataset)
+    files = evaluation_files(tmp_path, gallery=gallery is not None)
+    listed = [line.split("  ")[1] for line in files[-1].read_text().splitlines()]
+    assert [it.name for it in files] == [*listed, "SHA256SUMS"]
+    check_digests(tmp_path, "SHA256SUMS", listed)
+    for path in files[:-1]:
+        sound = path.read_bytes()
+        path.write_bytes(sound[:-1] + bytes([sound[-1] ^ 1]))
+        with pytest.raises(StoreError, match=f"{path} is damaged"):
+            check_digests(tmp_path, "SHA256SUMS", listed)
+        path.write_bytes(sound)

@@ -14,6 +14,7 @@ from sumpool.search.stores.approximate import ApproximateIndex
 from sumpool.search.stores.catalog import open_store, store_file
 from sumpool.search.stores.exact import ExactIndex
 from sumpool.system.errors import UserError
+from sumpool.system.files import StoreError
 
 N, D = 1500, 16
 VECTORS, QUERIES, IDS = unit(0, N, D), unit(1, 20, D), np.arange(N) + 4
@@ -110,7 +111,7 @@ def test_auto_is_exact_until_an_approximate_store_is_there(
 
 def test_approximate_is_the_store_with_the_best_recall(tmp_path: Path) -> None:
     open_store("approximate", tmp_path, IDS, VECTORS, LABELS, build=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["store-ivfpq.faiss"]
+    assert {path.name for path in tmp_path.iterdir()} == {"store-ivfpq.faiss", "store-ivfpq.sha256"}
 
 
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
@@ -137,3 +138,19 @@ def test_losses_in_the_same_process_do_not_matter(kind: str, tmp_path: Path) -> 
     import pytorch_metric_learning.utils.inference  # noqa: F401  (replaces the search of faiss)
 
     assert recall(build(tmp_path, kind), exact()) > 0.9
+
+
+@kinds
+def test_every_kind_of_damage_to_a_file_is_found_when_it_is_opened(
+    kind: str, tmp_path: Path
+) -> None:
+    build(tmp_path, kind)
+    path = store_file(tmp_path, kind)
+    sound = path.read_bytes()
+    for place in np.random.default_rng(0).integers(len(sound), size=8).tolist():
+        path.write_bytes(sound[:place] + bytes([sound[place] ^ 1]) + sound[place + 1 :])
+        with pytest.raises(StoreError, match=f"{path} is damaged: remove it, and build it again"):
+            build(tmp_path, kind, build=False)
+    path.unlink()
+    build(tmp_path, kind)  # the digest of the file that is gone does not matter
+    build(tmp_path, kind, slice(0, 1400), build=False)

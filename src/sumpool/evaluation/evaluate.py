@@ -18,7 +18,8 @@ from torch import nn
 from sumpool.data import DataError, ImageDataset, ImageFeed
 from sumpool.evaluation.embed import Embeddings, embed_images
 from sumpool.evaluation.metrics import count_matches, retrieval_metrics
-from sumpool.report.run.folder import METRICS
+from sumpool.report.run.folder import DIGESTS, METRICS
+from sumpool.system.digests import write_digests
 from sumpool.system.files import atomic_path, write_atomic
 from sumpool.system.wording import counted
 
@@ -129,8 +130,10 @@ def write_evaluation(
     """Write metrics, embeddings, labels and names to ``folder``.
 
     The files are ``metrics.json``, ``embeddings.npy``, ``labels.npy``, ``items.json`` and, with a
-    separate gallery, the last three with the prefix ``gallery-``.
+    separate gallery, the last three with the prefix ``gallery-``. ``SHA256SUMS`` has the digests of
+    these, for ``sha256sum -c``; it is absent while they are written.
     """
+    (folder / DIGESTS).unlink(missing_ok=True)
     _write_part(folder, "", evaluation.query, queries)
     if evaluation.gallery is not None:
         if gallery is None:
@@ -139,6 +142,8 @@ def write_evaluation(
     # Last, so that metrics are there only with what they were computed from.
     metrics = json.dumps(evaluation.metrics, indent=1) + "\n"
     write_atomic(folder / METRICS, metrics.encode())
+    files = evaluation_files(folder, gallery=evaluation.gallery is not None)
+    write_digests(folder, DIGESTS, only=[it.name for it in files])
 
 
 def vector_files(path: Path) -> list[Path]:
@@ -155,7 +160,8 @@ def vector_files(path: Path) -> list[Path]:
 def evaluation_files(folder: Path, *, gallery: bool) -> list[Path]:
     """The files that :func:`write_evaluation` writes."""
     parts = ("", "gallery-") if gallery else ("",)
-    return [folder / METRICS, *(folder / f"{part}{name}" for part in parts for name in PART_FILES)]
+    names = [f"{part}{name}" for part in parts for name in PART_FILES]
+    return [folder / name for name in (METRICS, *names, DIGESTS)]
 
 
 def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:

@@ -13,15 +13,19 @@ from sumpool.system.files import StoreError, write_atomic
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/].*)")
 
 
-def write_digests(folder: Path, name: str, *, skip: Collection[str] = ()) -> None:
-    """Write the digests of all files below ``folder`` to its file ``name``.
+def write_digests(
+    folder: Path, name: str, *, skip: Collection[str] = (), only: Collection[str] | None = None
+) -> None:
+    """Write the digests of the files below ``folder`` to its file ``name``.
 
     Args:
         folder: The folder.
         name: The file, for ``sha256sum -c``.
         skip: Files and folders in ``folder`` that are left out; hidden ones are too.
+        only: The files in ``folder`` that are listed; None lists all.
     """
-    paths = [path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()]
+    there = sorted(folder.rglob("*")) if only is None else [folder / it for it in only]
+    paths = [path.relative_to(folder) for path in there if path.is_file()]
     kept = [it for it in paths if it.parts[0] not in (name, *skip) and it.parts[0][0] != "."]
     lines = [f"{_digest(folder / it)}  {it.as_posix()}\n" for it in kept]
     write_atomic(folder / name, "".join(lines).encode())

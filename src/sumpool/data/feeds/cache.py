@@ -16,8 +16,10 @@ from torch import Tensor
 
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset
 from sumpool.data.feeds.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
-from sumpool.data.feeds.cache_files import PixelIndex, stored_pixels
+from sumpool.data.feeds.cache_files import PixelIndex, checksum, stored_pixels
 from sumpool.data.feeds.room import check_room
+from sumpool.data.feeds.threads import map_ahead
+from sumpool.system.cores import usable_cores
 from sumpool.system.memory import available_memory
 
 #: Bytes by which a buffer in memory grows.
@@ -38,6 +40,8 @@ class DecodedImages:
         names: Name of each image, as its data set gives it.
         resize: Length of the shorter side; None if images were left as they are.
         broken: Why an image could not be read, by position.
+        path: The file that the buffer is mapped from; None if there is none.
+        checksums: What :meth:`check` compares the images of that file with, (N,), or None.
     """
 
     pixels: Tensor
@@ -46,6 +50,8 @@ class DecodedImages:
     names: tuple[str, ...]
     resize: int | None
     broken: dict[int, str]
+    path: Path | None = None
+    checksums: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
@@ -59,9 +65,28 @@ class DecodedImages:
         """The pixels of one image, uint8 (height, width, 3), a view of the buffer."""
         if position in self.broken:
             raise BrokenImageError(self.broken[position])
+        self.check(np.array([position]))
         height, width = self.sizes[position].tolist()
-        start = int(self.starts[position])
-        return self.pixels[start : start + 3 * height * width].view(height, width, 3)
+        return self._pixels(position).view(height, width, 3)
+
+    def check(self, rows: NDArray[np.int64]) -> None:
+        """Compare images with their checksums, each once: when it is first used.
+
+        Args:
+            rows: Their positions.
+
+        Raises:
+            DataError: If one is not what was stored.
+        """
+        if self.checksums is None:
+            return
+        for row in rows[self._unchecked[rows]].tolist():
+            if checksum(self._pixels(row).numpy()) != self.checksums[row]:
+                raise DataError(
+                    f"{self.path} is damaged: {self.names[row]} is not what was stored; remove "
+                    "the file, and images are decoded again"
+                )
+            self._unchecked[row] = False
 
     def rows(self, dataset: ImageDataset) -> NDArray[np.int64]:
         """Positions here of the images of ``dataset``, found by name, (len(dataset),).
@@ -84,6 +109,7 @@ class DecodedImages:
 
         Raises:
             CacheMemoryError: If the device has too little memory free.
+            DataError: If an image is not what was stored.
         """
         device = torch.device(device)
         if device.type == "cuda" and device.index is None:
@@ -92,7 +118,18 @@ class DecodedImages:
             return self
         if device.type == "cuda":
             check_room(self.pixels.numel(), torch.cuda.mem_get_info(device)[0], f"on {device}")
-        return replace(self, pixels=self.pixels.to(device))
+        parts = np.array_split(np.arange(len(self)), usable_cores())
+        for _ in map_ahead(self.check, parts, len(parts), len(parts)):
+            pass
+        return replace(self, pixels=self.pixels.to(device), checksums=None)
+
+    def _pixels(self, position: int) -> Tensor:
+        start, (height, width) = int(self.starts[position]), self.sizes[position].tolist()
+        return self.pixels[start : start + 3 * height * width]
+
+    @functools.cached_property
+    def _unchecked(self) -> NDArray[np.bool_]:
+        return np.ones(len(self), dtype=bool)
 
     @functools.cached_property
     def _positions(self) -> dict[str, int]:
@@ -117,8 +154,9 @@ def decode_images(
         resize: Length of the shorter side, in pixels; None leaves images as they are.
         cache_dir: Folder in which the pixels are stored. They are then decoded once for all
             processes and runs that use the folder, and mapped into memory from there. The files
-            are identified by names, sizes and modification times of the images. None keeps the
-            pixels in the memory of this process.
+            are identified by names, sizes and modification times of the images, and each image has
+            a checksum, which is compared when it is first used. None keeps the pixels in the
+            memory of this process.
         skip_broken: Whether images that cannot be read are recorded in ``broken``, not an error.
         progress: Whether to show a progress bar.
         threads: How many decode at once; None is one per core.
@@ -133,6 +171,7 @@ def decode_images(
     decode = functools.partial(
         decode_into, dataset, resize, skip_broken=skip_broken, progress=progress, threads=threads
     )
+    path: Path | None = None
     if cache_dir is None:
         check_room(estimate_bytes(dataset, resize), available_memory(), "of memory")
         buffer = _GrowingBuffer()
@@ -144,7 +183,16 @@ def decode_images(
         def build(file: BinaryIO) -> PixelIndex:
             needed = estimate_bytes(dataset, resize)
             check_room(needed, shutil.disk_usage(folder).free, f"of disk in {folder}")
-            return decode(lambda pixels: file.write(pixels.data))
+            sums: list[int] = []
+
+            def write(pixels: Pixels) -> None:
+                file.write(pixels.data)
+                sums.append(checksum(pixels))
+
+            index = decode(write)
+            checksums = np.zeros(len(dataset), dtype=np.uint32)
+            checksums[index.lengths() > 0] = sums
+            return replace(index, checksums=checksums)
 
         path, index = stored_pixels(folder, fingerprint(dataset, resize), build)
         if index.broken and not skip_broken:
@@ -163,6 +211,8 @@ def decode_images(
         tuple(dataset.item_name(index) for index in range(len(dataset))),
         resize,
         index.broken,
+        path,
+        index.checksums,
     )
 
 

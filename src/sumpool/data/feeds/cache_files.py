@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 import warnings
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +23,10 @@ from sumpool.system.locks import exclusive, is_claimed
 
 #: Version of the files; changes with their form.
 _FORMAT = 1
+#: Key of the SHA-256 of an index; those of an earlier version have none.
+_DIGEST = "sha256"
+#: Bytes that are added up before what they sum to is hashed.
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -30,10 +36,12 @@ class PixelIndex:
     Attributes:
         sizes: Height and width of each image, (N, 2); 0 × 0 where it could not be read.
         broken: Why an image could not be read, by position.
+        checksums: :func:`checksum` of each image, (N,); None if they are not known.
     """
 
     sizes: NDArray[np.int64]
     broken: dict[int, str]
+    checksums: NDArray[np.uint32] | None = None
 
     def lengths(self) -> NDArray[np.int64]:
         """Bytes of each image, (N,)."""
@@ -43,6 +51,21 @@ class PixelIndex:
     def total(self) -> int:
         """Bytes of all images."""
         return int(self.lengths().sum())
+
+
+def checksum(pixels: NDArray[np.uint8]) -> int:
+    """A checksum of ``pixels`` (n,) that takes a hundredth of the time of decoding them.
+
+    It is the CRC-32 of the sums of blocks of 4 KB, in words of 8 bytes, and of what is left: other
+    than CRC-32 of all bytes, it overlooks words that change places within a block.
+
+    Example:
+        >>> hex(checksum(np.arange(9, dtype=np.uint8)))
+        '0x40efab9e'
+    """
+    end = pixels.size - pixels.size % _BLOCK
+    sums = pixels[:end].view("<u8").reshape(-1, _BLOCK // 8).sum(1)
+    return zlib.crc32(np.ascontiguousarray(pixels[end:]), zlib.crc32(sums))
 
 
 def stored_pixels(
@@ -84,7 +107,9 @@ def _write(pixels: Path, index: Path, build: Callable[[BinaryIO], PixelIndex]) -
         "bytes": written.total(),
         "broken": {str(position): reason for position, reason in written.broken.items()},
         "sizes": written.sizes.tolist(),
+        "checksums": None if written.checksums is None else written.checksums.tolist(),
     }
+    content[_DIGEST] = _digest(content)
     write_atomic(index, json.dumps(content).encode())  # last: it vouches for the pixels
     return written
 
@@ -97,12 +122,20 @@ def _read_index(pixels: Path, index: Path) -> PixelIndex | None:
         values = load_json(index)
         sizes = np.array(values["sizes"], dtype=np.int64).reshape(-1, 2)
         broken = {int(position): str(reason) for position, reason in values["broken"].items()}
-        found = PixelIndex(sizes, broken)
+        checksums = values.get("checksums")
+        if checksums is not None:
+            checksums = np.array(checksums, dtype=np.uint32).reshape(len(sizes))
+        found = PixelIndex(sizes, broken, checksums)
         intact = values["format"] == _FORMAT and values["bytes"] == found.total()
         intact = intact and pixels.stat().st_size == found.total()
+        intact = intact and values.pop(_DIGEST, None) in (None, _digest(values))
     except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError):
         intact = False
     if not intact:
         warnings.warn(f"{index} or its pixels are damaged; decoding again", stacklevel=4)
         return None
     return found
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -63,6 +63,7 @@ class CachedFeed(ImageFeed):
                 f"decoded must be on the CPU or on {device}, it is on {decoded.pixels.device}"
             )
         rows = decoded.rows(dataset)
+        self._decoded, self._rows = decoded, rows
         self._starts, self._sizes = decoded.starts[rows], decoded.sizes[rows]  # (N,), (N, 2)
         self._crops = choose_crops(decoded.pixels, preprocessing.crop, device)
 
@@ -95,6 +96,7 @@ class CachedFeed(ImageFeed):
     def _prepare(
         self, indices: NDArray[np.int64], boxes: NDArray[np.int64], flips: NDArray[np.bool_]
     ) -> _Prepared:
+        self._decoded.check(self._rows[indices])
         window = Window(self._starts[indices], self._sizes[indices, 1], boxes, flips)
         chosen = torch.from_numpy(indices)
         labels = self.dataset.labels[chosen]

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from sumpool.search.stores.base import Found, Ids, Vectors, check_queries
 from sumpool.search.stores.exact import ExactIndex, found, select
+from sumpool.system.digests import check_digests, write_digests
 from sumpool.system.errors import UserError
 from sumpool.system.files import StoreError, atomic_path
 from sumpool.system.wording import counted
@@ -68,7 +69,11 @@ class ApproximateIndex(ExactIndex):
         super().__init__(size)
         self._path, self._kind, self._build = path, kind, build
         self._keys: Ids = np.empty(0, np.int64)
-        self._file: Any = self._read() if path.is_file() else None
+        self._listing = f"{path.stem}.sha256"
+        self._file: Any = None
+        if path.is_file():
+            self._check()
+            self._file = self._read()
 
     def add(
         self,
@@ -177,8 +182,11 @@ class ApproximateIndex(ExactIndex):
                 self._extend(np.sort(new[held:]), bar)
                 recall = self._calibrate(new[:held])
                 self._extend(new[:held], bar)
+            # Absent until it is of the new file: a digest that does not fit means damage.
+            (self._path.parent / self._listing).unlink(missing_ok=True)
             with atomic_path(self._path) as aside:
                 self._faiss.write_index(self._file, str(aside))
+            write_digests(self._path.parent, self._listing, only=[self._path.name])
             logger.info(
                 "%s: %s of %d dimensions, %.3g MB, in %.0f s; recall@10 %.3f for %s",
                 *(self._kind, counted(self._file.ntotal, "vector"), self._size),
@@ -279,14 +287,24 @@ class ApproximateIndex(ExactIndex):
             self._search = getattr(self._inner, "search_numpy", self._inner.search)
             self._options = self._parameters(self._alive, 1.0)
 
+    def _check(self) -> None:
+        """See that the file is the one that was written."""
+        try:
+            check_digests(self._path.parent, self._listing, [self._path.name])
+        except StoreError as error:
+            raise self._damaged() from error
+
+    def _damaged(self) -> StoreError:
+        return StoreError(
+            f"{self._path} is damaged: remove it, and build it again with sumpool index "
+            f"{self._path.parent} --update --store {self._kind}"
+        )
+
     def _read(self) -> Any:
         try:
             file = self._faiss.read_index(str(self._path), self._faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as error:
-            raise StoreError(
-                f"{self._path} is damaged: remove it, and build it again with sumpool index "
-                f"{self._path.parent} --update --store {self._kind}"
-            ) from error
+            raise self._damaged() from error
         if file.d != self._size:
             raise StoreError(f"{self._path} is of {file.d} dimensions, not {self._size}: remove it")
         return file
