@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,6 +151,21 @@ def test_a_data_set_with_missing_images_is_refused(tmp_path: Path) -> None:
         "fair cub tf_efficientnet_lite0 c2 gap fold 1 seed 0 (and 3 more cells of cub): "
     )
     assert f"1 of 8 listed images are missing: {missing}" in str(error.value)
+
+
+def test_images_that_cannot_be_read_are_found_before_the_first_cell(photos: DataSource) -> None:
+    small: dict[str, Any] = {"backbones": ["small_cnn"], "options": {"batch_size": 8}}
+    cells = expand(grid(data=[photos], seeds=1, folds=[1], **small))
+    assert photos.path is not None
+    torn = sorted(photos.path.rglob("*.png"))[3]
+    sound = torn.read_bytes()
+    torn.write_bytes(sound[:30])
+    check_cells(cells)  # as for a plan: nothing is decoded
+    cached = [replace(cell, config=replace(cell.config, cache="ram")) for cell in cells]
+    for some in (cells, cached):
+        with pytest.raises(GridError, match=rf"^fair photos .*cannot read the image {torn}"):
+            check_cells(some, decode=["photos"])
+    torn.write_bytes(sound)
 
 
 def test_data_without_a_test_part_is_refused(tmp_path: Path) -> None:

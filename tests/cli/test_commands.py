@@ -15,6 +15,7 @@ import pytest
 from sumpool.cli import embed, evaluate, main, pretrain, study
 from sumpool.studies import cells, page
 from sumpool.studies.catalog import STUDIES
+from sumpool.studies.shared.study import sole_writer
 from sumpool.studies.tokens import experiment as tokens
 from sumpool.studies.toy import experiment as toy
 from sumpool.system.rows import read_rows
@@ -103,6 +104,18 @@ def test_interrupt_says_what_is_kept(
     monkeypatch.setattr(toy, "pooling_weights", solve)
     assert main(["study", "toy"]) == 0
     assert len(read_rows(tmp_path / "runs" / "toy")) == 25
+
+
+@pytest.mark.parametrize("command", ["study toy", "study all", "demo"])
+def test_one_process_at_a_time_runs_a_study_into_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    with sole_writer(tmp_path / "there"):
+        assert main([*command.split(), "--quick", "--out", "there"]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"sumpool: error: there is in use: process {os.getpid()} on ")
+    assert line.endswith("wait for its end, or choose another --out")
+    assert [it.name for it in (tmp_path / "there").iterdir()] == [".lock"]
 
 
 def test_interrupt_before_the_first_cell_says_so(

@@ -168,3 +168,23 @@ def test_a_signal_before_a_verb_begins_is_one_line(
     )
     assert main(["report", "run"]) == 143
     assert capsys.readouterr().err.strip() == "sumpool: interrupted"
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("module", ["jsonargparse", "sumpool.cli.train", "torch"])
+def test_an_interrupt_while_modules_are_imported_is_one_line(module: str) -> None:
+    code = f"""
+import importlib.abc, os, signal, sys
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {module!r}:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupt())
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from sumpool.cli import main
+sys.exit(main(["evaluate", "no-model", "--data", "."]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.strip().startswith("sumpool: interrupted")
+    assert len(done.stderr.strip().splitlines()) == 1

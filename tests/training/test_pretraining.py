@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,15 @@ def test_images_are_moved_and_mirrored_each_by_its_own() -> None:
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"lr": 0.0}, "epochs, batch_size and lr must be positive"),
+        ({"lr": 0.0}, r"lr must be positive and at most 10, got 0\.0"),
+        ({"lr": 1e38}, "lr must be positive and at most 10"),
+        ({"lr": math.nan}, "lr must be finite, got nan"),
+        ({"weight_decay": -1.0}, r"weight_decay must lie in \[0, 10\], got -1\.0"),
+        ({"weight_decay": math.inf}, "weight_decay must be finite, got inf"),
+        ({"epochs": 0}, r"epochs must lie in 1\.\.1,000,000, got 0"),
+        ({"batch_size": 10**9}, r"batch_size must lie in 1\.\.65,536, got 1000000000"),
+        ({"seed": -1}, "seed must lie in 0..2⁶³ − 1, got -1"),
+        ({"seed": 2**64}, "seed must lie in 0..2⁶³ − 1"),
         ({"batch_size": 500}, "batch_size 500 must be at most the 200"),
         ({"accelerator": "tpu"}, "accelerator must be auto, cpu or cuda, got 'tpu'"),
         ({"backbone": "resnet21"}, "backbone must be one of .* did you mean"),

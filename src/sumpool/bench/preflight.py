@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 LARGEST_K = 8
 
 
-def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
+def check_cells(
+    cells: Sequence[BenchCell], *, here: bool = True, decode: Collection[str] = ()
+) -> None:
     """Open every data set once, and build network, loss and batches of every method once.
 
     Args:
         cells: The cells of a grid.
         here: Whether they will be trained on this machine, so that its devices are checked too.
+        decode: Data sets of which every image is read, with a progress bar.
 
     Raises:
         GridError: If anything is missing or does not fit; names the first cell that it concerns and
@@ -41,16 +44,17 @@ def check_cells(cells: Sequence[BenchCell], *, here: bool = True) -> None:
     with quiet_fabric():
         for cell in cells:
             if cell.data_set not in opened:
-                opened[cell.data_set] = _open(cell, cells)
+                opened[cell.data_set] = _open(cell, cells, decode=cell.data_set in decode)
             if cell.group not in tried:
                 tried.add(cell.group)
                 _build(cell, opened[cell.data_set], here)
 
 
-def _open(cell: BenchCell, cells: Sequence[BenchCell]) -> Splits:
+def _open(cell: BenchCell, cells: Sequence[BenchCell], *, decode: bool) -> Splits:
     try:
-        # Each cell decodes its images before its first step.
-        splits = open_splits(cell.config, check=False, progress=False)
+        # Whatever a cache decodes before the first step: no cell is to be the one that finds out.
+        config = replace(cell.config, cache="none", freeze_backbone=False)
+        splits = open_splits(config, check=decode)
         if PROTOCOLS[cell.protocol].evaluated_on == "test" and splits.test is None:
             raise ConfigError(
                 f"the data has no test part, which the {cell.protocol} protocol evaluates models "

@@ -135,7 +135,9 @@ def _run_grid(protocol: str, options: Namespace) -> int:
         return 0
     with ExitStack() as while_it_runs:
         executor, cells = _executor(store, cells, options, while_it_runs)
-        check_cells(cells, here=options.ray is None)
+        here = options.ray is None
+        missing = {cell.data_set for cell in cells if here and store.row(cell.id) is None}
+        check_cells(cells, here=here, decode=missing)
         summary = run_bench(store, cells, executor, retries=options.retries)
     _print_summary(store, summary)
     _score(store.folder)

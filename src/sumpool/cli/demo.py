@@ -8,6 +8,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_common_options, finished_cells, verb_parser
 from sumpool.studies.catalog import get_study
+from sumpool.studies.shared.study import sole_writer
 
 SUMMARY = "a first look: average and generalized sum pooling, trained and compared"
 
@@ -61,9 +62,10 @@ def run(options: Namespace) -> int:
 
     out = folder(options)
     refuse_foreign_files(out, overwrite=options.overwrite)
-    rows = get_study("glyphs").run(
-        out, seeds=options.seeds, quick=options.quick, force=options.force
-    )
+    with sole_writer(out):
+        rows = get_study("glyphs").run(
+            out, seeds=options.seeds, quick=options.quick, force=options.force
+        )
     print("\n\n".join(it.text() for it in tables_of(out)))
     groups = {
         method: [

@@ -8,6 +8,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import verb_parser
 from sumpool.training.pretrain_config import PretrainConfig
+from sumpool.training.values.limits import PRETRAINING, check_limits
 
 SUMMARY = "train a backbone for small images by classification, to start from"
 
@@ -42,14 +43,15 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Pretrain, and say how well the network classifies and where it is."""
-    # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.system.documents import load_json
-    from sumpool.training.pretraining import FACTS, pretrain
-
     values = options.as_dict()
     out = values.pop("out")
     for name in ("config", "__path__"):
         values.pop(name, None)
+    check_limits(values, PRETRAINING)
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.system.documents import load_json
+    from sumpool.training.pretraining import FACTS, pretrain
+
     weights = pretrain(PretrainConfig(**values), out)
     facts = load_json(out / FACTS)
     print(f"accuracy on test images: {facts['test_accuracy']:.1%}\nweights: {weights}")

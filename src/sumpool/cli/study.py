@@ -14,7 +14,7 @@ from sumpool.cli.errors import describe
 from sumpool.cli.options import add_common_options, count, finished_cells, verb_parser
 from sumpool.report.run.folder import REPORT
 from sumpool.studies.catalog import STUDIES, get_study
-from sumpool.studies.shared.study import OPTIONS
+from sumpool.studies.shared.study import OPTIONS, sole_writer
 
 SUMMARY = "run one study, or all; finished cells are kept and not computed again"
 
@@ -130,15 +130,21 @@ def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any])
     study = get_study(name)
     taken = study.options()
     more = {key: value for key, value in given.items() if key in taken}
-    study.run(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
-    print("\n\n".join(table.text() for table in tables_of(out)))
-    write_files(out)
+    with sole_writer(out):
+        study.run(out, seeds=options.seeds, quick=options.quick, force=options.force, **more)
+        print("\n\n".join(table.text() for table in tables_of(out)))
+        write_files(out)
 
 
 def _run_all(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
     from sumpool.report.html_page import refuse_foreign_page
 
     refuse_foreign_page(out / REPORT, overwrite=options.overwrite)
+    with sole_writer(out):
+        return _run_each(options, out, given)
+
+
+def _run_each(options: Namespace, out: Path, given: Mapping[str, Any]) -> int:
     finished: list[Path] = []
     failed: list[str] = []
     for name in STUDIES:

@@ -25,6 +25,7 @@ from sumpool.training.cuda_graph_step import CudaGraphStep, Step
 from sumpool.training.errors import RunError
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.run_folder import RunFolder, machine, versions, write_json
+from sumpool.training.values.limits import PRETRAINING, check_limits
 
 #: The weights of the backbone, and what they are.
 WEIGHTS, FACTS = "backbone.safetensors", "pretraining.json"
@@ -68,12 +69,8 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
         ConfigError: If the configuration cannot be used.
         DataError: If the data cannot be used.
     """
-    if config.epochs < 1 or config.batch_size < 1 or config.lr <= 0:
-        raise ConfigError(
-            "epochs, batch_size and lr must be positive, got "
-            f"{config.epochs}, {config.batch_size}, {config.lr}"
-        )
     options = dataclasses.asdict(config)
+    check_limits(options, PRETRAINING)
     facts = _read(out / FACTS)
     if facts is not None and facts["config"] != options:
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
@@ -232,7 +229,7 @@ class _Descent:
 
     def _batches(self, epoch: int) -> Iterator[Batch]:
         # All that is random in an epoch depends on the seed and its number alone.
-        generator = torch.Generator().manual_seed(self.config.seed * 100_003 + epoch)
+        generator = torch.Generator().manual_seed((self.config.seed * 100_003 + epoch) % 2**63)
         size, device = self.config.batch_size, self.images.device
         order = torch.randperm(len(self.labels), generator=generator)
         shifts = torch.randint(2 * self.pad + 1, (len(order), 2), generator=generator).to(device)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from sumpool.system.files import StoreError
+from sumpool.system.locks import claim, held_by
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -46,6 +51,26 @@ class RunStudy(Protocol):
             ConfigError: If data or weights are not what the study takes.
         """
         ...
+
+
+#: Held by the process that runs a study into a folder.
+LOCK = ".lock"
+
+
+@contextmanager
+def sole_writer(folder: Path) -> Iterator[None]:
+    """Hold ``folder`` inside the ``with``: no other process runs a study into it meanwhile.
+
+    Raises:
+        StoreError: If another process holds it, which is named.
+    """
+    with claim(folder / LOCK) as mine:
+        if not mine:
+            raise StoreError(
+                f"{folder} is in use: {held_by(folder / LOCK)} runs a study in it; wait for its "
+                "end, or choose another --out"
+            )
+        yield
 
 
 #: Arguments of ``run`` that not every study has.

@@ -8,9 +8,11 @@ from typing import Any
 
 from sumpool.training.config import ConfigError
 
-#: What a number must be, its bounds, and the options it holds for unless they are null. The lower
-#: bounds of other options are in ``training.settings``.
-LIMITS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
+#: What a number must be, its bounds, and the options it holds for unless they are null.
+Limits = tuple[tuple[str, float, float, tuple[str, ...]], ...]
+
+#: Those of training. The lower bounds of other options are in ``training.settings``.
+LIMITS: Limits = (
     ("lie in 0..2⁶³ − 1", -math.inf, 2**63 - 1, ("seed",)),
     ("lie in [0, 1)", 0, math.nextafter(1, 0), ("optimizer.beta1", "optimizer.beta2")),
     (
@@ -68,12 +70,22 @@ LIMITS: tuple[tuple[str, float, float, tuple[str, ...]], ...] = (
     ),
 )
 
+#: Those of pretraining.
+PRETRAINING: Limits = (
+    ("lie in 0..2⁶³ − 1", 0, 2**63 - 1, ("seed",)),
+    ("lie in 1..1,000,000", 1, 10**6, ("epochs",)),
+    ("lie in 1..65,536", 1, 2**16, ("batch_size",)),
+    ("be positive and at most 10", math.ulp(0), 10, ("lr",)),
+    ("lie in [0, 10]", 0, 10, ("weight_decay",)),
+)
 
-def check_limits(options: Mapping[str, Any]) -> None:
+
+def check_limits(options: Mapping[str, Any], limits: Limits = LIMITS) -> None:
     """Refuse numbers that are not finite, or beyond what an option takes.
 
     Args:
         options: Values by dotted name, as :func:`sumpool.training.config.flat` gives them.
+        limits: What they must be.
 
     Raises:
         ConfigError: Naming the option and what it takes.
@@ -82,7 +94,7 @@ def check_limits(options: Mapping[str, Any]) -> None:
         for number in value.values() if isinstance(value, dict) else (value,):
             if isinstance(number, float) and not math.isfinite(number):
                 raise ConfigError(f"{name} must be finite, got {number}")
-    for must, low, high, names in LIMITS:
+    for must, low, high, names in limits:
         for name in names:
             value = options[name]
             if value is not None and not low <= value <= high:
