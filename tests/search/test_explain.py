@@ -14,11 +14,12 @@ from sumpool.search.explain import explain_match
 from sumpool.search.queries import QueryError, embed_query
 
 EXPLAINED = (
-    "cbam", "crow", "delf", "gap", "gap+gmp", "gemax", "gemean", "gemean+gsp", "gmp", "gmp+gsp",
-    "gsp", "otp", "t-smk", "weldon",
+    "cbam", "crow", "delf", "efficient-probing", "gap", "gap+gmp", "gemax", "gemean", "gemean+gsp",
+    "gmp", "gmp+gsp", "gsp", "gsp-heads", "gsp-keys", "gsp-parts", "otp", "salad", "simpool",
+    "t-smk", "weldon",
 )  # fmt: skip
-#: The others have no weights, mix positions first, or normalize parts of the sum.
-CANNOT = sorted(set(POOLINGS) - set(EXPLAINED))
+#: These have no weights, mix positions first, or follow a sum by more than a linear map.
+CANNOT = ("attention", "boq", "compact-bilinear", "gsop", "netvlad", "solar")
 BOX = (4, 6, 27, 30)
 
 
@@ -38,6 +39,10 @@ def model_of(pooling: str, normalize: str = "l2", **options: object) -> Embedder
             if parameter.ndim > 1:
                 parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
     return model
+
+
+def test_every_pooling_explains_or_says_that_it_cannot() -> None:
+    assert sorted((*EXPLAINED, *CANNOT)) == sorted(POOLINGS)
 
 
 @pytest.mark.parametrize("normalize", ["l2", "ball"])
@@ -64,9 +69,17 @@ def test_heat_of_a_part_is_inside_it_and_sums_to_the_similarity(pooling: str) ->
     assert float(why.query_map.sum(dtype=np.float64)) == pytest.approx(why.similarity, abs=1e-5)
 
 
-@pytest.mark.parametrize("options", [{"weigh": "powers"}, {"background": True}])
-def test_options_of_a_pooling_keep_the_sum(options: dict[str, object]) -> None:
-    model = model_of("gemean+gsp", **options)
+@pytest.mark.parametrize(
+    ("pooling", "options"),
+    [
+        ("gemean+gsp", {"weigh": "powers"}),
+        ("gemean+gsp", {"background": True}),
+        ("gsp-keys", {"gamma": 1.0, "prototypes": 3}),
+        ("gsp-parts", {"with_sum": True, "mix": 0.5}),
+    ],
+)
+def test_options_of_a_pooling_keep_the_sum(pooling: str, options: dict[str, object]) -> None:
+    model = model_of(pooling, **options)
     query, result = (embed_query(model, picture(seed)) for seed in (0, 1))
     why = explain_match(model, query, result)
     assert why.similarity == pytest.approx(float(query.vector @ result.vector), abs=1e-5)

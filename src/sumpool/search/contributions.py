@@ -11,9 +11,12 @@ from torch.nn import functional as F
 
 from sumpool.models import Embedder
 from sumpool.pooling import GlobalPool
+from sumpool.pooling.affine import affine, layer_norm
 from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.maximum import maximum
+from sumpool.pooling.rivals.simpool import LEAST
 from sumpool.search.queries import QueryError
+from sumpool.transport import sum_pool
 
 #: Least cosine between the sum of the contributions and what the pooling returned.
 _AGREEMENT = 1 - 1e-6
@@ -90,6 +93,54 @@ def _mean_of_weighed(pooling: Any, it: _Pooled) -> Tensor:
     return mapped
 
 
+def _power_mean(pooling: Any, it: _Pooled) -> Tensor:
+    # Of channels apart, in what the layer norm leaves above its least value.
+    values = layer_norm(pooling.norm, it.f)
+    if pooling.gamma == 1 and pooling.pool_type == "gsp-keys":
+        return it.w * values
+    valid = values if it.mask is None else values.masked_fill(~it.mask.unsqueeze(-1), torch.inf)
+    return _by_gradient(
+        lambda x: generalized_mean(x, pooling.gamma, it.mask, LEAST / 2, it.w.squeeze(-1)),
+        values - valid.amin((1, 2), keepdim=True) + LEAST,
+    )
+
+
+def _heads(pooling: Any, it: _Pooled) -> Tensor:
+    share = 1.0 if pooling.averaging else pooling.mu
+    weights = (
+        sum_pool(*part, share, pooling.eps, mask=it.mask, solver=pooling.solver).weights
+        for part in pooling.split(it.f)
+    )
+    parts = zip(weights, pooling.split(it.f), strict=True)
+    return torch.cat([own.unsqueeze(-1) * local for own, (local, _) in parts], -1)
+
+
+def _probed(pooling: Any, it: _Pooled) -> Tensor:
+    attention = pooling.attention(it.f, it.mask)  # (1, M, n)
+    values = affine(pooling.value, it.f).unflatten(-1, (attention.shape[1], -1))  # (1, n, M, C/M)
+    return (attention.mT.unsqueeze(-1) * values).flatten(2)
+
+
+def _clustered(pooling: Any, it: _Pooled) -> Tensor:
+    plan, values = pooling.plan_and_values(it.f, it.mask)  # (1, n, m), (1, n, l)
+    return _normalized_sums(plan.exp().unsqueeze(-1) * values.unsqueeze(-2)).flatten(2)
+
+
+def _in_parts(pooling: Any, it: _Pooled) -> Tensor:
+    local = pooling.mapped(it.f)
+    plan = it.w * pooling.gsp.transport(local, it.mask).assignment()  # (1, n, m)
+    residuals = local.unsqueeze(-2) - pooling.prototypes  # (1, n, m, d)
+    parts = _normalized_sums(plan.unsqueeze(-1) * residuals).flatten(2)
+    if pooling.with_sum:
+        parts = torch.cat((parts, _normalized_sums(it.w * it.f)), -1)
+    return affine(pooling.project, parts)
+
+
+def _normalized_sums(parts: Tensor) -> Tensor:
+    """``parts`` (1, n, …, d), scaled to what they add to their sum over n of norm 1."""
+    return parts / parts.sum(1, keepdim=True).norm(dim=-1, keepdim=True).clamp_min(1e-12)
+
+
 _RULES: dict[str, _Rule] = {
     "gap": _weighted,
     "gsp": _weighted,
@@ -105,6 +156,12 @@ _RULES: dict[str, _Rule] = {
     "otp": _transported,
     "gmp+gsp": _maximum_and_sum,
     "gemean+gsp": _mean_of_weighed,
+    "simpool": _power_mean,
+    "gsp-keys": _power_mean,
+    "gsp-heads": _heads,
+    "gsp-parts": _in_parts,
+    "efficient-probing": _probed,
+    "salad": _clustered,
 }
 
 
@@ -117,7 +174,8 @@ def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None)
     """What each position adds to the embedding before normalization.
 
     Of a weighted sum, these are the weighted local features. Where every channel is pooled apart
-    (maximum, generalized mean), a position adds its share in each channel.
+    (maximum, generalized mean), a position adds its share in each channel. Where parts of the
+    vector are normalized each (GSP in parts, SALAD), it adds its share in each part.
 
     Args:
         model: The model, in evaluation mode.

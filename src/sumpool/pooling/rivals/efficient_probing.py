@@ -43,12 +43,17 @@ class _EfficientProbingPool(GlobalPool):
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.queries))
             local = zero_invalid(local, mask)
-            queries = self.queries.to(local.dtype)  # (M, C)
-            attention = masked_softmax(queries @ local.mT / math.sqrt(queries.shape[1]), mask)
-            values = affine(self.value, local).unflatten(-1, (len(queries), -1))  # (B, n, M, C/M)
+            attention = self.attention(local, mask)
+            values = affine(self.value, local)
+            values = values.unflatten(-1, (len(self.queries), -1))  # (B, n, M, C/M)
             found = attention.unsqueeze(2) @ values.transpose(1, 2)  # (B, M, 1, C/M)
             weights = attention.mean(1) if details else None
         return Pooled(found.flatten(1).to(features.dtype), weights, None)
+
+    def attention(self, local: Tensor, mask: Tensor | None) -> Tensor:
+        """The weights of each query on features (B, n, C), (B, M, n)."""
+        queries = self.queries.to(local.dtype)  # (M, C)
+        return masked_softmax(queries @ local.mT / math.sqrt(queries.shape[1]), mask)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""

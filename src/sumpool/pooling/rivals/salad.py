@@ -100,14 +100,18 @@ class _SaladPool(GlobalPool):
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.dustbin))
             local = zero_invalid(local, mask)
-            values = affine(self.feature_layer, affine(self.feature_hidden, local).relu())
-            scores = affine(self.score_layer, affine(self.score_hidden, local).relu())
-            plan = dustbin_transport(scores, self.dustbin, self.iterations, mask)  # (B, n, m)
+            plan, values = self.plan_and_values(local, mask)
             sums = F.normalize(plan.exp().mT @ values, dim=-1)  # (B, m, l)
             embedding = F.normalize(sums.flatten(1), dim=-1)
             # From logarithms, so that weights sum to 1 also where the dustbin takes everything.
             weights = plan.logsumexp(-1).softmax(-1) if details else None
         return Pooled(embedding.to(features.dtype), weights, None)
+
+    def plan_and_values(self, local: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The logarithm of the plan (B, n, m) and the reduced features (B, n, l)."""
+        values = affine(self.feature_layer, affine(self.feature_hidden, local).relu())
+        scores = affine(self.score_layer, affine(self.score_hidden, local).relu())
+        return dustbin_transport(scores, self.dustbin, self.iterations, mask), values
 
     def out_channels(self, channels: int) -> int:
         """Clusters times their channels, whatever those of the features."""
