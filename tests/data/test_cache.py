@@ -16,7 +16,9 @@ import torch
 from PIL import Image
 from torchvision.transforms.v2 import functional as F
 
+from data.miniatures import parquet
 from data.pictures import VIEWS, Files, Pictures, picture
+from sumpool.data import ParquetImages
 from sumpool.data.base import BrokenImageError, DataError
 from sumpool.data.feeds import cache, cache_build, cache_files
 from sumpool.data.feeds.cache import DecodedImages, decode_images
@@ -202,7 +204,10 @@ def test_other_images_are_another_cache(tmp_path: Path) -> None:
     known.add(fingerprint(dataset))
     os.utime(dataset.item_name(4), (0, 0))
     known.add(fingerprint(dataset))
-    assert len(known) == 9
+    known.add(fingerprint(ParquetImages(parquet(tmp_path / "rows"))))
+    os.utime(tmp_path / "rows" / "1.parquet", (0, 0))
+    known.add(fingerprint(ParquetImages(tmp_path / "rows")))
+    assert len(known) == 11
 
 
 @pytest.mark.parametrize("damage", ["short", "gone", "index", "format", "sum"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
@@ -34,3 +35,14 @@ def small_model(pooling: str = "gsp", **options: object) -> Embedder:
         "small_cnn", "none", 16, pooling, dict(options), freeze_batch_norm=False
     )
     return build_embedder(config, seed=3).eval()
+
+
+def clusters(
+    spread: float, classes: int = 12, each: int = 10
+) -> tuple[NDArray[np.float32], list[str]]:
+    """Vectors of length 1 around a center per class, and their classes."""
+    rng = np.random.default_rng(0)
+    centers = np.repeat(rng.normal(size=(classes, 8)), each, axis=0)
+    vectors = centers + spread * rng.normal(size=centers.shape)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors.astype(np.float32), [f"class {it // each}" for it in range(classes * each)]

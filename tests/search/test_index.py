@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from search.small_index import picture, small_model, write_pictures
+from data.miniatures import parquet
+from search.small_index import clusters, picture, small_model, write_pictures
 from sumpool.models import load_embedder, save_embedder
-from sumpool.search import Index
-from sumpool.search.folder import HEADER, LOCK, read_header, write_header
+from sumpool.search import Index, folder
+from sumpool.search.folder import DIGEST, HEADER, LOCK, read_header, write_header
 from sumpool.search.parts import embed_parts
 from sumpool.search.queries import QueryError
 from sumpool.search.source import Source
+from sumpool.search.threshold import calibrate
+from sumpool.system.digests import write_digests
 from sumpool.system.errors import UserError
 from sumpool.system.files import StoreError
 from sumpool.system.locks import claim
@@ -276,3 +284,73 @@ def test_a_pil_image_and_its_file_are_the_same_query(index: Index, photos: Path)
     path = photos / "fish" / "006.png"
     with Image.open(path) as image:
         assert index.search(image, 3) == index.search(path, 3)
+
+
+def test_a_changed_parquet_file_is_noticed_row_by_row(tmp_path: Path) -> None:
+    data = parquet(tmp_path / "data", labels=None, size=(60, 50))
+    index = build(data, tmp_path / "index")
+    before = np.array(index.vectors)
+    assert index.update(progress=False).kept == 4
+    table = pq.read_table(data / "0.parquet")
+    buffer = io.BytesIO()
+    picture(3).save(buffer, "PNG")
+    rows = [table["image"][0].as_py(), buffer.getvalue()]
+    pq.write_table(pa.table({"image": rows}), data / "0.parquet", row_group_size=1)
+    os.utime(data / "1.parquet")  # touched, with the same images in it
+    changes = index.update(progress=False)
+    assert (changes.changed, changes.kept, changes.added, changes.removed) == (1, 3, 0, 0)
+    assert (index.vectors[[0, 2, 3]] == before[[0, 2, 3]]).all()
+    expected = small_model().embed(picture(3)).numpy()
+    np.testing.assert_allclose(index.vectors[1:2], expected, atol=1e-6)
+    assert index.load(1).getpixel((3, 3)) == picture(3).getpixel((3, 3))
+
+
+def write_run(folder: Path) -> Path:
+    """What a finished run leaves: its model, and embeddings of validation images, not of norm 1."""
+    save_embedder(small_model(), folder / "model")
+    (folder / "run.json").write_text("{}")
+    part = folder / "evaluation" / "validation"
+    part.mkdir(parents=True)
+    vectors, labels = clusters(0.55)
+    np.save(part / "embeddings.npy", 3 * vectors)
+    np.save(part / "labels.npy", np.unique(labels, return_inverse=True)[1])
+    write_digests(folder, "SHA256SUMS")
+    return folder
+
+
+def test_the_threshold_is_that_of_the_validation_images_of_the_run(
+    photos: Path, tmp_path: Path
+) -> None:
+    run, data = write_run(tmp_path / "my-run"), tmp_path / "photos"
+    shutil.copytree(photos, data)
+    index = Index.build(data, tmp_path / "index", run, **SPLITTING)  # type: ignore[arg-type]
+    expected = calibrate(*clusters(0.55))
+    assert index.threshold.value == pytest.approx(expected.value, abs=1e-4)
+    assert "measured on 120 validation images of the run my-run, 90%" in index.threshold.meaning
+    stated = index.threshold
+    shutil.rmtree(run)  # it is kept in the index
+    write_pictures(data / "bird", 2, 20)
+    index.update(progress=False)
+    assert len(index) == 12
+    assert index.threshold == stated
+    own = build(photos, tmp_path / "own")
+    assert "indexed images" in own.threshold.meaning
+
+
+def test_damaged_validation_images_calibrate_nothing(photos: Path, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    labels = run / "evaluation" / "validation" / "labels.npy"
+    labels.write_bytes(labels.read_bytes()[:-1] + b"\1")
+    with pytest.raises(StoreError, match=f"{labels} is damaged"):
+        Index.build(photos, tmp_path / "index", run, **SPLITTING)  # type: ignore[arg-type]
+    assert not (tmp_path / "index" / HEADER).exists()
+
+
+def test_a_header_that_does_not_say_where_it_was_calibrated_is_read(
+    index: Index, tmp_path: Path
+) -> None:
+    values = json.loads((index.folder / HEADER).read_text())
+    del values["calibrated_on"], values[DIGEST]
+    values[DIGEST] = folder._digest(values)
+    (tmp_path / HEADER).write_text(json.dumps(values))
+    assert read_header(tmp_path) == index.header

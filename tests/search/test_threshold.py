@@ -5,17 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from search.small_index import clusters
 from sumpool.search.threshold import calibrate, least_precise
-
-
-def clusters(
-    spread: float, classes: int = 12, each: int = 10
-) -> tuple[NDArray[np.float32], list[str]]:
-    rng = np.random.default_rng(0)
-    centers = np.repeat(rng.normal(size=(classes, 8)), each, axis=0)
-    vectors = centers + spread * rng.normal(size=centers.shape)
-    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
-    return vectors.astype(np.float32), [f"class {it // each}" for it in range(classes * each)]
 
 
 def neighbor_pairs(

@@ -115,6 +115,7 @@ def run(options: Namespace) -> int:
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.data.base import BrokenImageError
+    from sumpool.search.folder import read_header
     from sumpool.search.update import begin, update
 
     folder: Path = options.index if options["update"] else options.out
@@ -152,6 +153,8 @@ def run(options: Namespace) -> int:
         if number
     ]
     print(f"{counted(total, 'image')} ({', '.join(done) or 'nothing changed'}): {folder}")
+    header = read_header(folder)
+    print(f"similar from {header.threshold:.3f} on: {header.threshold_meaning}")
     if changes.skipped:
         print(f"left out, see index.json: {BrokenImageError.of(changes.skipped)}")
     return 0

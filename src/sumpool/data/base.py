@@ -112,6 +112,10 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
     def item_name(self, index: int) -> str:
         """The path of the image at ``index``, or a stable made-up name."""
 
+    def item_file(self, index: int) -> str | None:
+        """The file that the image at ``index`` is, or is part of; None if it is in none."""
+        return None
+
     def __len__(self) -> int:
         return len(self.labels)
 
@@ -164,6 +168,10 @@ class ImageSubset(ImageDataset):
     def item_name(self, index: int) -> str:
         """The name its data set gives the image at ``index`` of this subset."""
         return self.parent.item_name(int(self.indices[index]))
+
+    def item_file(self, index: int) -> str | None:
+        """The file of the image at ``index`` of this subset."""
+        return self.parent.item_file(int(self.indices[index]))
 
 
 def as_indices(values: Tensor | Sequence[int], count: int) -> Tensor:

@@ -114,8 +114,10 @@ def assemble(
         vectors_digest=file_digest(folder / following.vectors_file),
         images_digest=file_digest(folder / following.images_file),
     )
-    threshold = calibrate(open_vectors(folder, following), table["label"].to_pylist())
-    following = replace(following, threshold=threshold.value, threshold_meaning=threshold.meaning)
+    vectors = open_vectors(folder, following)
+    if header.calibrated_on == "index":
+        value, meaning = calibrate(vectors, table["label"].to_pylist())
+        following = replace(following, threshold=value, threshold_meaning=meaning)
     write_header(folder, following)
     remove_unused(folder, following, table)
     return result

@@ -29,6 +29,9 @@ VERSION = 1
 DIGEST = "sha256"
 HEADER, MODEL, PARTS, THUMBNAILS, LOCK = "index.json", "model", "parts", "thumbnails", ".lock"
 
+#: What headers of the first versions lack.
+_LATER = frozenset({"calibrated_on"})
+
 #: The columns of the table of images; its rows are those of the vectors.
 SCHEMA = pa.schema(
     [
@@ -71,6 +74,8 @@ class Header:
         files: Whether images are files below the root of ``data``.
         threshold: From which similarity on images count as similar.
         threshold_meaning: What that says, in words.
+        calibrated_on: "validation" if the validation images of the model's run gave the threshold,
+            which then stays, or "index".
         skipped: Name and reason of each image that could not be read.
         version: Number of the format.
     """
@@ -94,6 +99,7 @@ class Header:
     files: bool = True
     threshold: float = 1.0
     threshold_meaning: str = ""
+    calibrated_on: str = "index"
     skipped: tuple[tuple[str, str], ...] = ()
     version: int = VERSION
 
@@ -132,7 +138,7 @@ def read_header(folder: Path) -> Header:
             f"{path} is of version {version}, this sumpool reads up to {VERSION}: install a newer "
             "one, or build the index again"
         )
-    unknown = sorted({*values} ^ {DIGEST, *(field.name for field in fields(Header))})
+    unknown = sorted(({*values} ^ {DIGEST, *(it.name for it in fields(Header))}) - _LATER)
     if unknown:
         raise StoreError(f"{path} is damaged: {', '.join(unknown)} unknown or missing")
     if values.pop(DIGEST) != _digest(values):

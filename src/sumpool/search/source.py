@@ -17,7 +17,10 @@ from sumpool.data.sets.flat import FlatImages, is_flat
 
 
 class Stamp(NamedTuple):
-    """What tells a file that may have changed: its size and when it was written; 0 if no file."""
+    """What tells a file that may have changed: its size and when it was written; 0 if no file.
+
+    Images that are parts of one file share its stamp: if it changes, their contents are compared.
+    """
 
     bytes: int = 0
     mtime_ns: int = 0
@@ -73,11 +76,12 @@ class Source:
         return self.dataset.class_names[int(self.dataset.labels[index])]
 
     def stamp(self, index: int) -> Stamp:
-        """Size and time of the file of an image; all 0 if there is none."""
-        if not self.files:
+        """Size and time of the file that an image is, or is part of; all 0 if there is none."""
+        file = self.dataset.item_file(index)
+        if file is None:
             return Stamp()
         try:
-            status = os.stat(self.dataset.item_name(index))
+            status = os.stat(file)
         except OSError:  # gone since it was listed: reading it says so
             return Stamp()
         return Stamp(status.st_size, status.st_mtime_ns)

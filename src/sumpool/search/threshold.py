@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from sumpool.report.run.folder import DIGESTS, EVALUATION, RUN
+from sumpool.system.digests import check_digests
+from sumpool.system.files import StoreError
 
 #: Share of similar pairs that are of one class, where there are labels.
 PRECISION = 0.9
@@ -49,19 +54,14 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         >>> calibrate(np.eye(3, dtype=np.float32), [None] * 3).value
         0.0
     """
-    chosen = np.sort(np.random.default_rng(SEED).permutation(len(vectors))[:SAMPLE])
-    sample = np.asarray(vectors[chosen])
+    chosen = _chosen(len(vectors))
     why = ""
     if any(label is not None for label in labels):
-        pairs = _neighbor_pairs(vectors, sample, chosen, np.array(labels, dtype=object))
-        value = least_precise(*pairs)
-        if value is not None:
-            return Threshold(
-                value,
-                f"measured on {len(chosen):,} indexed images, {PRECISION:.0%} of near neighbors "
-                "that are at least this similar have the same label",
-            )
+        found = _of_labels(vectors, labels, "indexed images")
+        if found is not None:
+            return found
         why = f"; no similarity separates the labels with {PRECISION:.0%} precision"
+    sample = np.asarray(vectors[chosen])
     if len(sample) < 2:
         return Threshold(0.0, "not measured: there is one image")
     similarity = sample @ sample.T
@@ -72,6 +72,51 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         f"estimated on {len(chosen):,} indexed images, {UNRELATED:.1%} of unrelated pairs are less "
         f"similar{why}",
     )
+
+
+def validation_threshold(run: Path) -> Threshold | None:
+    """The threshold that a run's validation images give: classes that its model has not learned.
+
+    Args:
+        run: The folder of the model; only that of a finished run has validation images.
+
+    Returns:
+        None if there are none, or no similarity separates their classes.
+
+    Raises:
+        StoreError: If they are damaged.
+    """
+    part = f"{EVALUATION}/validation"
+    files = [run / part / name for name in ("embeddings.npy", "labels.npy")]
+    if not (run / RUN).is_file() or not all(it.is_file() for it in files):
+        return None
+    check_digests(run, DIGESTS, [part])
+    try:
+        vectors, labels = (np.load(it, allow_pickle=False) for it in files)
+        if vectors.ndim != 2 or labels.shape != vectors.shape[:1]:
+            raise ValueError(f"embeddings are {vectors.shape}, labels {labels.shape}")
+    except (OSError, ValueError) as error:
+        raise StoreError(f"{run / part} is damaged: {error}") from error
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit = (vectors / np.maximum(lengths, 1e-12)).astype(np.float32)
+    return _of_labels(unit, labels.tolist(), f"validation images of the run {run.name}")
+
+
+def _of_labels(vectors: NDArray[np.float32], labels: Sequence[Any], what: str) -> Threshold | None:
+    chosen = _chosen(len(vectors))
+    sample = np.asarray(vectors[chosen])
+    value = least_precise(*_neighbor_pairs(vectors, sample, chosen, np.array(labels, dtype=object)))
+    if value is None:
+        return None
+    return Threshold(
+        value,
+        f"measured on {len(chosen):,} {what}, {PRECISION:.0%} of near neighbors that are at least "
+        "this similar have the same label",
+    )
+
+
+def _chosen(count: int) -> NDArray[np.int64]:
+    return np.sort(np.random.default_rng(SEED).permutation(count)[:SAMPLE])
 
 
 def least_precise(

@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 from tqdm import tqdm
 
+from sumpool.data import BrokenImageError
 from sumpool.models import Embedder, load
 from sumpool.models.opening import load_embedder, save_embedder
 from sumpool.search.assemble import Changes, Plan, assemble
@@ -35,6 +36,7 @@ from sumpool.search.parts import Part, embed_parts, plan_parts
 from sumpool.search.source import Source, Stamp
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.stores.catalog import check_store, open_store
+from sumpool.search.threshold import validation_threshold
 from sumpool.system.files import StoreError
 
 logger = logging.getLogger(__name__)
@@ -61,12 +63,14 @@ def begin(
         StoreError: If ``out`` holds something else, a finished index included.
     """
     check_store(options["store"])
+    threshold = None
     if isinstance(model, Embedder):
         embedder, name = model, "a model in memory"
     elif model is None:
         embedder, name = frozen_embedder(), "pretrained"
     else:
         embedder, name = load(Path(model)), str(Path(model).absolute())
+        threshold = validation_threshold(Path(model))
     source = Source(  # refused now rather than after the model was written
         data, **{key: options[key] for key in ("format", "split", "labels", "allow_outside")}
     )
@@ -90,6 +94,11 @@ def begin(
             files=source.files,
             **options,
         )
+        if threshold is not None:
+            value, meaning = threshold
+            header = replace(
+                header, threshold=value, threshold_meaning=meaning, calibrated_on="validation"
+            )
         if known is not None and known != header:
             changed = [key for key in vars(header) if vars(header)[key] != vars(known)[key]]
             raise StoreError(
@@ -206,7 +215,8 @@ def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
         plan.present.add(name)
         stamp = source.stamp(index)
         before = known.get(name)
-        if before is not None and (stamp == before[0] or _same(source, index, before[1])):
+        untouched = before is not None and stamp == before[0] != Stamp()  # what is in no file may
+        if before is not None and (untouched or _same(source, index, before[1])):
             plan.kept[name] = (stamp, source.label(index))
         else:
             plan.missing.append(index)
@@ -216,5 +226,5 @@ def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
 def _same(source: Source, index: int, content: str) -> bool:
     try:
         return source.content_hash(index) == content
-    except OSError:  # gone, or not readable: embedding says which
+    except (OSError, BrokenImageError):  # gone, or not readable: embedding says which
         return False

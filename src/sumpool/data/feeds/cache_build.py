@@ -87,15 +87,15 @@ def estimate_bytes(dataset: ImageDataset, resize: int | None) -> int:
 def fingerprint(dataset: ImageDataset, resize: int | None) -> str:
     """A name for the decoded images of a data set that changes with the images.
 
-    It is made of path, size and modification time of files; for items that are no files, of their
-    names and the pixels of a few.
+    It is made of path, size and modification time of files that are images, or hold them; for items
+    that are in no file, of their names and the pixels of a few.
     """
     digest = hashlib.sha256(f"resize={resize} images={len(dataset)}".encode())
     made_up = []
     for position in range(len(dataset)):
         name = dataset.item_name(position)
         try:
-            status = os.stat(name)
+            status = os.stat(dataset.item_file(position) or name)
         except (OSError, ValueError):
             made_up.append(position)
             digest.update(f"\n{name}".encode())

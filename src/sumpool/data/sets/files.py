@@ -48,6 +48,10 @@ class ImageFiles(ImageDataset):
         """The path of the image at ``index``."""
         return os.path.join(self.folder, self.paths[index])
 
+    def item_file(self, index: int) -> str:
+        """The path of the image at ``index``."""
+        return self.item_name(index)
+
 
 def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
     """Which of ``paths`` (absolute, or relative to ``folder``) are not files, as indices.

@@ -45,6 +45,7 @@ class ParquetImages(ImageDataset):
         check_split(split, ())
         path = existing(root)
         self.files = parquet_files(path) if path.is_dir() else (path,)
+        self._written = [file.stat().st_mtime_ns for file in self.files]
         opened = [_open(file) for file in self.files]
         self._column = _image_column(opened)
         groups = [
@@ -75,7 +76,8 @@ class ParquetImages(ImageDataset):
         """The image at ``index``, RGB and upright."""
         file, group, row = self._place(index)
         name = self.item_name(index)
-        content = _row_group(str(self.files[file]), group, self._column)[row].as_py()
+        path, written = self.files[file], self._written[file]
+        content = _row_group(str(path), written, group, self._column)[row].as_py()
         if content is None:
             raise BrokenImageError(f"cannot read the image {name}: it is missing", "it is missing")
         try:
@@ -90,6 +92,10 @@ class ParquetImages(ImageDataset):
         """The file of the image at ``index``, and its row there."""
         file = self._place(index)[0]
         return f"{self.files[file]}#{index - self._first[file]}"
+
+    def item_file(self, index: int) -> str:
+        """The Parquet file that holds the image at ``index``."""
+        return str(self.files[self._place(index)[0]])
 
     def _place(self, index: int) -> tuple[int, int, int]:
         """File, row group, and row in that."""
@@ -131,7 +137,7 @@ def _bytes_of(schema: pa.Schema) -> str:
 
 
 @functools.lru_cache(_KEPT)
-def _read_group(path: str, group: int, column: str) -> Any:
+def _read_group(path: str, written: int, group: int, column: str) -> Any:
     try:
         table = pq.ParquetFile(path).read_row_group(group, columns=[column])
     except (OSError, pa.ArrowException) as error:
@@ -140,6 +146,7 @@ def _read_group(path: str, group: int, column: str) -> Any:
     return images.field("bytes") if pa.types.is_struct(images.type) else images
 
 
-def _row_group(path: str, group: int, column: str) -> Any:
+def _row_group(path: str, written: int, group: int, column: str) -> Any:
+    """The rows of a file as it was ``written``: one that is replaced has others."""
     with _reading:  # threads that want the same rows wait for one another
-        return _read_group(path, group, column)
+        return _read_group(path, written, group, column)
