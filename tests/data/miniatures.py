@@ -47,14 +47,18 @@ def cub(root: Path, sizes: Sequence[int] = (2, 1, 3, 2)) -> Path:
     return home
 
 
+#: Those of the structures in ``cars_annos.mat``, in their order.
+CARS_FIELDS = (*("relative_im_path", "bbox_x1", "bbox_y1", "bbox_x2", "bbox_y2", "class", "test"),)
+
+
 def cars(root: Path, labels: Sequence[int] = (3, 1, 2, 4, 1)) -> Path:
     """One image a label, a number from 1, listed as the archive's MATLAB file does."""
-    fields = ("relative_im_path", "bbox_x1", "class", "test")
-    annotations = np.zeros((1, len(labels)), dtype=[(name, object) for name in fields])
+    annotations = np.zeros((1, len(labels)), dtype=[(name, object) for name in CARS_FIELDS])
     for it, label in enumerate(labels):
         path = f"car_ims/{it + 1:06d}.jpg"
         image(root / path)
-        annotations[0, it] = (path, number(7), number(label), number(0))
+        box = (number(7), number(11), *(np.array([[end]], np.uint16) for end in (853, 642)))
+        annotations[0, it] = (path, *box, number(label), np.array([[it % 2 == 0]]))
     names = np.empty((1, max(labels)), dtype=object)
     names[0, :] = [f"Car Model {it}" for it in range(1, max(labels) + 1)]
     scipy.io.savemat(root / "cars_annos.mat", {"annotations": annotations, "class_names": names})

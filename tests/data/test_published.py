@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 import scipy.io
 
-from data.miniatures import cars, cub, inshop, number, sop, text
+from data.miniatures import CARS_FIELDS, cars, cub, inshop, number, sop, text
 from sumpool.data import CUB200, Cars196, DataError, InShop, StanfordOnlineProducts, open_dataset
 from sumpool.data.sets.files import missing_files
+from sumpool.data.sets.matlab import read_mat
 from sumpool.data.sets.published import Count
 
 SETS: list[tuple[Callable[[Path], Path], Any]] = [
@@ -64,6 +65,25 @@ def test_cars_are_read_from_the_matlab_file(tmp_path: Path) -> None:
     assert test.labels.tolist() == [2, 3]
     assert test.class_names[2] == "Car Model 3"
     assert test.load(0).mode == "RGB"
+
+
+def test_the_documented_structure_of_the_cars_is_read_compressed_or_not(tmp_path: Path) -> None:
+    path = cars(tmp_path) / "cars_annos.mat"
+    content = scipy.io.loadmat(path)
+    assert content["annotations"].shape == (1, 5)
+    assert content["annotations"].dtype.names == CARS_FIELDS
+    assert [content["annotations"][it][0, 0].dtype.name for it in CARS_FIELDS[1:]] == [
+        *("uint8", "uint8", "uint16", "uint16", "uint8", "uint8"),
+    ]
+    written = {it: content[it] for it in ("annotations", "class_names")}
+    for compressed in (False, True):
+        scipy.io.savemat(path, written, do_compression=compressed)
+        first = read_mat(path)["annotations"][0]
+        expected = ("car_ims/000001.jpg", 7, 11, 853, 642, 3, 1)
+        assert first == dict(zip(CARS_FIELDS, expected, strict=True))
+        data = Cars196(tmp_path, "all", check_counts=False)
+        assert data.labels.tolist() == [2, 0, 1, 3, 0]
+        assert data.class_names[3] == "Car Model 4"
 
 
 def test_sop_follows_its_two_lists(tmp_path: Path) -> None:

@@ -95,8 +95,8 @@ def test_a_failure_that_cannot_be_sent_is_told_in_words() -> None:
     assert any("raises_unsendable" in note for note in done.failure.__notes__)
 
 
-@pytest.mark.parametrize(("given", "found"), [(None, "2"), ("7", "7")])
-def test_processes_do_not_compile_with_all_cores_each(
+@pytest.mark.parametrize(("given", "found"), [(None, "1"), ("7", "7")])
+def test_processes_compile_by_themselves_unless_told_otherwise(
     monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
 ) -> None:
     monkeypatch.delenv(COMPILERS, raising=False)

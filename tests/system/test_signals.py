@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import time
@@ -13,6 +14,7 @@ from sumpool.system.signals import (
     interrupt_status,
     obey_parent_alone,
     shielded_children,
+    show_stacks_on_request,
     term_interrupts,
 )
 
@@ -89,3 +91,14 @@ def test_a_worker_obeys_its_parent_alone() -> None:
     assert os.waitpid(worker, os.WNOHANG) == (0, 0)
     os.kill(worker, signal.SIGTERM)
     assert os.waitpid(worker, 0) == (worker, 0)
+
+
+def test_a_process_that_hangs_can_be_asked_where_it_is(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    show_stacks_on_request()
+    try:
+        os.kill(os.getpid(), signal.SIGUSR1)
+    finally:
+        faulthandler.unregister(signal.SIGUSR1)
+    assert "in test_a_process_that_hangs_can_be_asked_where_it_is" in capfd.readouterr().err

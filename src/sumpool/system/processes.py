@@ -18,14 +18,14 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
-from sumpool.system.signals import shielded_children
+from sumpool.system.signals import shielded_children, show_stacks_on_request
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 #: Seconds that a process is given to end before it is killed.
 PATIENCE = 5.0
-#: Tells torch.compile how many processes compile kernels.
+#: Tells torch.compile how many processes compile kernels; 1 is none beside its own.
 COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"
 #: Number of the request to the kernel, <linux/prctl.h>: a signal at the death of the parent.
 _PR_SET_PDEATHSIG = 1
@@ -142,8 +142,9 @@ def terminate_with_parent(parent: int) -> None:
 def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, parent: int) -> None:
     terminate_with_parent(parent)
     torch.set_num_threads(threads)
-    # Otherwise each of the processes would start one for every core.
-    os.environ.setdefault(COMPILERS, str(max(2, threads)))
+    show_stacks_on_request()
+    # In this process: torch would start a pool for every core, and waits forever if one dies.
+    os.environ.setdefault(COMPILERS, "1")
     while True:
         try:
             item = connection.recv()

@@ -6,6 +6,7 @@ first one decides what follows; the others are ended by it, or end with it.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import signal
 import sys
@@ -78,6 +79,11 @@ def term_interrupts() -> Iterator[None]:
     finally:
         sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)
+
+
+def show_stacks_on_request() -> None:
+    """From now on USR1 writes to stderr where every thread of this process is; it goes on."""
+    faulthandler.register(signal.SIGUSR1, file=2)  # also where stderr is redirected later
 
 
 def interrupt_status(interrupt: KeyboardInterrupt) -> int:
