@@ -151,6 +151,29 @@ def test_damaged_files_are_computed_again(
     assert torch.equal(maps_of(feed), before)
 
 
+def test_damaged_maps_alone_are_computed_again(
+    opened: Callable[..., MapFeed], tmp_path: Path
+) -> None:
+    expected = maps_of(opened())
+    (path,) = tmp_path.glob("*.maps")
+    size = path.stat().st_size // len(LABELS)
+    damaged = bytearray(path.read_bytes())
+    for place in (2 * size, 8 * size - 1):
+        damaged[place] ^= 16
+    path.write_bytes(damaged)
+    network = Network()
+    with pytest.warns(UserWarning, match="is damaged; computing 2 images again"):
+        feed = opened(network)
+    assert network.seen == 2
+    assert torch.equal(maps_of(feed), expected)
+    again = Network()
+    opened(again)
+    assert again.seen == 0
+    (tmp_path / path.name).with_suffix(".sums").unlink()  # as in an earlier version
+    assert torch.equal(maps_of(opened(again)), expected)
+    assert again.seen <= 1  # a blank image tells the shape
+
+
 def test_all_broken_images_are_named_and_the_others_are_kept(
     opened: Callable[..., MapFeed],
 ) -> None:

@@ -16,8 +16,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from sumpool.data.base import DataError
+from sumpool.data.feeds.cache_files import checksum
 from sumpool.system.files import StoreError, write_atomic
 from sumpool.system.locks import exclusive, is_claimed
+from sumpool.system.wording import counted
 
 
 def default_folder() -> Path:
@@ -31,6 +33,7 @@ class MapFile:
     The file has room for all images from the beginning, but takes disk space only for those that
     are written. ``KEY.rows`` beside it has a byte per image, 1 once its map is on disk: an
     interrupted process loses what it wrote after the last :meth:`commit`, and nothing else.
+    ``KEY.sums`` has a checksum per image; files of an earlier version have none.
 
     Args:
         folder: Where the files are; created if needed.
@@ -41,11 +44,12 @@ class MapFile:
 
     def __init__(self, folder: Path, key: str, count: int, shape: tuple[int, ...]) -> None:
         self.path, self._rows = folder / f"{key}.maps", folder / f"{key}.rows"
-        self._lock = folder / f"{key}.lock"
+        self._checksums, self._lock = folder / f"{key}.sums", folder / f"{key}.lock"
         self._shape = (count, *shape)
         #: Bytes of a map.
         self.row_bytes = 2 * int(np.prod(shape))
         self._stored = np.zeros(count, dtype=np.uint8)
+        self._sums = np.zeros(count, dtype=np.uint32)  # 0 is not known
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -64,16 +68,27 @@ class MapFile:
             raise DataError(f"feature maps cannot be stored: {error}") from error
 
     def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of ``rows`` that are not stored."""
+        """Those of ``rows`` that are not stored, or are damaged, which a warning says."""
+        bad = [row for row in rows[self._sums[rows] > 0].tolist() if not self._is_sound(row)]
+        if bad:
+            images = counted(len(bad), "image")
+            warnings.warn(f"{self.path} is damaged; computing {images} again", stacklevel=3)
+            self._stored[bad] = 0
         found: NDArray[np.int64] = rows[self._stored[rows] == 0]
         return found
 
+    def _is_sound(self, row: int) -> bool:
+        place = row * self.row_bytes
+        pixels = np.fromfile(self.path, np.uint8, self.row_bytes, offset=place)
+        return checksum(pixels) == self._sums[row]
+
     def write(self, row: int, values: NDArray[np.float16]) -> None:
         """Store the map of one image; it counts after the next :meth:`commit`."""
+        flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         with self.path.open("r+b") as file:
             file.seek(row * self.row_bytes)
-            file.write(np.ascontiguousarray(values).data)
-        self._stored[row] = 1
+            file.write(flat.data)
+        self._stored[row], self._sums[row] = 1, checksum(flat)
 
     def commit(self) -> None:
         """Bring to disk what was written, and note that it is there."""
@@ -82,6 +97,7 @@ class MapFile:
             os.fsync(handle)
         finally:
             os.close(handle)
+        write_atomic(self._checksums, self._sums.tobytes())
         write_atomic(self._rows, self._stored.tobytes())
 
     def maps(self) -> Tensor:
@@ -95,10 +111,13 @@ class MapFile:
         whole = self.path.is_file() and self.path.stat().st_size == size
         if stored is not None and len(stored) == count and set(stored) <= {0, 1} and whole:
             self._stored = np.frombuffer(stored, dtype=np.uint8).copy()
+            sums = self._checksums.read_bytes() if self._checksums.is_file() else b""
+            if len(sums) == self._sums.nbytes:
+                self._sums = np.frombuffer(sums, dtype=np.uint32) * self._stored
             return
         if stored is not None:
             warnings.warn(f"{self.path} is damaged; computing it again", stacklevel=4)
             self._rows.unlink()
-        self._stored[:] = 0
+        self._stored[:], self._sums[:] = 0, 0
         with self.path.open("wb") as file:
             file.truncate(size)
