@@ -107,18 +107,18 @@ def _power_mean(pooling: Any, it: _Pooled) -> Tensor:
 
 def _heads(pooling: Any, it: _Pooled) -> Tensor:
     share = 1.0 if pooling.averaging else pooling.mu
-    weights = (
-        sum_pool(*part, share, pooling.eps, mask=it.mask, solver=pooling.solver).weights
-        for part in pooling.split(it.f)
-    )
-    parts = zip(weights, pooling.split(it.f), strict=True)
-    return torch.cat([own.unsqueeze(-1) * local for own, (local, _) in parts], -1)
+    parts = []
+    for local, prototypes in pooling.split(it.f):
+        found = sum_pool(local, prototypes, share, pooling.eps, mask=it.mask, solver=pooling.solver)
+        parts.append(found.weights.unsqueeze(-1) * local)
+    return torch.cat(parts, -1)
 
 
 def _probed(pooling: Any, it: _Pooled) -> Tensor:
     attention = pooling.attention(it.f, it.mask)  # (1, M, n)
     values = affine(pooling.value, it.f).unflatten(-1, (attention.shape[1], -1))  # (1, n, M, C/M)
-    return (attention.mT.unsqueeze(-1) * values).flatten(2)
+    parts: Tensor = attention.mT.unsqueeze(-1) * values
+    return parts.flatten(2)
 
 
 def _clustered(pooling: Any, it: _Pooled) -> Tensor:
@@ -138,7 +138,8 @@ def _in_parts(pooling: Any, it: _Pooled) -> Tensor:
 
 def _normalized_sums(parts: Tensor) -> Tensor:
     """``parts`` (1, n, …, d), scaled to what they add to their sum over n of norm 1."""
-    return parts / parts.sum(1, keepdim=True).norm(dim=-1, keepdim=True).clamp_min(1e-12)
+    lengths: Tensor = parts.sum(1, keepdim=True).norm(dim=-1, keepdim=True)
+    return parts / lengths.clamp_min(1e-12)
 
 
 _RULES: dict[str, _Rule] = {
