@@ -80,7 +80,7 @@ class MapFile:
     def _is_sound(self, row: int) -> bool:
         place = row * self.row_bytes
         pixels = np.fromfile(self.path, np.uint8, self.row_bytes, offset=place)
-        return checksum(pixels) == self._sums[row]
+        return bool(checksum(pixels) == self._sums[row])
 
     def write(self, row: int, values: NDArray[np.float16]) -> None:
         """Store the map of one image; it counts after the next :meth:`commit`."""
