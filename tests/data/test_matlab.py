@@ -70,10 +70,10 @@ HOSTILE = {
 def test_a_hostile_file_is_refused_at_once(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "a.mat"
     path.write_bytes(bytes(124) + b"\x00\x01IM" + content)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(ValueError, match=r"it |array|structure|class 3"):
         read_mat(path)
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 @pytest.mark.parametrize("size", [0, 60, 127, 128, 140, -20])
