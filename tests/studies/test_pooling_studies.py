@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,11 @@ import torch
 from data import miniatures
 from sumpool.data import write_cifar_stand_in
 from sumpool.pooling import POOLINGS
+from sumpool.protocols import PROTOCOLS
 from sumpool.studies.collage import experiment as collage
-from sumpool.studies.grids import components, prototypes, screening, share
+from sumpool.studies.grids import components, levels, prototypes, screening, share
 from sumpool.studies.shared import testbed
-from sumpool.studies.shared.measuring import tile_shares
+from sumpool.studies.shared.measuring import measure, tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
 from sumpool.system.rows import read_arrays
 from sumpool.training import resolve
@@ -84,10 +87,46 @@ def test_on_cub_all_is_as_in_the_fair_protocol(tmp_path: Path) -> None:
         assert (config.optimizer.lr, config.batch_size, config.fold) == (1e-5, 32, 1)
         assert (config.gsp.prototypes, config.gsp.mu, config.gsp.eps) == (64, 0.5, eps)
         assert (config.stop.validate_every, config.stop.patience) == (100, 15)
-    both = components.change(found.config, {"gsp": True, "zero_shot": True})
-    assert both.zero_shot.weight == 0.1
     with pytest.raises(ConfigError, match=r"data must be CIFAR-100, but .* holds CUB"):
         collage.run(tmp_path, data=root, progress=False)
+
+
+def test_ablations_on_cub_are_the_tuning_protocol_at_the_zero_shot_loss_of_the_figures(
+    tmp_path: Path,
+) -> None:
+    root = miniatures.cub(tmp_path / "cub")
+    fair = testbed.open_testbed(tmp_path, root, quick=False, weights=None, progress=False)
+    found = levels.as_tuned(fair, tmp_path, False)
+    protocol = PROTOCOLS["tuning"]
+    for level in (
+        share.change(found.config, {"mu": 0.5}),
+        prototypes.change(found.config, {"prototypes": 16, "eps": 2.0}),
+        components.change(found.config, {"gsp": True, "zero_shot": True}),
+    ):
+        config = resolve(level, "cub")
+        assert (config.fold, config.folds, config.zero_shot.weight) == (1, 5, 0.1)
+        assert protocol.departures(config, "cub") == {}
+    alone = components.change(found.config, {"gsp": True, "zero_shot": False})
+    assert alone.zero_shot.weight == 0
+    assert found.settings()["evaluated_on"] == protocol.evaluated_on == "validation"
+    assert "evaluated_on" not in fair.settings()
+    glyphs = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    assert levels.as_tuned(glyphs, tmp_path, False) == glyphs
+
+
+def test_scores_are_of_the_images_that_the_testbed_asks_for() -> None:
+    parts = {
+        name: {"mean_average_precision_at_r": value, "precision_at_1": value, "queries": 1.0}
+        for name, value in (("test", 0.25), ("validation", 0.5))
+    }
+    outcome = SimpleNamespace(best_step=1, steps=2)
+    query = SimpleNamespace(query=None)
+    trained: Any = SimpleNamespace(
+        metrics=parts, outcome=outcome, splits=SimpleNamespace(test=query)
+    )
+    assert measure(trained)["map_at_r"] == 0.25
+    tuned = measure(trained, "validation")
+    assert (tuned["map_at_r"], tuned["precision_at_1"], tuned["test_map_at_r"]) == (0.5, 0.5, 0.25)
 
 
 def test_configurations_of_methods(tmp_path: Path) -> None:

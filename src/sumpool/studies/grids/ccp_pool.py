@@ -3,6 +3,8 @@
     sumpool study ccp-pool              (glyphs: 36 runs)
     sumpool study ccp-pool --data DIR   (CIFAR-100 or CUB: for a GPU)
 
+On CUB the first of three folds is held out and scored, as in the ablations of the thesis.
+
 A pool as large as the number of proxies is random drawing. Expected on CUB: more proxies and larger
 pools are better, but for a single proxy, where the choice cannot look back farther than one step.
 """
@@ -55,7 +57,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         figures={
-            "Test MAP@R against the size of the pool, one line per number of proxies, a band "
+            "MAP@R against the size of the pool, one line per number of proxies, a band "
             "for the standard deviation over seeds.": figure
         },
     )
