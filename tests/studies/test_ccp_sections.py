@@ -21,7 +21,7 @@ from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.studies.ccp_settings import section as ccp_settings_section
 from sumpool.studies.ccp_settings.experiment import LABELS, VARIANTS
 from sumpool.studies.ccp_settings.figures import validations
-from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
+from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems, sizes
 from sumpool.studies.shared.ccp_labels import note
 from sumpool.system.rows import ResultStore, Row, read_rows
 
@@ -163,6 +163,15 @@ def store_settings(folder: Path) -> list[Row]:
     return read_rows(folder)
 
 
+def store_sizes(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "sizes", SETTINGS)
+    for size in (64, 32):
+        for loss, name in (("ms", "none"), ("panchor", "r2-far")):
+            cell = {"embedding_size": size, "regularizer": name, "loss": loss, "seed": 0}
+            store.add(cell, metrics(0.2 + 0.001 * size), 1.0)
+    return read_rows(folder)
+
+
 #: What is stored for each section, and how many figures it has.
 STORED = {
     ccp_plane_section: (store_plane, 2),
@@ -171,6 +180,7 @@ STORED = {
     ccp_search_section: (store_search, 1),
     ccp_pool: (store_pool, 1),
     ccp_batch: (store_batch, 1),
+    sizes: (store_sizes, 1),
     ccp_settings_section: (store_settings, 2),
 }
 

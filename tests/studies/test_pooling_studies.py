@@ -17,7 +17,8 @@ from sumpool.data import write_cifar_stand_in
 from sumpool.pooling import POOLINGS
 from sumpool.protocols import PROTOCOLS
 from sumpool.studies.collage import experiment as collage
-from sumpool.studies.grids import components, levels, prototypes, screening, share
+from sumpool.studies.collage import paper
+from sumpool.studies.grids import components, levels, prototypes, screening, share, sizes
 from sumpool.studies.shared import testbed
 from sumpool.studies.shared.measuring import measure, tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
@@ -177,7 +178,9 @@ def test_every_pooling_is_trained_and_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("study", [components, share, prototypes, screening, zero_shot_loss])
+@pytest.mark.parametrize(
+    "study", [components, share, prototypes, screening, sizes, paper, zero_shot_loss]
+)
 def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None:
     rows = study.run(tmp_path, quick=True, jobs=1, progress=False)  # type: ignore[attr-defined]
     assert rows
@@ -194,3 +197,28 @@ def test_a_cell_of_the_zero_shot_study_measures_how_the_losses_pull(tmp_path: Pa
     assert metrics["gradient_ratio"] > 10  # the papers' weight drowns the base loss at the start
     assert metrics["zero_shot_loss"] > 2 * np.log(16)  # worse than guessing
     assert 1 <= metrics["attribute_perplexity"] <= 128
+
+
+def test_the_paper_variant_of_collages_has_a_schedule_that_can_act(tmp_path: Path) -> None:
+    ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    found = paper.as_published(ground, tmp_path, False)
+    for method in paper.METHODS:
+        cell = {"method": method, "loss": "c2", "lr": found.rates[0], "seed": 0}
+        config = paper.paper_config(found, cell)
+        assert config.optimizer.warmup_epochs == 0
+        assert config.zero_shot.weight == (0.5 if method == "gsp+zs" else 0)
+        plateau, stop = config.optimizer.plateau_patience, config.stop
+        limits = (plateau, stop.patience, (stop.max_steps or 0) // (stop.validate_every or 1))
+        assert limits == (5, 15, 80)
+
+
+def test_sizes_differ_in_length_and_regularizer_alone(tmp_path: Path) -> None:
+    cub = testbed.Testbed("CUB", replace(testbed.GLYPHS, format="cub", data="x"), (1e-5,))
+    found = sizes.as_published(cub, tmp_path, False)
+    assert {level["embedding_size"] for level in sizes.LEVELS} == {32, 64, 128, 256, 512, 1024}
+    for level in sizes.LEVELS:
+        config = sizes.change(found.config, level)
+        assert (config.optimizer.name, config.optimizer.lr, config.crop) == ("adamw", 1e-4, 224)
+        assert config.center_reg == (None if level["regularizer"] == "none" else "r2-far")
+        assert config.embedding_size == level["embedding_size"]
+    assert sizes.as_published(found, tmp_path, True).config.stop == found.config.stop

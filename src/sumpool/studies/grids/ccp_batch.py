@@ -16,7 +16,7 @@ from pathlib import Path
 from sumpool.report.labels import dataset_label
 from sumpool.report.section import Section
 from sumpool.report.tables import Table
-from sumpool.studies.grids.plots import draw_lines, map_table
+from sumpool.studies.grids.plots import draw_lines, metric_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.ccp_labels import by_method
 from sumpool.studies.shared.pooling_study import Level
@@ -45,7 +45,7 @@ run = ccp_study("ccp-batch", LEVELS, change, LEVELS[:4], tuning=False)
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by batch size (lines) and method (columns)."""
-    return [map_table(by_method(rows), "batch_size", "batch size")]
+    return [metric_table(by_method(rows), "batch_size", "batch size")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:

@@ -16,7 +16,7 @@ from pathlib import Path
 from sumpool.report.labels import dataset_label
 from sumpool.report.section import Section, grouped
 from sumpool.report.tables import Table
-from sumpool.studies.grids.plots import draw_lines, map_table
+from sumpool.studies.grids.plots import draw_lines, metric_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.sections import study_section
@@ -41,7 +41,7 @@ run = ccp_study("ccp-pool", LEVELS, change, [{"proxies": 1, "pool": 4}, {"proxie
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by pool (lines) and proxies (columns)."""
-    return [map_table(_by_proxies(rows), "pool", "pool b")]
+    return [metric_table(_by_proxies(rows), "pool", "pool b")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:

@@ -37,15 +37,21 @@ def draw_line(
 
 
 def draw_lines(
-    groups: Mapping[str, Sequence[Row]], option: str, label: str, *, doubling: bool = False
+    groups: Mapping[str, Sequence[Row]],
+    option: str,
+    label: str,
+    *,
+    doubling: bool = False,
+    metric: str = "map_at_r",
+    heading: str = "MAP@R",
 ) -> Figure:
-    """Draw MAP@R against an option, one line per group."""
+    """Draw a metric, MAP@R if not told otherwise, against an option, one line per group."""
     figure = Figure(figsize=(5.4, 3.4), layout="constrained")
     axes = figure.subplots()
     images = evaluated_on(next(iter(groups.values()))[0].settings)
-    style_axes(axes, "", xlabel=label, ylabel=f"{images} MAP@R [%]")
+    style_axes(axes, "", xlabel=label, ylabel=f"{images} {heading} [%]")
     for place, (name, own) in enumerate(groups.items()):
-        draw_line(axes, own, option, "map_at_r", place, name, STYLES[place % len(STYLES)])
+        draw_line(axes, own, option, metric, place, name, STYLES[place % len(STYLES)])
     if doubling:
         axes.set_xscale("log", base=2)
     ticks = sorted({float(row.cell[option]) for own in groups.values() for row in own})
@@ -69,8 +75,14 @@ def scores_caption(what: str, rows: Sequence[Row]) -> str:
     return f"{what}, {weight}all in %, {seeds_in_words(rows)}"
 
 
-def map_table(groups: Mapping[str, Sequence[Row]], option: str, label: str) -> Table:
-    """MAP@R by an option of the cells (lines) and group (columns)."""
+def metric_table(
+    groups: Mapping[str, Sequence[Row]],
+    option: str,
+    label: str,
+    metric: str = "map_at_r",
+    heading: str = "MAP@R",
+) -> Table:
+    """A metric by an option of the cells (lines) and group (columns)."""
     rows = [row for own in groups.values() for row in own]
     levels = sorted({float(row.cell[option]) for row in rows})
     cells = {
@@ -80,8 +92,8 @@ def map_table(groups: Mapping[str, Sequence[Row]], option: str, label: str) -> T
     return cross_table(
         [label],
         {(f"{level:g}",): level for level in levels},
-        {name: (name, "map_at_r") for name in groups},
+        {name: (name, metric) for name in groups},
         cells,
-        f"{evaluated_on(rows[0].settings).capitalize()} MAP@R [%] on "
+        f"{evaluated_on(rows[0].settings).capitalize()} {heading} [%] on "
         f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
     )
