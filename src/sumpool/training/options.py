@@ -156,7 +156,7 @@ class TrainConfig:
             netvlad, weldon, compact-bilinear, simpool, attention, salad, boq, efficient-probing,
             gsp, gmp+gsp, gemean+gsp, gsp-heads, gsp-keys, gsp-parts
         pool_options: options of other poolings, such as p of gemean
-        pool_defaults: options of cbam, otp and solar that pool_options leaves open: papers, those of
+        pool_defaults: options of cbam, otp, solar that pool_options leaves open: papers, those of
             the papers that introduced them, or authors, those in the code of GSP's authors
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
