@@ -185,7 +185,10 @@ def published_steps() -> list[PublishedSteps]:
     """
     text = (files(__package__) / "thesis-3.3.csv").read_text(encoding="utf-8")
     _, *rows = csv.reader(text.splitlines())
-    return [PublishedSteps(*names, int(steps)) for *names, steps in rows]
+    return [
+        PublishedSteps(row, loss, method, data_set, int(steps))
+        for row, loss, method, data_set, steps in rows
+    ]
 
 
 @dataclass(frozen=True)
