@@ -304,3 +304,14 @@ def test_the_surface_of_noise_is_flat() -> None:
     assert surface.mean.std() < 0.5 * values.std()
     same = fit_surface(points, np.ones(40), points)
     np.testing.assert_allclose(same.mean, 1.0)
+
+
+def test_a_search_that_scores_validation_classes_lists_test_scores_beside_them(
+    tmp_path: Path,
+) -> None:
+    store = ResultStore(tmp_path, "ccp-search", {**SETTINGS, "evaluated_on": "validation"})
+    own = {**metrics(0.5), "validation_map_at_r": 0.5, "test_map_at_r": 0.25, "problems": 2.0}
+    cell = {"trial": 0, "pull": 0.1, "proxies": 4, "loss": "c2", "seed": 0}
+    store.add(cell, own, 1.0)
+    (table,) = ccp_search_section.tables(read_rows(tmp_path))
+    assert table.rows[0][3:5] == ["50.0", "25.0"]
