@@ -147,6 +147,8 @@ def test_cells_stored_when_best_was_the_default_solution_keep_their_identity() -
         ("backbone_options", {"output_stride": 16}),
         ("crop_area", [0.16, 1.0]),
         ("map_init", "glorot"),
+        ("erasing", 0.5),
+        ("pool_defaults", "authors"),
         ("freeze_batch_norm_affine", True),
         ("freeze_backbone", True),
         ("frozen_views", 2),

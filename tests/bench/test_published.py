@@ -2,7 +2,13 @@ from importlib.resources import files
 
 import pytest
 
-from sumpool.bench.report.published import beside, find, published_gain, published_scores
+from sumpool.bench.report.published import (
+    beside,
+    find,
+    published_gain,
+    published_scores,
+    published_steps,
+)
 from sumpool.data import DATASETS
 from sumpool.losses import LOSSES
 from sumpool.models import BACKBONES
@@ -27,7 +33,19 @@ def test_every_number_of_the_tables_is_there() -> None:
 def test_every_file_beside_the_module_is_read() -> None:
     found = [entry.name for entry in files("sumpool.bench.report.published").iterdir()]
     tables = {name.removeprefix("thesis-")[:3] for name in found if name.endswith(".csv")}
-    assert tables == {score.table[:3] for score in published_scores()}
+    assert tables == {score.table[:3] for score in published_scores()} | {"3.3"}
+
+
+def test_proxies_take_a_tenth_to_a_third_more_steps_as_the_text_says() -> None:
+    found = {(it.data_set, it.loss, it.method): it for it in published_steps()}
+    assert len(found) == len(published_steps()) == 10 * 2
+    for data_set in ("sop", "inshop"):
+        for loss in ("c2", "ms", "triplet"):
+            more = found[data_set, loss, "ccp+gap"].steps / found[data_set, loss, "gap"].steps
+            assert 1.1 <= more < 1.6  # 1.58 for Triplet on In-shop, where the text has 35 %
+    for it in found.values():
+        assert it.loss in LOSSES
+        assert _pooling(it.method) in POOLINGS
 
 
 def test_no_setting_has_two_scores_in_one_table() -> None:

@@ -209,6 +209,7 @@ def test_the_settings_of_intra_batch_connections(
         "embedding_size": 512,
         "batch_size": batch,
         "images_per_class": per_class,
+        "erasing": 0.5,
         "optimizer.name": "radam",
         "optimizer.lr": rate,
         "optimizer.weight_decay": decay,

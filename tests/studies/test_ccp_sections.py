@@ -21,7 +21,7 @@ from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.studies.ccp_settings import section as ccp_settings_section
 from sumpool.studies.ccp_settings.experiment import LABELS, VARIANTS
 from sumpool.studies.ccp_settings.figures import validations
-from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems
+from sumpool.studies.grids import ccp_batch, ccp_pool, ccp_problems, sizes
 from sumpool.studies.shared.ccp_labels import note
 from sumpool.system.rows import ResultStore, Row, read_rows
 
@@ -163,6 +163,15 @@ def store_settings(folder: Path) -> list[Row]:
     return read_rows(folder)
 
 
+def store_sizes(folder: Path) -> list[Row]:
+    store = ResultStore(folder, "sizes", SETTINGS)
+    for size in (64, 32):
+        for loss, name in (("ms", "none"), ("panchor", "r2-far")):
+            cell = {"embedding_size": size, "regularizer": name, "loss": loss, "seed": 0}
+            store.add(cell, metrics(0.2 + 0.001 * size), 1.0)
+    return read_rows(folder)
+
+
 #: What is stored for each section, and how many figures it has.
 STORED = {
     ccp_plane_section: (store_plane, 2),
@@ -171,6 +180,7 @@ STORED = {
     ccp_search_section: (store_search, 1),
     ccp_pool: (store_pool, 1),
     ccp_batch: (store_batch, 1),
+    sizes: (store_sizes, 1),
     ccp_settings_section: (store_settings, 2),
 }
 
@@ -294,3 +304,14 @@ def test_the_surface_of_noise_is_flat() -> None:
     assert surface.mean.std() < 0.5 * values.std()
     same = fit_surface(points, np.ones(40), points)
     np.testing.assert_allclose(same.mean, 1.0)
+
+
+def test_a_search_that_scores_validation_classes_lists_test_scores_beside_them(
+    tmp_path: Path,
+) -> None:
+    store = ResultStore(tmp_path, "ccp-search", {**SETTINGS, "evaluated_on": "validation"})
+    own = {**metrics(0.5), "validation_map_at_r": 0.5, "test_map_at_r": 0.25, "problems": 2.0}
+    cell = {"trial": 0, "pull": 0.1, "proxies": 4, "loss": "c2", "seed": 0}
+    store.add(cell, own, 1.0)
+    (table,) = ccp_search_section.tables(read_rows(tmp_path))
+    assert table.rows[0][3:5] == ["50.0", "25.0"]

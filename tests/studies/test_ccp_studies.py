@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from sumpool.protocols import PROTOCOLS
 from sumpool.studies.ccp_geometry import experiment as ccp_geometry
 from sumpool.studies.ccp_search import experiment as ccp_search
 from sumpool.studies.ccp_search.trials import Trial
@@ -52,6 +53,16 @@ def test_collages_are_validated_often_and_cub_as_in_the_protocol(glyphs: testbed
     found = resolve(config, "cub")
     assert (found.stop.validate_every, found.stop.patience) == (25, 60)
     assert (found.ccp.proxies, found.ccp.candidates, found.ccp.patience) == (8, 12, 3)
+
+
+def test_ablations_on_cub_are_the_protocol_of_the_thesis(tmp_path: Path) -> None:
+    cub = testbed.Testbed("CUB", TrainConfig(format="cub", fold=1), (1e-5,))
+    found = ccp_testbed.prepare_tuned(cub, tmp_path, False)
+    for method in METHODS:
+        config = resolve(ccp_testbed.with_method(found.config, method), "cub")
+        assert (config.fold, config.folds, config.zero_shot.weight) == (1, 3, 0)
+        assert PROTOCOLS["tuning-ccp"].departures(config, "cub") == {}
+    assert found.evaluated_on == PROTOCOLS["tuning-ccp"].evaluated_on
 
 
 def test_every_level_is_a_sound_configuration(glyphs: testbed.Testbed) -> None:

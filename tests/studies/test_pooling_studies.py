@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,10 +15,12 @@ import torch
 from data import miniatures
 from sumpool.data import write_cifar_stand_in
 from sumpool.pooling import POOLINGS
+from sumpool.protocols import PROTOCOLS
 from sumpool.studies.collage import experiment as collage
-from sumpool.studies.grids import components, prototypes, screening, share
+from sumpool.studies.collage import paper
+from sumpool.studies.grids import components, levels, prototypes, screening, share, sizes
 from sumpool.studies.shared import testbed
-from sumpool.studies.shared.measuring import tile_shares
+from sumpool.studies.shared.measuring import measure, tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
 from sumpool.system.rows import read_arrays
 from sumpool.training import resolve
@@ -84,10 +88,46 @@ def test_on_cub_all_is_as_in_the_fair_protocol(tmp_path: Path) -> None:
         assert (config.optimizer.lr, config.batch_size, config.fold) == (1e-5, 32, 1)
         assert (config.gsp.prototypes, config.gsp.mu, config.gsp.eps) == (64, 0.5, eps)
         assert (config.stop.validate_every, config.stop.patience) == (100, 15)
-    both = components.change(found.config, {"gsp": True, "zero_shot": True})
-    assert both.zero_shot.weight == 0.1
     with pytest.raises(ConfigError, match=r"data must be CIFAR-100, but .* holds CUB"):
         collage.run(tmp_path, data=root, progress=False)
+
+
+def test_ablations_on_cub_are_the_tuning_protocol_at_the_zero_shot_loss_of_the_figures(
+    tmp_path: Path,
+) -> None:
+    root = miniatures.cub(tmp_path / "cub")
+    fair = testbed.open_testbed(tmp_path, root, quick=False, weights=None, progress=False)
+    found = levels.as_tuned(fair, tmp_path, False)
+    protocol = PROTOCOLS["tuning"]
+    for level in (
+        share.change(found.config, {"mu": 0.5}),
+        prototypes.change(found.config, {"prototypes": 16, "eps": 2.0}),
+        components.change(found.config, {"gsp": True, "zero_shot": True}),
+    ):
+        config = resolve(level, "cub")
+        assert (config.fold, config.folds, config.zero_shot.weight) == (1, 5, 0.1)
+        assert protocol.departures(config, "cub") == {}
+    alone = components.change(found.config, {"gsp": True, "zero_shot": False})
+    assert alone.zero_shot.weight == 0
+    assert found.settings()["evaluated_on"] == protocol.evaluated_on == "validation"
+    assert "evaluated_on" not in fair.settings()
+    glyphs = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    assert levels.as_tuned(glyphs, tmp_path, False) == glyphs
+
+
+def test_scores_are_of_the_images_that_the_testbed_asks_for() -> None:
+    parts = {
+        name: {"mean_average_precision_at_r": value, "precision_at_1": value, "queries": 1.0}
+        for name, value in (("test", 0.25), ("validation", 0.5))
+    }
+    outcome = SimpleNamespace(best_step=1, steps=2)
+    query = SimpleNamespace(query=None)
+    trained: Any = SimpleNamespace(
+        metrics=parts, outcome=outcome, splits=SimpleNamespace(test=query)
+    )
+    assert measure(trained)["map_at_r"] == 0.25
+    tuned = measure(trained, "validation")
+    assert (tuned["map_at_r"], tuned["precision_at_1"], tuned["test_map_at_r"]) == (0.5, 0.5, 0.25)
 
 
 def test_configurations_of_methods(tmp_path: Path) -> None:
@@ -138,7 +178,9 @@ def test_every_pooling_is_trained_and_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("study", [components, share, prototypes, screening, zero_shot_loss])
+@pytest.mark.parametrize(
+    "study", [components, share, prototypes, screening, sizes, paper, zero_shot_loss]
+)
 def test_every_study_runs_on_its_stand_in(tmp_path: Path, study: object) -> None:
     rows = study.run(tmp_path, quick=True, jobs=1, progress=False)  # type: ignore[attr-defined]
     assert rows
@@ -155,3 +197,28 @@ def test_a_cell_of_the_zero_shot_study_measures_how_the_losses_pull(tmp_path: Pa
     assert metrics["gradient_ratio"] > 10  # the papers' weight drowns the base loss at the start
     assert metrics["zero_shot_loss"] > 2 * np.log(16)  # worse than guessing
     assert 1 <= metrics["attribute_perplexity"] <= 128
+
+
+def test_the_paper_variant_of_collages_has_a_schedule_that_can_act(tmp_path: Path) -> None:
+    ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    found = paper.as_published(ground, tmp_path, False)
+    for method in paper.METHODS:
+        cell = {"method": method, "loss": "c2", "lr": found.rates[0], "seed": 0}
+        config = paper.paper_config(found, cell)
+        assert config.optimizer.warmup_epochs == 0
+        assert config.zero_shot.weight == (0.5 if method == "gsp+zs" else 0)
+        plateau, stop = config.optimizer.plateau_patience, config.stop
+        limits = (plateau, stop.patience, (stop.max_steps or 0) // (stop.validate_every or 1))
+        assert limits == (5, 15, 80)
+
+
+def test_sizes_differ_in_length_and_regularizer_alone(tmp_path: Path) -> None:
+    cub = testbed.Testbed("CUB", replace(testbed.GLYPHS, format="cub", data="x"), (1e-5,))
+    found = sizes.as_published(cub, tmp_path, False)
+    assert {level["embedding_size"] for level in sizes.LEVELS} == {32, 64, 128, 256, 512, 1024}
+    for level in sizes.LEVELS:
+        config = sizes.change(found.config, level)
+        assert (config.optimizer.name, config.optimizer.lr, config.crop) == ("adamw", 1e-4, 224)
+        assert config.center_reg == (None if level["regularizer"] == "none" else "r2-far")
+        assert config.embedding_size == level["embedding_size"]
+    assert sizes.as_published(found, tmp_path, True).config.stop == found.config.stop

@@ -275,6 +275,10 @@ def test_a_spread_leaves_eps_open() -> None:
         ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine needs freeze_batch_norm"),
         ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
         ({"map_init": "zero"}, r"map_init must be one of \('torch', 'glorot'\), got 'zero'"),
+        (
+            {"pool_defaults": "authors"},
+            "pool_defaults authors is for the poolings cbam, otp, solar",
+        ),
         ({"backbone_options": {"stride": 1}}, "options of the backbone 'small_cnn' must be among"),
     ],
 )
@@ -299,6 +303,19 @@ def test_options_of_the_model_are_passed_on() -> None:
     assert model.config.map_init == "glorot"
     criterion: Any = build_criterion(resolve(config, "cub"), 5, "cub")
     assert criterion.zero_shot.reduction == "mean"
+
+
+def test_the_defaults_of_the_authors_yield_to_options_that_are_given() -> None:
+    config = TrainConfig(
+        "x",
+        backbone="small_cnn",
+        weights="none",
+        pool="otp",
+        pool_defaults="authors",
+        pool_options={"iterations": 3},
+    )
+    model = build_model(resolve(config, "cub"))
+    assert model.config.pooling_options == {"eps": 2.0, "iterations": 3}
 
 
 def test_a_resumed_run_keeps_its_options() -> None:

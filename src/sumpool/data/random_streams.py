@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 #: The tables: order of the classes in a pass, images of a class in a step, views of a step, what
-#: collages are made of, and the backgrounds of photographs with clutter.
-CLASSES, IMAGES, VIEWS, COLLAGES, CLUTTER = 0, 1, 2, 3, 4
+#: collages are made of, the backgrounds of photographs with clutter, and what is erased of views.
+CLASSES, IMAGES, VIEWS, COLLAGES, CLUTTER, ERASING = 0, 1, 2, 3, 4, 5
 
 #: Numbers of one block of the generator: a place in a table is a number of blocks.
 BLOCK = 4

@@ -104,6 +104,7 @@ def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
         "embedding_size": 512,
         "batch_size": classes * images,
         "images_per_class": images,
+        "erasing": 0.5,
         "optimizer.name": "radam",
         "optimizer.weight_decay": decay,
         "optimizer.beta2": 0.999,

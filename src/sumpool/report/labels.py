@@ -87,5 +87,15 @@ def dataset_label(settings: Mapping[str, Any]) -> str:
     return known.get(str(settings.get("data")), "drawn collages")
 
 
+def evaluated_on(settings: Mapping[str, Any]) -> str:
+    """The images that scores are measured on: "test" or "validation".
+
+    Example:
+        >>> evaluated_on({"data": "glyphs"})
+        'test'
+    """
+    return str(settings.get("evaluated_on", "test"))
+
+
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

@@ -28,6 +28,7 @@ STUDIES: Mapping[str, Study] = {
     "tokens": tokens.STUDY,
     "margins": tokens.MARGINS,
     "collage": collage.STUDY,
+    "collage-paper": collage.PAPER,
     "zero-shot-loss": zero_shot_loss.STUDY,
     "components": grids.COMPONENTS,
     "share": grids.SHARE,
@@ -42,6 +43,7 @@ STUDIES: Mapping[str, Study] = {
     "ccp-batch": grids.CCP_BATCH,
     "ccp-settings": ccp_settings.STUDY,
     "centers": centers.STUDY,
+    "sizes": grids.SIZES,
     "averaging": averaging.STUDY,
     "cost": cost.STUDY,
 }

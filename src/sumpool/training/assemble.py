@@ -27,6 +27,7 @@ from sumpool.losses import Mixture, RunningCenters, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
+from sumpool.pooling.catalog import AUTHORS_OPTIONS
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.options import GspConfig
@@ -145,6 +146,13 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
     assert config.weights is not None
     gsp = config.gsp
     options: dict[str, Any] = dict(config.pool_options)
+    if config.pool_defaults == "authors":
+        if config.pool not in AUTHORS_OPTIONS:
+            raise ConfigError(
+                f"pool_defaults authors is for the poolings {', '.join(AUTHORS_OPTIONS)}, got "
+                f"{config.pool}"
+            )
+        options = {**AUTHORS_OPTIONS[config.pool], **options}
     if pooling_class(config.pool).has_attributes:
         both = sorted({"prototypes", "mu", "eps", "spread", *GSP_OPTIONS} & options.keys())
         if both:

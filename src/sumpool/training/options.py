@@ -149,11 +149,15 @@ class TrainConfig:
             [0.16, 1] in the authors' practice; null is 40² to 256² pixels, for a shorter side of
             256
         flip: mirror half of the views in training (the backbone's)
+        erasing: share of the views in training in which a random rectangle is blanked, 0.5 in the
+            protocol libc
         embedding_size: length of the embedding
         pool: pooling: gap, gmp, gap+gmp, cbam, crow, delf, gemax, gemean, gsop, otp, solar, t-smk,
             netvlad, weldon, compact-bilinear, simpool, attention, salad, boq, efficient-probing,
             gsp, gmp+gsp, gemean+gsp, gsp-heads, gsp-keys, gsp-parts
         pool_options: options of other poolings, such as p of gemean
+        pool_defaults: options of cbam, otp, solar that pool_options leaves open: papers, those of
+            the papers that introduced them, or authors, those in the code of GSP's authors
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
         map_init: initialization of the linear map: that of torch, or glorot, as in the authors'
@@ -206,9 +210,11 @@ class TrainConfig:
     augment: Literal["crop", "none"] | None = None
     crop_area: list[float] | None = None
     flip: bool | None = None
+    erasing: float = 0.0
     embedding_size: int = 128
     pool: str = "gsp"
     pool_options: dict[str, Any] = field(default_factory=dict)
+    pool_defaults: Literal["papers", "authors"] = "papers"
     gsp: GspConfig = field(default_factory=GspConfig)
     normalize: Literal["l2", "ball"] | None = None
     map_init: Literal["torch", "glorot"] = "torch"

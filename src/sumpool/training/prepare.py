@@ -12,6 +12,7 @@ from lightning.fabric import Fabric
 from torch import Tensor
 
 from sumpool.data import ImageDataset, ImageFeed, open_map_feed
+from sumpool.data.feeds.erasing import ErasingFeed
 from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
 from sumpool.models import Embedder, load
 from sumpool.models.frozen import backbone_digest, without_backbone
@@ -137,6 +138,8 @@ def prepare(
     trained = without_backbone(model) if config.freeze_backbone else model
     check_batch_norm(trained, fabric)
     feed = _open_feed(config, splits.train, model, fabric, progress, config.frozen_views)
+    if config.erasing:
+        feed = ErasingFeed(feed, config.erasing)
     images = splits.test if config.selection == "test" else TestSet(splits.validation)
     assert images is not None
     selection = _open_feeds(config, images, model, fabric, progress)

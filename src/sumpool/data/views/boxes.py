@@ -20,13 +20,15 @@ DRAWS = 24
 _TOP, _LEFT, _FLIP = 2 * TRIES, 2 * TRIES + 1, 2 * TRIES + 2
 
 
-def view_draws(seed: int, step: int, first: int, count: int) -> NDArray[np.float64]:
+def view_draws(
+    seed: int, step: int, first: int, count: int, table: int = VIEWS
+) -> NDArray[np.float64]:
     """Numbers (count, ``DRAWS``) for the views at positions ``first``, ... of a global batch.
 
     Row i depends only on the seed, the step and the position ``first`` + i.
     """
     skip = first * (DRAWS // BLOCK)
-    return uniforms(seed, VIEWS, step, count * DRAWS, skip).reshape(count, DRAWS)
+    return uniforms(seed, table, step, count * DRAWS, skip).reshape(count, DRAWS)
 
 
 def random_flips(draws: NDArray[np.float64]) -> NDArray[np.bool_]:

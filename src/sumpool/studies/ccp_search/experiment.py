@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from sumpool.studies.ccp_search.trials import Trial, trials_of
 from sumpool.studies.cells import run_cells
-from sumpool.studies.shared.ccp import prepare, train_level, with_method
+from sumpool.studies.shared.ccp import prepare_tuned, train_level, with_method
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import open_testbed
@@ -56,7 +56,7 @@ def run(
     import_optuna()
     used = seed_range(seeds, quick, 1)
     testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
-    testbed = prepare(testbed, out_dir, quick)
+    testbed = prepare_tuned(testbed, out_dir, quick)
     settings = {**testbed.settings(), "loss": LOSS, "pool": POOL}
     store = ResultStore(out_dir, "ccp-search", settings, force=force)
     trials, start = (QUICK_TRIALS, QUICK_START) if quick else (TRIALS, START)

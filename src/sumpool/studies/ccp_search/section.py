@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from sumpool.report.labels import dataset_label
+from sumpool.report.labels import dataset_label, evaluated_on
 from sumpool.report.section import Section, seed_count, values
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_search.surface import fit_surface
@@ -27,13 +27,15 @@ def tables(rows: list[Row]) -> list[Table]:
     """The best trials."""
     trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
+    # Where scores are of validation classes, those of the test set are beside them.
+    test = "map_at_r" if evaluated_on(rows[0].settings) == "test" else "test_map_at_r"
     lines = [
         [
             str(trial.number + 1),
             f"{trial.pull:.2g}",
             str(trial.proxies),
             mean_and_spread(values(trial.rows, "validation_map_at_r"), 1, 100),
-            mean_and_spread(values(trial.rows, "map_at_r"), 1, 100),
+            mean_and_spread(values(trial.rows, test), 1, 100),
             mean_and_spread(values(trial.rows, "problems"), 1),
         ]
         for trial in best

@@ -7,3 +7,9 @@ STUDY = Study.in_folder(
     "all poolings on collages: which of them finds the foreground",
     "132 runs on glyphs, about an hour on two cores; 288 on CIFAR collages (--data)",
 )
+PAPER = Study(
+    "collages with the training of the paper: plateau schedule, no warm-up, λ = 0.5",
+    "24 runs on CIFAR collages (--data): for a GPU; on glyphs about an hour on two cores",
+    experiment=f"{__name__}.paper",
+    report=f"{__name__}.section",
+)

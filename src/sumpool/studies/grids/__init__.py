@@ -21,3 +21,4 @@ CCP_PROBLEMS = _grid(
     "ccp_problems", "base loss, one proxy problem and alternating ones, for four losses", 36
 )
 CCP_BATCH = _grid("ccp_batch", "batch size with and without chance-constrained proxies", 24)
+SIZES = _grid("sizes", "length of the embedding, with and without a regularizer of centers", 72)

@@ -3,8 +3,9 @@
     sumpool study ccp-batch              (glyphs: 24 runs)
     sumpool study ccp-batch --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-Batches of 16 to 128 images, four per class; more where there are too few classes for that. Expected
-on CUB: the loss inside batches gains from larger ones; with proxies small batches do as well.
+Batches of 16 to 128 images, four per class; more where there are too few classes for that. On CUB
+it is the fair protocol, as in the thesis. Expected there: the loss inside batches gains from larger
+ones; with proxies small batches do as well.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from sumpool.report.labels import dataset_label
 from sumpool.report.section import Section
 from sumpool.report.tables import Table
-from sumpool.studies.grids.plots import draw_lines, map_table
+from sumpool.studies.grids.plots import draw_lines, metric_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.ccp_labels import by_method
 from sumpool.studies.shared.pooling_study import Level
@@ -39,12 +40,12 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
     return with_method(config, cell["method"])
 
 
-run = ccp_study("ccp-batch", LEVELS, change, LEVELS[:4])
+run = ccp_study("ccp-batch", LEVELS, change, LEVELS[:4], tuning=False)
 
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by batch size (lines) and method (columns)."""
-    return [map_table(by_method(rows), "batch_size", "batch size")]
+    return [metric_table(by_method(rows), "batch_size", "batch size")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
@@ -61,7 +62,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         figures={
-            "Test MAP@R against the batch size, one line per method, a band for the standard "
+            "MAP@R against the batch size, one line per method, a band for the standard "
             "deviation over seeds.": figure
         },
         shared=shared,

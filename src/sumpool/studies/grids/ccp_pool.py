@@ -3,6 +3,8 @@
     sumpool study ccp-pool              (glyphs: 36 runs)
     sumpool study ccp-pool --data DIR   (CIFAR-100 or CUB: for a GPU)
 
+On CUB the first of three folds is held out and scored, as in the ablations of the thesis.
+
 A pool as large as the number of proxies is random drawing. Expected on CUB: more proxies and larger
 pools are better, but for a single proxy, where the choice cannot look back farther than one step.
 """
@@ -14,7 +16,7 @@ from pathlib import Path
 from sumpool.report.labels import dataset_label
 from sumpool.report.section import Section, grouped
 from sumpool.report.tables import Table
-from sumpool.studies.grids.plots import draw_lines, map_table
+from sumpool.studies.grids.plots import draw_lines, metric_table
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.sections import study_section
@@ -39,7 +41,7 @@ run = ccp_study("ccp-pool", LEVELS, change, [{"proxies": 1, "pool": 4}, {"proxie
 
 def tables(rows: list[Row]) -> list[Table]:
     """MAP@R by pool (lines) and proxies (columns)."""
-    return [map_table(_by_proxies(rows), "pool", "pool b")]
+    return [metric_table(_by_proxies(rows), "pool", "pool b")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
@@ -55,7 +57,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ),
         tables=tables(rows),
         figures={
-            "Test MAP@R against the size of the pool, one line per number of proxies, a band "
+            "MAP@R against the size of the pool, one line per number of proxies, a band "
             "for the standard deviation over seeds.": figure
         },
     )

@@ -3,6 +3,8 @@
     sumpool study ccp-problems              (glyphs: 36 runs)
     sumpool study ccp-problems --data DIR   (CIFAR-100 or CUB: for a GPU)
 
+On CUB the first of three folds is held out and scored, as in the ablations of the thesis.
+
 The loss inside batches, the loss between a batch and proxies in a single problem, and alternating
 problems, for four losses; and how many steps a problem takes. Expected on CUB: proxies alone
 explain little of the gain, alternation the rest.
@@ -16,11 +18,12 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import dataset_label, in_given_order, loss_name
+from sumpool.report.labels import dataset_label, evaluated_on, in_given_order, loss_name
 from sumpool.report.plots import color_at, marker_at
 from sumpool.report.section import Section, grouped, seeds_in_words, values
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
+from sumpool.studies.grids.plots import images_of
 from sumpool.studies.shared.ccp import ccp_study, with_method
 from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, methods_in, note
 from sumpool.studies.shared.pooling_study import Level
@@ -57,14 +60,14 @@ def tables(rows: list[Row]) -> list[Table]:
         "best_step": ("best step", 0, 1.0),
         **PROBLEMS,
     }
-    caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
+    caption = f"{images_of(rows)}, {seeds_in_words(rows)}"
     return [seeds_table("training", groups, columns, caption)]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
     """The numbers, MAP@R of each loss and method, and the steps of problems."""
     figures = {
-        "Test MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
+        "MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
         "alternating problems; whiskers for the standard deviation over seeds.": draw_scores(rows)
     }
     solved = [row for row in rows if row.cell["method"] == "alternating" and row.arrays is not None]
@@ -89,11 +92,11 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw_scores(rows: Sequence[Row]) -> Figure:
-    """Test MAP@R as bars, methods next to each other for each loss."""
+    """MAP@R as bars, methods next to each other for each loss."""
     losses, methods, cells = _losses(rows), methods_in(rows), _cells(rows)
     figure = Figure(figsize=(max(6.0, 1.6 + 1.5 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
-    style_axes(axes, "", ylabel="test MAP@R [%]")
+    style_axes(axes, "", ylabel=f"{evaluated_on(rows[0].settings)} MAP@R [%]")
     width = 0.8 / len(methods)
     for place, method in enumerate(methods):
         for number, loss in enumerate(losses):

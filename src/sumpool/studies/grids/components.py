@@ -3,6 +3,8 @@
     sumpool study components              (glyphs: 12 minutes on two cores)
     sumpool study components --data DIR   (CIFAR-100, 24 runs, or CUB: for a GPU)
 
+On CUB it is the tuning protocol: the first of five folds is held out and scored.
+
 The zero-shot loss needs attributes: without GSP it is given those of μ = 1, where the pooling is
 average pooling.
 """
@@ -22,6 +24,7 @@ from sumpool.report.section import Section, grouped, measured, seeds_in_words, v
 from sumpool.report.style import BLUE, GREY, ORANGE, SKY, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
+from sumpool.studies.grids.plots import images_of
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
 from sumpool.studies.shared.sections import study_section
@@ -45,11 +48,11 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
     """Switch the components; λ is the papers' on CUB, that of the studies on collages."""
     if not cell["gsp"]:
         config = replace(config, gsp=replace(config.gsp, mu=1.0))
-    if cell["zero_shot"]:
-        on_cub = config.format == "cub"
-        zero_shot = replace(config.zero_shot, weight=0.1) if on_cub else ZERO_SHOT
-        config = replace(config, zero_shot=zero_shot)
-    return config
+    on_cub = config.format == "cub"
+    zero_shot = replace(config.zero_shot, weight=0.1) if on_cub else ZERO_SHOT
+    if not cell["zero_shot"]:
+        zero_shot = replace(config.zero_shot, weight=0.0)
+    return replace(config, zero_shot=zero_shot)
 
 
 run = gsp_study("components", LEVELS, change)
@@ -68,7 +71,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 for (score, label), used in product(scores, words)
             },
             grouped([row for row in rows if loss_name(row) == loss], _combination),
-            f"Loss {loss}, {dataset_label(rows[0].settings)}, in %, {seeds_in_words(rows)}",
+            f"{images_of(rows)}, loss {loss}, in %, {seeds_in_words(rows)}",
         )
         for loss in losses(rows)
     ]

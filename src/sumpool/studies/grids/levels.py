@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.measuring import result
 from sumpool.studies.shared.pooling_study import Change, Level, pooling_study
 from sumpool.studies.shared.study import RunStudy
-from sumpool.studies.shared.testbed import Testbed, train_on
+from sumpool.studies.shared.testbed import Testbed, train_on, tuning_testbed
+from sumpool.training import StopConfig
 
 
 def gsp_study(
@@ -19,15 +21,26 @@ def gsp_study(
 ) -> RunStudy:
     """The ``run`` of a study of GSP at several levels of its options, which ``change`` applies.
 
-    ``quick_levels`` are those of the quick mode; None is all.
+    On CUB it is the tuning protocol of [gsp, suppl. 1.1], with λ = 0.1. ``quick_levels`` are those
+    of the quick mode; None is all.
     """
     few = levels if quick_levels is None else quick_levels
     return pooling_study(
-        study, lambda _, quick: few if quick else levels, partial(train_level, change)
+        study,
+        lambda _, quick: few if quick else levels,
+        partial(train_level, change),
+        adapt=as_tuned,
     )
+
+
+def as_tuned(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
+    """The testbed of the ablations of [gsp]."""
+    del out_dir, quick
+    return tuning_testbed(testbed, StopConfig(patience=10), folds=5, zero_shot=0.1)
 
 
 def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     """Train and evaluate one cell."""
     config = replace(testbed.config, loss=cell["loss"], seed=cell["seed"], pool="gsp")
-    return result(train_on(testbed, change(config, cell)))
+    trained = train_on(testbed, change(config, cell))
+    return result(trained, evaluated_on=testbed.evaluated_on)

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from sumpool.report.labels import dataset_label
+from sumpool.report.labels import dataset_label, evaluated_on
 from sumpool.report.plots import color_at, marker_at
 from sumpool.report.section import grouped, seeds_in_words, values
 from sumpool.report.style import STYLES, mean_and_deviation, style_axes
@@ -37,14 +37,21 @@ def draw_line(
 
 
 def draw_lines(
-    groups: Mapping[str, Sequence[Row]], option: str, label: str, *, doubling: bool = False
+    groups: Mapping[str, Sequence[Row]],
+    option: str,
+    label: str,
+    *,
+    doubling: bool = False,
+    metric: str = "map_at_r",
+    heading: str = "MAP@R",
 ) -> Figure:
-    """Draw test MAP@R against an option, one line per group."""
+    """Draw a metric, MAP@R if not told otherwise, against an option, one line per group."""
     figure = Figure(figsize=(5.4, 3.4), layout="constrained")
     axes = figure.subplots()
-    style_axes(axes, "", xlabel=label, ylabel="test MAP@R [%]")
+    images = evaluated_on(next(iter(groups.values()))[0].settings)
+    style_axes(axes, "", xlabel=label, ylabel=f"{images} {heading} [%]")
     for place, (name, own) in enumerate(groups.items()):
-        draw_line(axes, own, option, "map_at_r", place, name, STYLES[place % len(STYLES)])
+        draw_line(axes, own, option, metric, place, name, STYLES[place % len(STYLES)])
     if doubling:
         axes.set_xscale("log", base=2)
     ticks = sorted({float(row.cell[option]) for own in groups.values() for row in own})
@@ -54,16 +61,28 @@ def draw_lines(
     return figure
 
 
+def images_of(rows: Sequence[Row]) -> str:
+    """The images that scores are of, at the start of a caption."""
+    settings = rows[0].settings
+    return f"{evaluated_on(settings).capitalize()} images of {dataset_label(settings)}"
+
+
 def scores_caption(what: str, rows: Sequence[Row]) -> str:
     """Caption of a table of scores; says what weight is where it was measured."""
     weight = (
         "weight: the share on the foreground tile, " if values(rows, "foreground_weight") else ""
     )
-    return f"{what} {dataset_label(rows[0].settings)}, {weight}all in %, {seeds_in_words(rows)}"
+    return f"{what}, {weight}all in %, {seeds_in_words(rows)}"
 
 
-def map_table(groups: Mapping[str, Sequence[Row]], option: str, label: str) -> Table:
-    """Test MAP@R by an option of the cells (lines) and group (columns)."""
+def metric_table(
+    groups: Mapping[str, Sequence[Row]],
+    option: str,
+    label: str,
+    metric: str = "map_at_r",
+    heading: str = "MAP@R",
+) -> Table:
+    """A metric by an option of the cells (lines) and group (columns)."""
     rows = [row for own in groups.values() for row in own]
     levels = sorted({float(row.cell[option]) for row in rows})
     cells = {
@@ -73,7 +92,8 @@ def map_table(groups: Mapping[str, Sequence[Row]], option: str, label: str) -> T
     return cross_table(
         [label],
         {(f"{level:g}",): level for level in levels},
-        {name: (name, "map_at_r") for name in groups},
+        {name: (name, metric) for name in groups},
         cells,
-        f"Test MAP@R [%] on {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
+        f"{evaluated_on(rows[0].settings).capitalize()} {heading} [%] on "
+        f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
     )

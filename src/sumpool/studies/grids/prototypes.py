@@ -1,7 +1,9 @@
 """Number m of prototypes × inverse smoothing ε [gsp, fig. 8].
 
-sumpool study prototypes              (glyphs: 62 minutes on two cores)
-sumpool study prototypes --data DIR   (CIFAR-100, 120 runs, or CUB: for a GPU)
+    sumpool study prototypes              (glyphs: 62 minutes on two cores)
+    sumpool study prototypes --data DIR   (CIFAR-100, 120 runs, or CUB: for a GPU)
+
+On CUB it is the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from sumpool.report.section import NOTHING, Section, grouped, seeds_in_words, va
 from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
+from sumpool.studies.grids.plots import images_of
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import cross_table
 from sumpool.studies.shared.sections import study_section
@@ -50,7 +53,7 @@ def tables(rows: list[Row]) -> list[Table]:
             {(str(count),): count for count in counts},
             {f"ε = {eps:g}": (eps, "map_at_r") for eps in smooth},
             grouped([row for row in rows if loss_name(row) == loss], _cell),
-            f"MAP@R [%], loss {loss}, {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
+            f"{images_of(rows)}, loss {loss}, MAP@R [%], {seeds_in_words(rows)}",
         )
         for loss in losses(rows)
     ]

@@ -3,6 +3,8 @@
     sumpool study screening              (glyphs: 25 minutes on two cores)
     sumpool study screening --data DIR   (CIFAR-100, 48 runs, or CUB: for a GPU)
 
+On CUB it is the tuning protocol: the first of five folds is held out and scored.
+
 Eight of the sixteen combinations, those in which an even number of options is at its high level
 (I = m μ ε λ): main effects are free of each other and of effects of two options together.
 """
@@ -23,7 +25,7 @@ from sumpool.report.style import BLUE, ORANGE, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
 from sumpool.studies.grids.main_effects import LABELS, Effect, combination, main_effects
-from sumpool.studies.grids.plots import scores_caption
+from sumpool.studies.grids.plots import images_of, scores_caption
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
 from sumpool.studies.shared.sections import study_section
@@ -81,7 +83,7 @@ def tables(rows: list[Row]) -> list[Table]:
         {tuple(f"{level:g}" for level in it): it for it in sorted(set(map(combination, rows)))},
         {f"{loss} {label}": (loss, score) for loss in names for score, label in scores},
         grouped(rows, lambda row: (combination(row), loss_name(row))),
-        scores_caption("The runs on", rows),
+        scores_caption(images_of(rows), rows),
     )
     return [main, runs]
 

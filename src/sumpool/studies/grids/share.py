@@ -3,6 +3,8 @@
     sumpool study share              (glyphs: 22 minutes on two cores)
     sumpool study share --data DIR   (CIFAR-100, 42 runs, or CUB: for a GPU)
 
+On CUB it is the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
+
 A collage's foreground takes a quarter of it; μ = 1 is average pooling.
 """
 
@@ -20,7 +22,7 @@ from sumpool.report.section import Section, grouped, measured
 from sumpool.report.style import style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
-from sumpool.studies.grids.plots import draw_line, scores_caption
+from sumpool.studies.grids.plots import draw_line, images_of, scores_caption
 from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.reporting import SCORES, cross_table
 from sumpool.studies.shared.sections import study_section
@@ -50,7 +52,7 @@ def tables(rows: list[Row]) -> list[Table]:
             for score, label in scores.items()
         },
         grouped(rows, lambda row: (_mu(row), loss_name(row))),
-        scores_caption("Test images of", rows),
+        scores_caption(images_of(rows), rows),
     )
     return [table]
 

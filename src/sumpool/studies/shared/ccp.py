@@ -3,7 +3,7 @@
 Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validation
 is frequent: every 20 steps on glyph and CIFAR collages. Networks on glyphs start from a short run
 inside batches (:mod:`sumpool.studies.shared.warm_start`), the others are pretrained. CUB is as in
-the fair protocol.
+the fair protocol or, for ablations, as in that of the thesis (:func:`prepare_tuned`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.studies.shared.measuring import result
 from sumpool.studies.shared.pooling_study import Change, Level, pooling_study
 from sumpool.studies.shared.study import RunStudy
-from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
+from sumpool.studies.shared.testbed import Testbed, train_on, tuning_testbed, with_loss
 from sumpool.studies.shared.warm_start import warm_start
 from sumpool.training import CcpConfig, StopConfig, TrainConfig
 
@@ -37,15 +37,27 @@ def ccp_study(
     change: Change,
     quick_levels: Sequence[Level],
     losses: Sequence[str] = ("c2",),
+    *,
+    tuning: bool = True,
 ) -> RunStudy:
-    """The ``run`` of a study of chance-constrained proxies; ``change`` applies a level."""
+    """The ``run`` of a study of chance-constrained proxies; ``change`` applies a level.
+
+    On CUB it is the protocol of the ablations of [thesis, ch. 3], or without ``tuning`` the fair
+    one.
+    """
     return pooling_study(
         study,
         lambda _, quick: quick_levels if quick else levels,
         partial(train_level, change),
         losses=losses,
-        adapt=prepare,
+        adapt=prepare_tuned if tuning else prepare,
     )
+
+
+def prepare_tuned(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
+    """:func:`prepare` for ablations: on CUB three folds, validated every 25 steps."""
+    stop = StopConfig(validate_every=25, patience=40)
+    return tuning_testbed(prepare(testbed, out_dir, quick), stop, folds=3, zero_shot=0.0)
 
 
 def prepare(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
@@ -77,7 +89,8 @@ def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellR
     arrays: dict[str, Any] = {"validations": np.array(trained.validations, np.float64)}
     if trained.problems:
         arrays["problem_steps"] = problem_steps(trained.problems)
-    return CellResult(result(trained, more=more).metrics, arrays)
+    found = result(trained, more=more, evaluated_on=testbed.evaluated_on)
+    return CellResult(found.metrics, arrays)
 
 
 def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:

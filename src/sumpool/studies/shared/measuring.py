@@ -13,15 +13,19 @@ from torch import Tensor
 from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, ImageFeed, open_feed
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
+from sumpool.studies.shared.testbed import EvaluatedOn
 from sumpool.training.without_folder import Trained
 
 #: Collages of each split that attention is stored for.
 SHOWN = 4
 
 
-def measure(trained: Trained) -> dict[str, float]:
-    """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
-    retrieval = trained.metrics["test"]
+def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, float]:
+    """The metrics of a cell, with the share of pooling weight on the foreground of collages.
+
+    Scores of validation classes, if those are asked for, are beside ``test_map_at_r``.
+    """
+    retrieval = trained.metrics[evaluated_on]
     metrics: dict[str, float] = {
         "map_at_r": retrieval["mean_average_precision_at_r"],
         "precision_at_1": retrieval["precision_at_1"],
@@ -30,6 +34,8 @@ def measure(trained: Trained) -> dict[str, float]:
         "best_step": trained.outcome.best_step,
         "steps": trained.outcome.steps,
     }
+    if evaluated_on == "validation":
+        metrics["test_map_at_r"] = trained.metrics["test"]["mean_average_precision_at_r"]
     test = trained.splits.test
     assert test is not None
     places = foreground_tiles(test.query)
@@ -101,12 +107,15 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
 
 
 def result(
-    trained: Trained, *, pictures: bool = False, more: Mapping[str, float] | None = None
+    trained: Trained,
+    *,
+    pictures: bool = False,
+    more: Mapping[str, float] | None = None,
+    evaluated_on: EvaluatedOn = "test",
 ) -> CellResult:
     """The metrics of a cell, ``more`` of them and, with ``pictures``, its attention."""
-    return CellResult(
-        {**measure(trained), **(more or {})}, attention(trained) if pictures else None
-    )
+    metrics = {**measure(trained, evaluated_on), **(more or {})}
+    return CellResult(metrics, attention(trained) if pictures else None)
 
 
 def open_images(model: Embedder, images: ImageDataset) -> ImageFeed:

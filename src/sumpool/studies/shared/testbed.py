@@ -11,7 +11,7 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -56,6 +56,8 @@ GLYPHS = TrainConfig(
 STEPS, EPOCH = 1000, 250
 #: Learning rates on them: the papers', and one at which pretrained features suffer less.
 RATES = (1e-3, 3e-4)
+#: Images that the scores of a cell are measured on.
+EvaluatedOn = Literal["test", "validation"]
 #: The zero-shot loss of the studies, where they have it: as strong as the base loss at the start.
 #: At the λ = 0.5 of the papers it drowns it, see docs/zero-shot-loss.md.
 ZERO_SHOT = ZeroShotConfig(weight=0.02)
@@ -76,10 +78,12 @@ class Testbed:
     #: them late.
     late: int = EPOCH
     whole: bool = True  #: Whether the data must have as many images as published
+    evaluated_on: EvaluatedOn = "test"  #: What the scores of cells are measured on
 
     def settings(self) -> dict[str, Any]:
         """What goes into every row."""
         config = self.config
+        tuned = {"evaluated_on": self.evaluated_on, "folds": config.folds}
         return {
             "data": self.name,
             "backbone": config.backbone,
@@ -89,6 +93,7 @@ class Testbed:
             "steps": config.stop.max_steps,
             "validate_every": config.stop.validate_every,
             "precision": config.hardware.precision,
+            **(tuned if self.evaluated_on == "validation" else {}),
         }
 
 
@@ -189,6 +194,22 @@ def _cub(data: Path, out_dir: Path, *, quick: bool, weights: Path | None) -> Tes
     if quick:
         config = replace(config, stop=StopConfig(validate_every=2, patience=1, max_steps=2))
     return Testbed("CUB", config, (1e-5,))
+
+
+def tuning_testbed(testbed: Testbed, stop: StopConfig, folds: int, zero_shot: float) -> Testbed:
+    """The testbed of ablations: on CUB as in the papers' tuning protocols, others unchanged.
+
+    The first of ``folds`` folds of the training classes is held out, decides on the best step as
+    ``stop`` says, and is what scores are measured on; ``zero_shot`` is λ.
+    """
+    if testbed.name != "CUB":
+        return testbed
+    config = testbed.config
+    if config.stop.max_steps is None:  # not the quick mode
+        config = replace(config, stop=stop)
+    weight = replace(config.zero_shot, weight=zero_shot)
+    config = replace(config, folds=folds, zero_shot=weight)
+    return replace(testbed, config=config, evaluated_on="validation")
 
 
 def hardware() -> HardwareConfig:

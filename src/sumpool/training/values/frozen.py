@@ -26,6 +26,7 @@ def check_frozen(config: TrainConfig) -> None:
         (config.freeze_batch_norm_affine, "freeze_batch_norm_affine"),
         (config.optimizer.warmup_epochs, "optimizer.warmup_epochs"),
         (config.hardware.compile, "hardware.compile"),
+        (config.erasing, "erasing"),
     ):
         if wrong:
             raise ConfigError(

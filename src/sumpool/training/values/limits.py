@@ -21,6 +21,7 @@ LIMITS: Limits = (
         math.nextafter(1, 0),
         ("optimizer.plateau_factor", "optimizer.restart_factor"),
     ),
+    ("lie in [0, 1]", 0, 1, ("erasing",)),
     ("be at most 10", -math.inf, 10, ("optimizer.lr",)),
     ("lie in [0, 10]", 0, 10, ("optimizer.weight_decay",)),
     (

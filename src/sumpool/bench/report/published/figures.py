@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from decimal import Decimal
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 #: The files, in the order in which their scores are taken where several have one: the tables of
 #: GSP with their spread first, then those of CCP.
@@ -156,6 +156,39 @@ def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
             where = (it.protocol, it.data_set, it.loss, it.method)
             found.setdefault((*where, it.dimension, it.metric, it.settings), []).append(it)
     return found
+
+
+class PublishedSteps(NamedTuple):
+    """How many steps training took, table 3.3 of [thesis], rounded averages of four models.
+
+    Attributes:
+        row: Name of the row, as printed.
+        loss: A key of ``sumpool.losses.LOSSES``.
+        method: Our label of the method.
+        data_set: ``sop`` or ``inshop``.
+        steps: Steps.
+    """
+
+    row: str
+    loss: str
+    method: str
+    data_set: str
+    steps: int
+
+
+def published_steps() -> list[PublishedSteps]:
+    """Every number of table 3.3, row by row as printed.
+
+    Example:
+        >>> published_steps()[0]
+        PublishedSteps(row='C2', loss='c2', method='gap', data_set='sop', steps=62000)
+    """
+    text = (files(__package__) / "thesis-3.3.csv").read_text(encoding="utf-8")
+    _, *rows = csv.reader(text.splitlines())
+    return [
+        PublishedSteps(row, loss, method, data_set, int(steps))
+        for row, loss, method, data_set, steps in rows
+    ]
 
 
 @dataclass(frozen=True)
