@@ -16,7 +16,7 @@ JOBS   ?= -n auto --maxprocesses=8 --dist loadgroup
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo lock lock-check sbom test test-process test-all test-attack lint timings docs clean
+.PHONY: help demo lock lock-check sbom test test-process test-all test-attack lint timings docs docs-site clean
 
 help:  ## List the targets.
 	@echo "sumpool: make <target>"
@@ -61,6 +61,11 @@ timings: $(STAMP)  ## Time the solvers and poolings; results go to runs/timings.
 docs: $(STAMP)  ## Run the examples in README.md and docs/, and check their links.
 	@echo "==> Checking the examples and links of the documentation"
 	$(PYTEST) README.md docs tests/test_docs.py $(ARGS)
+
+docs-site: $(STAMP)  ## Build the documentation as a site into build/site; broken links and names without text fail.
+	@echo "==> Building the site of the documentation"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "site: build/site/index.html"
 
 # Installing by hash is opt-in: a file that was built for one machine (a local version of torch, say) has
 # another hash than the published one and would be refused, where constraints.txt accepts it.
