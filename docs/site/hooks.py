@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import nbformat
+import ziamath
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -89,6 +90,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     def add(uri: str, content: str | bytes) -> None:
         files.append(File.generated(config, uri, content=content))
 
+    font = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
+    add(f"site/{font.name}", font.read_bytes())
     for name, uri in PAGES.items():
         add(uri, (ROOT / name).read_text(encoding="utf-8"))
     for path in sorted(DOCS.glob("notebooks/*.ipynb")):
@@ -168,4 +171,8 @@ def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files
 
 def rendered(formula: re.Match[str]) -> str:
     """A formula of LaTeX as MathML."""
-    return convert(html.unescape(formula[2]), display="inline" if formula[1] == "span" else "block")
+    latex = html.unescape(formula[2])
+    if formula[1] == "span":
+        return convert(latex)
+    limits = re.sub(r"(\\(?:min|max|sup|inf))_", r"\1\\limits_", latex)
+    return f'<div class="formula">{convert(limits, display="block")}</div>'
