@@ -36,7 +36,6 @@ SMALL = (
     "--stop.validate-every=2",
     "--hardware.accelerator=cpu",
     "--hardware.workers=0",
-    "--cache-dir=maps",
 )
 #: Commands with these need CUB, a cluster or the Hub: they only parse.
 ELSEWHERE = re.compile(r"\b(cub|CUB_200_2011|bench|--ray|hf://)", re.IGNORECASE)
@@ -118,6 +117,7 @@ def test_the_commands_of_a_page_run(
     if name == "docs/training.md":  # the page makes it
         shutil.rmtree(folder / "runs")
     monkeypatch.chdir(folder)
+    monkeypatch.setenv("HOME", str(tmp_path))  # where maps of a frozen backbone are stored
     _without_the_hub(monkeypatch)
     for language, text in blocks(page, "sh", "py"):
         if language == "py":
