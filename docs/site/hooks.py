@@ -13,12 +13,12 @@ import importlib
 import os
 import pkgutil
 import re
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import nbformat
-import ziamath
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.exceptions import PluginError
@@ -38,6 +38,8 @@ PAGES = {
 }
 #: Where source files are shown that pages link to.
 SOURCE = "source"
+#: The font of formulas.
+FONT = "STIXTwoMath-Regular.ttf"
 
 CODE = re.compile(r"(^```.*?^```|`[^`\n]*`)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(\]\()([^)\s#:]+)(?=[)#])")
@@ -90,8 +92,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     def add(uri: str, content: str | bytes) -> None:
         files.append(File.generated(config, uri, content=content))
 
-    font = Path(ziamath.__file__).parent / "fonts" / "STIXTwoMath-Regular.ttf"
-    add(f"site/{font.name}", font.read_bytes())
+    font = metadata.distribution("ziamath").locate_file(f"ziamath/fonts/{FONT}")
+    add(f"site/{FONT}", Path(str(font)).read_bytes())
     for name, uri in PAGES.items():
         add(uri, (ROOT / name).read_text(encoding="utf-8"))
     for path in sorted(DOCS.glob("notebooks/*.ipynb")):
