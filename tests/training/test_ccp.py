@@ -242,7 +242,7 @@ def test_moments_of_proxies_begin_anew_with_a_problem() -> None:
 
     runner.alternating.turn = watched  # type: ignore[method-assign]
     object.__setattr__(runner.config.stop, "max_steps", 3)
-    runner._limit = 3
+    runner._pace.limit = 3
     runner.fit()
     assert kept == [0.0] * 3
 

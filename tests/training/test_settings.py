@@ -86,6 +86,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "flip",
     }
     assert open_still == meaningful | {
+        *("recipe", "minutes"),
         "optimizer.plateau_patience",
         "optimizer.ema",
         "ccp.solution",

@@ -111,7 +111,10 @@ def _run(typed: Sequence[str]) -> int:
     typed = [argument for argument in typed if argument != DEBUG]
     parser = build_parser()
     try:
-        arguments = parser.parse_args(normalize_arguments(typed, flat_switches()))
+        normalized = normalize_arguments(typed, flat_switches())
+        if normalized[:1] == ["train"]:
+            train.apply_recipe(parser, normalized)
+        arguments = parser.parse_args(normalized)
     except Exception as error:
         _report(error, debug, usage_error(error, parser, typed))
         parser.exit(2)

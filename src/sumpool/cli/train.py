@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,10 +13,12 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import HelpFormatter, check_data
 from sumpool.cli.parsing import Parser
+from sumpool.report.run.option_names import flatten
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
+from sumpool.training.values.recipes import RECIPES, has_gpu, recipe_options
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
@@ -25,9 +28,13 @@ Train a network that embeds images so that distance means dissimilarity.
   sumpool train --data FOLDER
 
 is enough: FOLDER holds one folder of images per class. A quarter of the classes is kept for
-validation, an ImageNet network that comes with the package is fine-tuned with generalized sum
-pooling and the zero-shot loss, and training ends when validation stops improving. The run folder
-then holds the model, metrics, curves and a page, report.html.
+validation, and an ImageNet network that comes with the package is fine-tuned with generalized sum
+pooling for a number of steps that follows the number of images. The run folder then holds the
+model, metrics, curves and a page, report.html.
+
+Options that are not given are those of a recipe. --recipe best is the default, papers is the
+published protocol, and auto is best, on frozen features where there is no GPU. --minutes N trains
+the best model that N minutes allow.
 
 Ctrl-C, or a TERM signal, ends training between two steps and keeps a checkpoint; `--resume RUN`
 resumes bit for bit.
@@ -39,20 +46,25 @@ that were used. `sumpool train --help-all` lists all options.
 
 examples:
   sumpool train --data photos/
+  sumpool train --data photos/ --recipe auto --minutes 10
   sumpool train --data photos/ --freeze-backbone
   sumpool train --data photos.csv --loss pnca --out runs/proxies
   sumpool train --data CUB_200_2011 --fold 1 --cache gpu --seed 3
-  sumpool train --data CUB_200_2011 --pool gap --loss ms --stop.max-steps 3000
+  sumpool train --data CUB_200_2011 --recipe papers --pool gap --loss ms
   sumpool train --config run.yaml --hardware.devices 4
   sumpool train --resume runs/proxies
   sumpool train --data more-photos/ --init runs/proxies
 """
 
+DEFAULT_RECIPE = "best"
 #: The options that most people use, by group: those of ``--help``.
 COMMON = {
     "images": ("data", "skip_broken", "cache"),
     "model": ("backbone", "init", "pool", "embedding_size"),
-    "training": ("loss", "batch_size", "optimizer.lr", "stop.max_steps", "seed"),
+    "training": (
+        *("recipe", "minutes"),
+        *("loss", "batch_size", "optimizer.lr", "stop.max_steps", "seed"),
+    ),
     "run": ("out", "resume", "config"),
 }
 
@@ -103,7 +115,31 @@ def build_parser() -> ArgumentParser:
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_class_arguments(TrainConfig, as_group=False)
+    parser.set_defaults(recipe_options(DEFAULT_RECIPE, {}))
     return parser
+
+
+def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
+    """Make the options of the recipe in ``arguments`` the defaults of ``sumpool train``.
+
+    A resumed run has a recipe already: there, options that are not given stay at plain defaults.
+
+    Args:
+        parser: The parser of the command with all its verbs.
+        arguments: The normalized arguments of the command.
+
+    Raises:
+        ConfigError: If there is no such recipe, or the arguments cannot be parsed.
+    """
+    own = parser._subcommands_action.choices["train"]
+    typed = [it for it in arguments if not it.startswith(("--print_config", "--help"))]
+    given = flatten(parser.parse_args(typed, defaults=False)["train"].as_dict())
+    name = given.get("recipe", DEFAULT_RECIPE)
+    options: dict[str, Any] = {}
+    if name is not None and given.get("resume") is None:
+        gpu = not RECIPES[name].without_gpu or has_gpu(given.get("hardware.accelerator"))
+        options = recipe_options(name, given, gpu=gpu)
+    own.set_defaults({**flat(TrainConfig()), **options})
 
 
 def run(options: Namespace) -> int:
@@ -139,10 +175,9 @@ def run(options: Namespace) -> int:
         )
         return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
     if result.page is not None:  # the first process speaks for all
-        why = "patience" if outcome.stopped == "patience" else "max_steps"
         marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
-            f"{counted(outcome.steps, 'step')}, ended by {why}; the model of step "
+            f"{counted(outcome.steps, 'step')}, ended by {outcome.stopped}; the model of step "
             f"{outcome.best_step} is kept{marked}"
         )
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())

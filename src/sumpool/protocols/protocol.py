@@ -203,6 +203,11 @@ class Protocol:
         from sumpool.losses import LOSSES
         from sumpool.losses.recipe import DATASET_COLUMNS
 
+        if config.recipe is not None or config.minutes is not None:
+            name = "minutes" if config.recipe is None else "recipe"
+            raise ConfigError(
+                f"{name} is for `sumpool train`: the {self.name} protocol sets options"
+            )
         if data_set not in DATASET_COLUMNS:
             raise ConfigError(
                 f"data_set must be one of {', '.join(DATASET_COLUMNS)} ('default' for any other), "

@@ -16,4 +16,7 @@ from .run import run_training as run_training
 from .run_folder import RunFolder as RunFolder
 from .settings import resolve as resolve
 from .task import Outcome as Outcome
+from .task import Progress as Progress
 from .task import Task as Task
+from .values.recipes import RECIPES as RECIPES
+from .values.recipes import with_recipe as with_recipe

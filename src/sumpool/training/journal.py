@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
     from sumpool.training.task import Progress
 
+#: The progress bar of a run with a time budget.
+TIMED = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
 LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss", "center_loss")
 #: Columns of ``problems.csv``: the finished problems of a run with chance-constrained proxies.
 PROBLEM_COLUMNS = (
@@ -68,20 +70,25 @@ class Journal:
             self._board = SummaryWriter(str(path / BOARD), purge_step=keep_until)
         # Away from a terminal every update is a line of its own: few of them.
         every = 0.1 if sys.stderr.isatty() else 15.0
+        timed = {"bar_format": TIMED} if self._config.minutes is not None else {}
         self._bar = tqdm(
             total=self._first_end(progress),
-            initial=progress.step,
+            initial=self._place(progress),
             unit="step",
             desc="training",
             disable=not self._shown,
             mininterval=every,
             dynamic_ncols=True,
+            **timed,
         )
         self._lap = time.monotonic()
 
-    def advance(self) -> None:
-        """Count a step."""
-        self._bar.update(1)
+    def advance(self, progress: Progress) -> None:
+        """Move the bar: by a step, or by the time that it took towards a time budget."""
+        if self._config.minutes is not None:
+            self._bar.total = max(self._first_end(progress), self._place(progress))
+            self._say(step=f"{progress.step:,}")
+        self._bar.update(self._place(progress) - self._bar.n)
 
     def log(self, progress: Progress, means: Mapping[str, float], rate: float, images: int) -> None:
         """Log the losses, averaged over the ``images`` images since the last line."""
@@ -127,9 +134,17 @@ class Journal:
             if file is not None:
                 file.close()
 
-    def _first_end(self, progress: Progress) -> int:
+    def _place(self, progress: Progress) -> float:
+        # Under a time budget the bar counts seconds, else steps.
+        if self._config.minutes is None:
+            return progress.step
+        return round(min(progress.used, 60 * self._config.minutes), 1)
+
+    def _first_end(self, progress: Progress) -> float:
         # The earliest step at which training can end, unless a validation gives more time.
         stop = self._config.stop
+        if self._config.minutes is not None:
+            return 60 * self._config.minutes
         if stop.patience is None:
             assert stop.max_steps is not None
             return stop.max_steps

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from lightning.fabric import Fabric
@@ -17,6 +17,7 @@ from sumpool.ccp import state_copy
 from sumpool.data import Batch
 from sumpool.losses import LOSSES
 from sumpool.training.alternating import Alternating
+from sumpool.training.budget.pace import Pace
 from sumpool.training.checkpoint import random_state, restore_random_state
 from sumpool.training.config import TrainConfig
 from sumpool.training.cuda_graph_step import CudaGraphStep
@@ -73,14 +74,10 @@ class Trainer:
         *,
         progress: bool = True,
     ) -> None:
-        stop = config.stop
-        self._keep_last = stop.keep == "last"
-        if stop.validate_every is None or (stop.patience is None and not self._keep_last):
-            raise ValueError("config must be resolved: stop.validate_every and patience are null")
+        self._keep_last = config.stop.keep == "last"
+        self._pace = Pace(fabric, config)
         self.fabric, self.task, self.config, self.folder = fabric, task, config, folder
         self.progress = Progress()
-        self._every, self._patience = stop.validate_every, stop.patience
-        self._limit = stop.max_steps
         nhwc = config.hardware.channels_last and fabric.device.type == "cuda"
         self.model = task.model.to(fabric.device)
         if nhwc:
@@ -121,12 +118,15 @@ class Trainer:
             else None
         )
 
-    def fit(self, *, resume: bool = False, validate_first: bool = False) -> Outcome:
-        """Train to the end of patience, or of ``max_steps``, or to a signal.
+    def fit(
+        self, *, resume: bool = False, validate_first: bool = False, began: float | None = None
+    ) -> Outcome:
+        """Train to the end of patience, of ``max_steps`` or of ``minutes``, or to a signal.
 
         Args:
             resume: Continue from the newest checkpoint in the folder; without one, from step 0.
             validate_first: Also validate and log at step 0, which selects nothing.
+            began: When this part of the run began, by ``time.monotonic``; None is the first step.
 
         Raises:
             RunError: If the loss is no longer finite, or a checkpoint cannot be written or used.
@@ -142,6 +142,7 @@ class Trainer:
                 if validate_first and self.progress.step == 0:
                     metrics = self.task.measure(self.fabric, self.config.stop.monitor, 0)
                     self._journal.validated(self.progress, metrics, is_best=False)
+                self._pace.begin(self.progress, began)
                 outcome = self._run(batches, interrupts)
             if self.alternating is not None and outcome.stopped != "interrupted":
                 self.alternating.close(self.progress.step)
@@ -162,14 +163,13 @@ class Trainer:
             self.criterion.load_state_dict(self._best["criterion"])
 
     def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
-        progress = self.progress
-        start = time.monotonic() - progress.seconds
-        reason = self._end()
+        progress, pace = self.progress, self._pace
+        reason = pace.end(progress)
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
             schedule = self.optimizer.optimizer, self.config.optimizer
-            if follow_schedule(*schedule, progress.step, self._limit):
+            if follow_schedule(*schedule, progress.step, pace.done(progress)):
                 self._go_back()
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
@@ -177,23 +177,25 @@ class Trainer:
             if self._average is not None:
                 # Until prototypes are picked there is nothing to average.
                 self._average.update(progress.step - self.config.gsp.average_steps)
-            progress.seconds = time.monotonic() - start
-            self._journal.advance()
-            validate = progress.step % self._every == 0 or progress.step == self._limit
+            pace.tick(progress)
+            self._journal.advance(progress)
+            validate = pace.validates(progress)
             if self._since_log == LOG_EVERY or validate:
                 self._log()
             if validate:
                 with nullcontext() if self._average is None else self._average.applied():
                     ended = self._validate()
-                progress.seconds = time.monotonic() - start
-            reason = self._end()
+                pace.tick(progress)
+            reason = pace.end(progress)
             if validate and reason is None and ended:
                 self._next_problem()
             if self._asked(interrupts):
                 self._save()
                 return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
             due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
-            if validate and reason is None and self.fabric.broadcast(due):
+            # With a time budget there may be no validation before its end.
+            checked = validate or pace.budget is not None
+            if checked and reason is None and self.fabric.broadcast(due):
                 self._save()
         self._save()
         return Outcome(reason, progress.step, progress.best_step)
@@ -217,13 +219,6 @@ class Trainer:
             self.alternating.begin()
         if self.config.hardware.cuda_graph:
             self._pass = record(self._train_pass, batch.images, self.fabric)
-
-    def _end(self) -> Literal["patience", "max_steps"] | None:
-        if self._patience is not None and self.progress.stale >= self._patience:
-            return "patience"
-        if self._limit is not None and self.progress.step >= self._limit:
-            return "max_steps"
-        return None
 
     def _step(self, batch: Batch) -> dict[str, Tensor]:
         fabric = self.fabric

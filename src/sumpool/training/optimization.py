@@ -124,21 +124,30 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
     return value if device is None else torch.tensor(value, device=device)
 
 
-def follow_cosine(optimizer: torch.optim.Optimizer, step: int, steps: int) -> None:
-    """Set the rates of step number ``step`` (0, 1, …): from full ones to zero after ``steps``."""
-    scale_rates(optimizer, (1 + math.cos(math.pi * step / steps)) / 2)
+def follow_cosine(optimizer: torch.optim.Optimizer, done: float, total: float) -> None:
+    """Set the rates when ``done`` of ``total`` steps or seconds are over: from full to zero."""
+    scale_rates(optimizer, (1 + math.cos(math.pi * done / total)) / 2)
 
 
 def follow_schedule(
-    optimizer: torch.optim.Optimizer, config: OptimizerConfig, step: int, steps: int | None
+    optimizer: torch.optim.Optimizer,
+    config: OptimizerConfig,
+    step: int,
+    done: tuple[float, float] | None,
 ) -> bool:
-    """Set the rates of step number ``step`` of ``steps``, as ``config`` wants them.
+    """Set the rates of step number ``step``, as ``config`` wants them.
+
+    Args:
+        optimizer: The optimizer.
+        config: Its options.
+        step: The step, from 0.
+        done: Steps or seconds that are over, and how many there will be; None if nobody knows.
 
     Returns:
         Whether the step starts from the best model so far.
     """
-    if config.schedule == "cosine" and steps is not None:
-        follow_cosine(optimizer, step, steps)
+    if config.schedule == "cosine" and done is not None:
+        follow_cosine(optimizer, *done)
     if step in config.restarts:
         scale_rates(optimizer, config.restart_factor)
     return step in config.restarts

@@ -117,6 +117,11 @@ class TrainConfig:
 
     Args:
         data: folder, CSV or Parquet file with labeled images; none for glyphs, which are drawn
+        recipe: options that are set unless given: best, what this package knows to be best; papers,
+            the fair protocol; auto, best, without a GPU on frozen features. Steps and batches
+            follow the data. In Python, with_recipe applies one (best)
+        minutes: time budget: training ends after so many minutes at the latest, preparation
+            included, and the cosine schedule with it; evaluation and page follow
         format: layout of the data: auto, folder, csv, parquet, cub, cars196, sop, inshop, cifar10,
             cifar100, mnist, fashion-mnist, glyphs, cifar-collage, cifar-foreground (made from
             CIFAR-100), cub-clutter (made from CUB)
@@ -190,6 +195,8 @@ class TrainConfig:
     """
 
     data: str | None = None
+    recipe: Literal["best", "papers", "auto"] | None = None
+    minutes: float | None = None
     format: str = "auto"
     out: str | None = None
     fold: int | None = None

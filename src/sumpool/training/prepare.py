@@ -127,7 +127,8 @@ def prepare(
     if config.init is not None:
         source = load(start or config.init)
         config = _follow(config, source)
-    config = resolve(config, splits.name)
+    classes = int(splits.train.labels.unique().numel())
+    config = resolve(config, splits.name, (len(splits.train), classes))
     check_devices(config, fabric)
     model = build_model(config, source)
     if source is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -74,6 +75,7 @@ def run_training(
         RunError: If the run cannot be started or resumed.
         DataError: If the data cannot be used.
     """
+    began = time.monotonic()
     given = resume or (Path(config.out) if config.out is not None else None)
     start: Path | None = None
     if given is not None:  # before images are opened, which may take long
@@ -105,7 +107,7 @@ def run_training(
             folder.update(finished=None, **_images(prepared))
         fabric, task = prepared.fabric, prepared.task
         trainer = Trainer(fabric, task, prepared.config, folder, progress=progress)
-        outcome = trainer.fit(resume=resume is not None, validate_first=validate_first)
+        outcome = trainer.fit(resume=resume is not None, validate_first=validate_first, began=began)
         return _finish(prepared, folder, outcome)
 
 

@@ -21,6 +21,7 @@ from sumpool.training.values.combinations import (
 from sumpool.training.values.frozen import FROZEN_DEFAULTS, check_frozen
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
+from sumpool.training.values.recipes import data_options
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
             *("stop.validate_every", "stop.patience", "stop.max_steps"),
             *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
             *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
-            *("zero_shot.scale", "zero_shot.lr_multiplier", "gsp.lr_multiplier"),
+            *("zero_shot.scale", "zero_shot.lr_multiplier", "gsp.lr_multiplier", "minutes"),
         ),
     ),
     (
@@ -146,8 +147,13 @@ def check_effects(config: TrainConfig) -> None:
             raise ConfigError(f"options without effect: {what}")
 
 
-def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
+def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = None) -> TrainConfig:
     """``config`` with every option that was left open filled in for ``data_set``.
+
+    Args:
+        config: The options.
+        data_set: Format of the data.
+        size: Training images and classes, which recipes follow; None if nobody knows.
 
     Raises:
         ConfigError: If an option is not accepted, or two contradict each other.
@@ -173,6 +179,7 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
         "stop.patience": None if config.stop.keep == "last" else patience,
         **({"center.momentum": 0.9} if has_running_centers(config) else {}),
         **(_ccp_defaults(config, found, data_set) if ccp else {}),
+        **_recipe_options(config, recipe, size),
         **(FROZEN_DEFAULTS if config.freeze_backbone else {}),
     }
     given = flat(config)
@@ -181,6 +188,14 @@ def resolve(config: TrainConfig, data_set: str) -> TrainConfig:
     _check_ranges(resolved)
     check_batches(resolved, recipe)
     return resolved
+
+
+def _recipe_options(
+    config: TrainConfig, loss: LossRecipe, size: tuple[int, int] | None
+) -> dict[str, Any]:
+    if size is None:
+        return {}
+    return data_options(config, *size, proxy=loss.proxy, images_per_class=loss.images_per_class)
 
 
 def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> dict[str, Any]:

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from sumpool.data import ClassBatchSampler, ImageFeed
 from sumpool.training.errors import RunError
 
+#: Why training ended by itself.
+Ending = Literal["patience", "max_steps", "minutes"]
 #: Evaluates a model: the metrics by name.
 Validate = Callable[[nn.Module], dict[str, float]]
 
@@ -66,6 +68,7 @@ class Progress:
         best_value: Best value of the metric that decides.
         best_step: Step of that value; 0 before the first validation.
         stale: Validations since then.
+        preparation: Time spent before the steps, on images and features, over all parts of the run.
     """
 
     step: int = 0
@@ -73,6 +76,12 @@ class Progress:
     best_value: float = -math.inf
     best_step: int = 0
     stale: int = 0
+    preparation: float = 0.0
+
+    @property
+    def used(self) -> float:
+        """Seconds that count towards a time budget."""
+        return self.preparation + self.seconds
 
 
 @dataclass(frozen=True)
@@ -80,13 +89,13 @@ class Outcome:
     """How a run ended.
 
     Attributes:
-        stopped: "patience", "max_steps", or "interrupted" by ``signal``.
+        stopped: "patience", "max_steps", "minutes", or "interrupted" by ``signal``.
         steps: Steps done.
         best_step: Step of the model that is kept.
         signal: The signal that interrupted it.
     """
 
-    stopped: Literal["patience", "max_steps", "interrupted"]
+    stopped: Ending | Literal["interrupted"]
     steps: int
     best_step: int
     signal: str | None = None

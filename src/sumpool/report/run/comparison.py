@@ -201,5 +201,5 @@ def _run_cells(run: Run, source: str) -> list[str]:
         *(f"{100 * scores[metric]:.1f}" if metric in scores else "–" for metric in SCORES),
         *("–" if number is None else f"{number:,}" for number in (run.best_step, steps)),
         "–" if seconds is None else duration(seconds),
-        {"max_steps": "last step"}.get(str(stopped), str(stopped or "not finished")),
+        {"max_steps": "last step", "minutes": "time budget"}.get(str(stopped), str(stopped or "not finished")),
     ]

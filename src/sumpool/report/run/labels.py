@@ -23,6 +23,7 @@ PERCENT = {
 STOPS = {
     "patience": "It stopped because validation got no better.",
     "max_steps": "It stopped at its last step.",
+    "minutes": "It stopped when its time budget was used.",
     "interrupted": "It was interrupted and can be resumed.",
 }
 #: Said wherever scores of a model are shown that was selected by them.
@@ -127,6 +128,9 @@ def _model(run: Run) -> str:
         inside = ", ".join(f"{symbols.get(k, k)} = {_short(v)}" for k, v in given if v is not None)
         parts.append(f"{str(pool).upper()} pooling" + (f" ({inside})" if inside else ""))
     loss, weight = run.option("loss"), run.option("zero_shot.weight")
+    recipe = run.option("recipe")
+    if recipe:
+        parts.insert(0, f"recipe {recipe}")
     if loss:
         mixed = f" + {_short(weight)} × zero-shot loss" if weight else ""
         parts.append(f"loss {str(loss).upper()}{mixed}")

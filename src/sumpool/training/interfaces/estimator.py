@@ -17,8 +17,9 @@ from sumpool.models import Embedder, load
 from sumpool.models.encoding import as_image, image_list
 from sumpool.models.pretrained import is_pretrained
 from sumpool.system.wording import counted
-from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
+from sumpool.training.config import ConfigError, TrainConfig, flat
 from sumpool.training.splits import Splits
+from sumpool.training.values.recipes import with_recipe
 from sumpool.training.without_folder import train_in_memory
 
 
@@ -37,7 +38,8 @@ class EmbeddingTransformer(
             model, "hf://organization/name", or "pretrained", the packaged network.
         options: None embeds with ``model`` as it is, and ``fit`` only loads it. A dictionary trains
             it on the images given to ``fit``, with these options of `sumpool train` by their dotted
-            names, such as ``{"pool": "gsp", "stop.max_steps": 200}``; a part of the classes selects
+            names, such as ``{"pool": "gsp", "stop.max_steps": 200}``, and those of its recipe for
+            the rest (``"recipe"``: best, papers or auto); a part of the classes selects
             the model, so that four are needed.
         batch_size: Images that ``transform`` passes through the network together.
         device: Where the model is after ``fit``.
@@ -99,13 +101,14 @@ class EmbeddingTransformer(
     def _train(self, X: Any, y: ArrayLike | None) -> Embedder:
         if y is None:
             raise ValueError("y must be the classes of the images to train on, got None")
-        known, options = flat(TrainConfig()), dict(self.options or {})
+        known = flat(TrainConfig())
+        options = {"recipe": "best", **(self.options or {})}
         unknown = [name for name in options if name not in known]
         if unknown:
             raise ConfigError(f"options must be those of `sumpool train`, got {unknown[0]!r}")
         if not is_pretrained(os.fspath(self.model)):
             options.setdefault("init", os.fspath(self.model))
-        config = with_options(TrainConfig(), options)
+        config = with_recipe(options["recipe"], options)
         names, labels = np.unique(np.asarray(y), return_inverse=True)
         if len(names) < 4:
             found = counted(len(names), "class", "classes")

@@ -21,8 +21,11 @@ def check_end(config: TrainConfig) -> None:
     kept = "stop.keep last" if last else "optimizer.ema"
     for wrong, why in (
         (
-            stop.max_steps is None and (cosine or last),
-            f"{ending} needs stop.max_steps, the step at which training ends",
+            stop.max_steps is None
+            and (cosine or last)
+            and config.minutes is None
+            and config.recipe in (None, "papers"),
+            f"{ending} needs stop.max_steps or minutes: where training ends",
         ),
         (
             cosine and optimizer.plateau_patience is not None,

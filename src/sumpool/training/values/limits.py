@@ -35,7 +35,7 @@ LIMITS: Limits = (
         -math.inf,
         1e6,
         (
-            *("optimizer.warmup_epochs", "zero_shot.scale", "zero_shot.lr_multiplier"),
+            *("optimizer.warmup_epochs", "zero_shot.scale", "zero_shot.lr_multiplier", "minutes"),
             *("zero_shot.balance", "zero_shot.ridge", "gsp.eps"),
             *("ccp.pull", "ccp.batch_weight", "center.weight"),
         ),

@@ -1,0 +1,241 @@
+"""Recipes of ``sumpool train``: the options that each sets unless a user does, and why.
+
+Imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick. Numbers are
+changed here and nowhere else.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sumpool.training.config import ConfigError, TrainConfig, with_options
+
+#: Validations of a run whose length a recipe sets.
+VALIDATIONS = 10
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One option of a recipe.
+
+    Attributes:
+        value: What it is set to.
+        why: The reason, in a sentence.
+        unless: Options that, if a user gives one of them, leave this one at its usual default: they
+            exclude each other, or it belongs to what was replaced.
+    """
+
+    value: Any
+    why: str
+    unless: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Length:
+    """How long a run is: passes over the training images, within bounds.
+
+    Attributes:
+        epochs: Passes.
+        least: Fewest steps.
+        most: Most steps.
+    """
+
+    epochs: float
+    least: int
+    most: int
+
+    def steps(self, images: int, batch_size: int) -> int:
+        """Steps for that many images.
+
+        Example:
+            >>> Length(epochs=40, least=300, most=3000).steps(images=5864, batch_size=64)
+            3000
+        """
+        return min(max(math.ceil(self.epochs * images / batch_size), self.least), self.most)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Options that go together.
+
+    Attributes:
+        summary: What it is, in a line.
+        measured: Where its numbers come from.
+        options: Its settings by the dotted name of the option.
+        without_gpu: Settings that are added where there is no GPU.
+        frozen: Settings that are added, or replaced, with a frozen backbone.
+        length: Steps, where ``stop.max_steps`` is null; None leaves them to patience.
+        frozen_length: The same with a frozen backbone.
+        pair_rate: Learning rate with losses without proxies.
+        proxy_rate: Learning rate with proxy losses.
+    """
+
+    summary: str
+    measured: str
+    options: Mapping[str, Setting] = field(default_factory=dict)
+    without_gpu: Mapping[str, Setting] = field(default_factory=dict)
+    frozen: Mapping[str, Setting] = field(default_factory=dict)
+    length: Length | None = None
+    frozen_length: Length | None = None
+    pair_rate: float = 1e-5
+    proxy_rate: float = 1e-5
+
+
+#: What sets the end of a run, or its rates, by validations.
+_BY_VALIDATION = ("ccp.enabled", "optimizer.restarts")
+_BEST = Recipe(
+    summary="what this package knows to be best",
+    measured="schedule, average of the weights, pooling and rate of pair losses: CUB with C2 and "
+    "128 dimensions, validation classes (docs/results/photographs-tuning-h200 and "
+    "photographs-screening-h200); loss, embedding, batch and optimizer: chosen from published "
+    "tables, not yet measured together on a GPU",
+    options={
+        "loss": Setting(
+            "panchor", "ProxyAnchor leads published tables among single losses", ("ccp.enabled",)
+        ),
+        "embedding_size": Setting(512, "the size of most published tables"),
+        "batch_size": Setting(64, "proxies are compared with more images at a time"),
+        "zero_shot.weight": Setting(0.0, "it gains nothing on photographs", ("zero_shot",)),
+        "optimizer.name": Setting("adamw", "weight decay apart from the gradient"),
+        "optimizer.schedule": Setting(
+            "cosine",
+            "rates that fall to zero leave no step to select",
+            (*_BY_VALIDATION, "optimizer.plateau_patience"),
+        ),
+        "optimizer.ema": Setting(0.999, "averaged weights vary less", ("ccp.enabled",)),
+        "stop.keep": Setting(
+            "last", "few validation classes select by chance", (*_BY_VALIDATION, "stop.patience")
+        ),
+    },
+    length=Length(epochs=40, least=300, most=3000),
+    frozen_length=Length(epochs=40, least=300, most=3000),
+    pair_rate=3e-5,
+    proxy_rate=1e-4,
+)
+#: Options that mean a backbone that learns.
+_LEARNS = (
+    *("optimizer.warmup_epochs", "freeze_batch_norm_affine"),
+    *("hardware.compile", "hardware.cuda_graph", "hardware.cuda_step"),
+)
+#: The recipes by name; ``None`` as the recipe of a configuration is none: its options are as given.
+RECIPES: Mapping[str, Recipe] = {
+    "best": _BEST,
+    "papers": Recipe(
+        summary="the fair protocol of the papers",
+        measured="the papers (docs/protocols.md, docs/losses.md)",
+    ),
+    "auto": replace(
+        _BEST,
+        summary="best; without a GPU on frozen features",
+        without_gpu={
+            "freeze_backbone": Setting(True, "a step takes milliseconds, not seconds", _LEARNS)
+        },
+    ),
+}
+
+
+def recipe_options(name: str, given: Mapping[str, Any], *, gpu: bool = True) -> dict[str, Any]:
+    """The options that a recipe sets beside those that a user gives.
+
+    Args:
+        name: A key of :data:`RECIPES`.
+        given: What the user gives, by dotted name.
+        gpu: Whether there is a GPU.
+
+    Raises:
+        ConfigError: If there is no such recipe.
+
+    Example:
+        >>> recipe_options("best", {})["optimizer.schedule"]
+        'cosine'
+        >>> recipe_options("papers", {})
+        {'recipe': 'papers'}
+    """
+    if name not in RECIPES:
+        raise ConfigError(f"recipe must be one of {', '.join(RECIPES)}, got {name!r}")
+    recipe = RECIPES[name]
+    settings = {**recipe.options, **({} if gpu else recipe.without_gpu)}
+    applied = _applied(settings, given)
+    if {**applied, **given}.get("freeze_backbone"):
+        applied |= _applied(recipe.frozen, given)
+    return {"recipe": name, **applied}
+
+
+def with_recipe(name: str, given: Mapping[str, Any], *, gpu: bool | None = None) -> TrainConfig:
+    """A configuration from a recipe and the options that a user gives, which win.
+
+    Args:
+        name: A key of :data:`RECIPES`.
+        given: Options by dotted name.
+        gpu: Whether there is a GPU; None looks.
+
+    Example:
+        >>> config = with_recipe("best", {"data": "photos", "embedding_size": 128})
+        >>> config.embedding_size, config.loss
+        (128, 'panchor')
+    """
+    found = RECIPES.get(name)
+    if gpu is None:
+        gpu = found is None or not found.without_gpu or has_gpu(given.get("hardware.accelerator"))
+    return with_options(TrainConfig(), {**recipe_options(name, given, gpu=gpu), **given})
+
+
+def has_gpu(accelerator: str | None) -> bool:
+    """Whether training with ``hardware.accelerator`` set to this uses a GPU."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    import torch
+
+    return accelerator != "cpu" and torch.cuda.is_available()
+
+
+def data_options(
+    config: TrainConfig, images: int, classes: int, *, proxy: bool, images_per_class: int
+) -> dict[str, Any]:
+    """What the recipe of ``config`` makes of options that are null, for data of this size.
+
+    Args:
+        config: The options; those that are set stay.
+        images: Training images.
+        classes: Their classes.
+        proxy: Whether the loss has proxies.
+        images_per_class: Images of a class in a batch that the loss asks for. With fewer classes
+            than a batch takes, there are more.
+    """
+    recipe = RECIPES.get(config.recipe or "papers", RECIPES["papers"])
+    length = recipe.frozen_length if config.freeze_backbone else recipe.length
+    if length is None:
+        return {}
+    options: dict[str, Any] = {
+        "optimizer.lr": recipe.proxy_rate if proxy else recipe.pair_rate,
+        "images_per_class": _per_class(config.batch_size, classes, images_per_class),
+    }
+    steps = config.stop.max_steps or length.steps(images, config.batch_size)
+    if has_length(config):
+        options |= {"stop.max_steps": steps, "stop.validate_every": math.ceil(steps / VALIDATIONS)}
+    return options
+
+
+def has_length(config: TrainConfig) -> bool:
+    """Whether a run ends at a step that is known from the start."""
+    return config.optimizer.schedule == "cosine" or config.stop.keep == "last"
+
+
+def _applied(settings: Mapping[str, Setting], given: Mapping[str, Any]) -> dict[str, Any]:
+    used = [name for name, value in given.items() if value]
+    return {
+        name: setting.value
+        for name, setting in settings.items()
+        if not any(f"{it}.".startswith(f"{other}.") for it in used for other in setting.unless)
+    }
+
+
+def _per_class(batch_size: int, classes: int, least: int) -> int:
+    fitting = (
+        count
+        for count in range(least, batch_size + 1)
+        if batch_size % count == 0 and batch_size // count <= classes
+    )
+    return next(fitting, least)
