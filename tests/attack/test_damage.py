@@ -93,7 +93,12 @@ def targets(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     run = home / "run"
     small = ["--backbone=small_cnn", "--embedding-size=8", "--gsp.prototypes=4", "--batch-size=8"]
     small += ["--images-per-class=2", "--optimizer.lr=1e-3", "--stop.validate-every=3"]
-    small += ["--stop.max-steps=6", "--hardware.accelerator=cpu", "--hardware.workers=0"]
+    small += [
+        "--recipe=papers",
+        "--stop.max-steps=6",
+        "--hardware.accelerator=cpu",
+        "--hardware.workers=0",
+    ]
     assert main(["train", "--data", str(photos), *small, "--out", str(run)]) == 0
     index = home / "index"
     assert main(["index", "--data", str(photos), "--model", str(run), "--out", str(index)]) == 0

@@ -24,7 +24,12 @@ MOST_SECONDS, HANGS, MOST_BYTES = 10.0, 120.0, 2 * 2**30
 def model(photos: Path, server: Server, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     small = ["--backbone=small_cnn", "--embedding-size=8", "--gsp.prototypes=4", "--batch-size=8"]
-    small += ["--images-per-class=2", "--stop.max-steps=4", "--stop.validate-every=2"]
+    small += [
+        "--recipe=papers",
+        "--images-per-class=2",
+        "--stop.max-steps=4",
+        "--stop.validate-every=2",
+    ]
     small += ["--hardware.accelerator=cpu", "--hardware.workers=0", "--out=run"]
     ended = server.run(["train", "--data", str(photos), *small], folder)
     assert ended.status == 0, ended.printed

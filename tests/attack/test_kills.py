@@ -61,7 +61,7 @@ class Command:
 def train(photos: Path, _: Path) -> Command:
     options = [f"--{name.replace('_', '-')}={value}" for name, value in SMALL.items()]
     more = ["--gsp.prototypes=4", "--gallery=false", "--hardware.workers=2", "--out=run"]
-    command = ["train", "--data", str(photos), *options, *more]
+    command = ["train", "--data", str(photos), "--recipe=papers", *options, *more]
 
     def again(folder: Path) -> list[str] | None:
         facts = folder / "run" / RUN

@@ -18,6 +18,7 @@ from sumpool.training.run import _free_folder
 
 #: Few steps of a small network.
 SMALL = [
+    "--recipe=papers",
     *("--backbone=small_cnn", "--embedding-size=16", "--gsp.prototypes=4", "--crop=32"),
     *("--batch-size=8", "--images-per-class=2", "--stop.validate-every=2", "--stop.max-steps=2"),
     *("--hardware.accelerator=cpu", "--hardware.workers=0", "--gallery=false"),

@@ -20,8 +20,9 @@ from PIL import Image
 from sumpool.cli import main
 from sumpool.models import EmbedderConfig, build_embedder, save_embedder
 
-#: Few steps of a small network.
+#: Few steps of a small network, with the published loss and schedule.
 SMALL = [
+    "--recipe=papers",
     "--backbone=small_cnn",
     "--embedding-size=16",
     "--gsp.prototypes=4",

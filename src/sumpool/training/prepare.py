@@ -27,6 +27,7 @@ from sumpool.training.assemble import (
     check_devices,
     check_prototypes,
 )
+from sumpool.training.budget.estimate import estimate_frozen
 from sumpool.training.config import ConfigError, TrainConfig, with_options
 from sumpool.training.settings import check_options, resolve
 from sumpool.training.splits import Splits, TestSet, open_splits
@@ -138,6 +139,11 @@ def prepare(
     check_prototypes(model, config)
     trained = without_backbone(model) if config.freeze_backbone else model
     check_batch_norm(trained, fabric)
+    if config.recipe == "auto" and config.freeze_backbone and progress:
+        logger.info(
+            "no GPU: recipe auto trains on features of the frozen network, %s",
+            estimate_frozen(config, splits, model),
+        )
     feed = _open_feed(config, splits.train, model, fabric, progress, config.frozen_views)
     if config.erasing:
         feed = ErasingFeed(feed, config.erasing)

@@ -28,6 +28,8 @@ from sumpool.system.files import StoreError
 
 __all__ = ["comparison_table", "group_runs", "write_comparison_page"]
 
+#: How runs end, in a table.
+ENDINGS = {"max_steps": "last step", "minutes": "time budget"}
 #: Most images whose weights are compared.
 IMAGES = 12
 
@@ -201,5 +203,5 @@ def _run_cells(run: Run, source: str) -> list[str]:
         *(f"{100 * scores[metric]:.1f}" if metric in scores else "–" for metric in SCORES),
         *("–" if number is None else f"{number:,}" for number in (run.best_step, steps)),
         "–" if seconds is None else duration(seconds),
-        {"max_steps": "last step", "minutes": "time budget"}.get(str(stopped), str(stopped or "not finished")),
+        ENDINGS.get(str(stopped), str(stopped or "not finished")),
     ]

@@ -111,7 +111,10 @@ _BEST = Recipe(
         ),
     },
     length=Length(epochs=40, least=300, most=3000),
-    frozen_length=Length(epochs=40, least=300, most=3000),
+    frozen={
+        "frozen_views": Setting(2, "most of the time goes into views, and two gain most of it")
+    },
+    frozen_length=Length(epochs=10, least=150, most=1000),
     pair_rate=3e-5,
     proxy_rate=1e-4,
 )
