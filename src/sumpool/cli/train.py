@@ -59,12 +59,9 @@ examples:
 DEFAULT_RECIPE = "best"
 #: The options that most people use, by group: those of ``--help``.
 COMMON = {
-    "images": ("data", "skip_broken", "cache"),
+    "images": ("data", "skip_broken"),
     "model": ("backbone", "init", "pool", "embedding_size"),
-    "training": (
-        *("recipe", "minutes"),
-        *("loss", "batch_size", "optimizer.lr", "stop.max_steps", "seed"),
-    ),
+    "training": ("recipe", "minutes", "loss", "batch_size", "optimizer.lr", "seed"),
     "run": ("out", "resume", "config"),
 }
 
