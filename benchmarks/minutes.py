@@ -1,0 +1,167 @@
+"""What a few minutes on a CPU are worth: `sumpool train --recipe auto` on 2,000 photographs.
+
+    python benchmarks/minutes.py --data CUB_200_2011 --out runs/minutes
+
+For each split, draws classes of the training half of CUB until they have 2,000 photographs, trains
+on the folder of these classes with nothing stored before, and measures the time from the folder to
+the finished run. The model is then evaluated on all classes of the other half, and compared with
+average pooling of the frozen network on the same images. --tuning evaluates on the classes of
+the training half that were not drawn, and leaves the test set closed: for choosing options.
+Finished splits are kept in --out, and the same command resumes. About 5 minutes per split on two
+idle cores, and 3 for the features of the test set.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shlex
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _machine import machine
+from tqdm import tqdm
+
+from sumpool.data import ImageDataset, open_dataset, open_map_feed
+from sumpool.evaluation import embed_images, retrieval_metrics
+from sumpool.models import Embedder, load
+from sumpool.models.frozen import backbone_digest, without_backbone
+from sumpool.models.pretrained import pretrained_embedder
+from sumpool.protocols.gains import t_interval
+from sumpool.system.files import write_atomic
+from sumpool.training import run_training, with_recipe
+
+METRICS = ("precision_at_1", "mean_average_precision_at_r")
+
+
+def draw_classes(dataset: ImageDataset, images: int, seed: int) -> list[int]:
+    """Random classes, as few as have that many images."""
+    counts = {int(label): int((dataset.labels == label).sum()) for label in dataset.labels.unique()}
+    order = np.random.default_rng(seed).permutation(sorted(counts)).tolist()
+    totals = np.cumsum([counts[label] for label in order])
+    return sorted(order[: int(np.searchsorted(totals, images)) + 1])
+
+
+def make_folder(dataset: ImageDataset, classes: list[int], folder: Path) -> int:
+    """Copy the images of ``classes`` into one folder per class; returns their number."""
+    wanted = torch.isin(dataset.labels, torch.tensor(classes)).nonzero().flatten().tolist()
+    for index in wanted:
+        source = Path(dataset.item_name(index))
+        target = folder / source.parent.name / source.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, target)
+    return len(wanted)
+
+
+def scores(model: Embedder, dataset: ImageDataset, features: Path) -> dict[str, float]:
+    """Metrics of a model with the packaged backbone on images, in percent.
+
+    The feature maps of the images are the same for all models, and are kept in ``features``.
+    """
+    model = model.eval()
+    feed = open_map_feed(
+        dataset,
+        model.preprocessing,
+        model.backbone,
+        identity=backbone_digest(model),
+        cache_dir=features,
+    )
+    found = embed_images(without_backbone(model).eval(), feed)
+    metrics = retrieval_metrics(found.vectors, dataset.labels, ks=(1,))
+    return {name: 100 * metrics[name] for name in METRICS}
+
+
+def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
+    """Train on the photographs of one split, and evaluate before and after."""
+    work = args.out / "work" / str(seed)
+    shutil.rmtree(work, ignore_errors=True)
+    learned = open_dataset(args.data, "auto", "train")
+    classes = draw_classes(learned, args.images, seed)
+    count = make_folder(learned, classes, work / "photos")
+    given = {
+        "data": str(work / "photos"),
+        "out": str(work / "run"),
+        "cache_dir": str(work / "features"),
+        "minutes": args.minutes,
+        "seed": seed,
+        "hardware.accelerator": "cpu",
+    }
+    begun = time.monotonic()
+    result = run_training(with_recipe("auto", given, gpu=False))
+    seconds = time.monotonic() - begun
+    if args.tuning:
+        rest = (~torch.isin(learned.labels, torch.tensor(classes))).nonzero().flatten()
+        unseen = learned.subset(rest.tolist())
+    else:
+        unseen = open_dataset(args.data, "auto", "test")
+    features = args.out / "work" / "unseen"
+    row = {
+        "seed": seed,
+        "classes": len(classes),
+        "images": count,
+        "steps": result.outcome.steps,
+        "seconds": round(seconds, 1),
+        "unseen_images": len(unseen),
+        "frozen": scores(pretrained_embedder(), unseen, features),
+        "trained": scores(load(result.folder), unseen, features),
+    }
+    shutil.rmtree(work)
+    return row
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """A line per split, and the mean gain with its interval of 95 %."""
+    lines = [
+        "| split | photographs | classes | seconds | P@1, frozen | P@1, trained | gain |",
+        "|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    name, gains = METRICS[0], []
+    for row in rows:
+        gains.append(row["trained"][name] - row["frozen"][name])
+        lines.append(
+            f"| {row['seed']} | {row['images']:,} | {row['classes']} | {row['seconds']:.0f} | "
+            f"{row['frozen'][name]:.2f} | {row['trained'][name]:.2f} | {gains[-1]:+.2f} |"
+        )
+    interval = t_interval(np.array(gains), 0.95)
+    if interval is not None:
+        mean, low, high = interval
+        ends = f"{low:+.2f} to {high:+.2f}"
+        lines.append(f"\nMean gain {mean:+.2f} points of P@1, 95 % interval {ends}.")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Parse, run the splits that are missing, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--data", type=Path, required=True)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--images", type=int, default=2000)
+    parser.add_argument("--splits", type=int, default=5)
+    parser.add_argument("--minutes", type=float, default=5.0)
+    parser.add_argument("--tuning", action="store_true")
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    path = args.out / "results.json"
+    rows = json.loads(path.read_text())["rows"] if path.is_file() else []
+    known = {row["seed"] for row in rows}
+    for seed in tqdm([it for it in range(args.splits) if it not in known], unit="split"):
+        rows = sorted([*rows, run_split(args, seed)], key=lambda row: row["seed"])
+        results = {
+            "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+            "command": shlex.join(["python", *sys.argv]),
+            "machine": machine(torch.device("cpu")),
+            "rows": rows,
+        }
+        write_atomic(path, (json.dumps(results, indent=1) + "\n").encode())
+    write_atomic(args.out / "table.md", table(rows).encode())
+    print(table(rows))
+
+
+if __name__ == "__main__":
+    main()
