@@ -84,6 +84,7 @@ def test_an_unknown_recipe_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
     assert "--recipe must be best or papers or auto" in capsys.readouterr().err
 
 
+@pytest.mark.process
 def test_a_small_folder_trains_and_the_run_keeps_its_recipe(
     photos: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:

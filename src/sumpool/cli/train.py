@@ -128,7 +128,8 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
     Raises:
         ConfigError: If there is no such recipe, or the arguments cannot be parsed.
     """
-    own = parser._subcommands_action.choices["train"]
+    verbs = parser._subcommands_action
+    assert verbs is not None
     typed = [it for it in arguments if not it.startswith(("--print_config", "--help"))]
     given = flatten(parser.parse_args(typed, defaults=False)["train"].as_dict())
     name = given.get("recipe", DEFAULT_RECIPE)
@@ -136,7 +137,7 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
     if name is not None and given.get("resume") is None:
         gpu = not RECIPES[name].without_gpu or has_gpu(given.get("hardware.accelerator"))
         options = recipe_options(name, given, gpu=gpu)
-    own.set_defaults({**flat(TrainConfig()), **options})
+    verbs.choices["train"].set_defaults({**flat(TrainConfig()), **options})
 
 
 def run(options: Namespace) -> int:
