@@ -61,6 +61,14 @@ def test_what_comes_before_the_steps_counts(clock: Clock) -> None:
     assert late.progress.preparation >= 40
 
 
+def test_a_budget_that_preparation_uses_up_is_said(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    runner = trainer(TIMED)
+    assert runner.fit(began=clock.now - 100).steps == 1
+    assert "preparation took all of the time budget, 1.0 minutes" in caplog.text
+
+
 def test_the_last_step_ends_training_before_the_time_is_over(clock: Clock) -> None:
     runner = trainer(replace(TIMED, stop=replace(TIMED.stop, max_steps=10)))
     assert runner.fit().stopped == "max_steps"

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 
 from lightning.fabric import Fabric
 
 from sumpool.training.config import TrainConfig
 from sumpool.training.task import Ending, Progress
+
+logger = logging.getLogger(__name__)
 
 
 class Pace:
@@ -45,6 +48,12 @@ class Pace:
         now = time.monotonic()
         progress.preparation += 0.0 if began is None else now - began
         self._start = now - progress.seconds
+        if self.budget is not None and progress.used >= self.budget and not progress.step:
+            logger.warning(
+                "preparation took all of the time budget, %.1f minutes: there is one step of "
+                "training; raise minutes",
+                self.budget / 60,
+            )
 
     def tick(self, progress: Progress) -> None:
         """Set the time that ``progress`` has taken."""
