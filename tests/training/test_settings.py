@@ -327,9 +327,17 @@ def test_a_resumed_run_keeps_its_options() -> None:
         merge(TrainConfig(seed=4), stored)
     with pytest.raises(ConfigError, match=r"gsp.mu is 0.5, but the run was begun with 0.3"):
         merge(TrainConfig(gsp=GspConfig(mu=0.5)), stored)
+    with pytest.raises(ConfigError, match=r"seed is 0, but the run was begun with 3"):
+        merge(TrainConfig(), stored, ["seed"])
     longer = merge(TrainConfig(stop=StopConfig(max_steps=9), cache="ram"), stored)
     assert (longer.stop.max_steps, longer.cache, longer.seed) == (9, "ram", 3)
     assert "stop.max_steps" in FREE_TO_CHANGE
+
+
+def test_a_folder_for_the_cache_needs_a_cache() -> None:
+    with pytest.raises(ConfigError, match=r"cache_dir needs cache ram or gpu, or freeze_backbone"):
+        resolve(TrainConfig(data="x", cache_dir="d"), "cub")
+    assert resolve(TrainConfig(data="x", cache_dir="d", cache="ram"), "cub").cache_dir == "d"
 
 
 def test_a_cosine_schedule_cannot_be_extended() -> None:

@@ -113,8 +113,10 @@ def _run(typed: Sequence[str]) -> int:
     try:
         normalized = normalize_arguments(typed, flat_switches())
         if normalized[:1] == ["train"]:
-            train.apply_recipe(parser, normalized)
+            given = train.apply_recipe(parser, normalized)
         arguments = parser.parse_args(normalized)
+        if arguments.verb == "train":
+            arguments.train.given = given
     except Exception as error:
         _report(error, debug, usage_error(error, parser, typed))
         parser.exit(2)

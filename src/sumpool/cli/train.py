@@ -116,7 +116,7 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
+def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
     """Make the options of the recipe in ``arguments`` the defaults of ``sumpool train``.
 
     A resumed run has a recipe already: there, options that are not given stay at plain defaults.
@@ -124,6 +124,9 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
     Args:
         parser: The parser of the command with all its verbs.
         arguments: The normalized arguments of the command.
+
+    Returns:
+        The dotted names of the options of a run that are given.
 
     Raises:
         ConfigError: If there is no such recipe, or the arguments cannot be parsed.
@@ -137,13 +140,15 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> None:
     if name is not None and given.get("resume") is None:
         gpu = not RECIPES[name].without_gpu or has_gpu(given.get("hardware.accelerator"))
         options = recipe_options(name, given, gpu=gpu)
-    verbs.choices["train"].set_defaults({**flat(TrainConfig()), **options})
+    plain = flat(TrainConfig())
+    verbs.choices["train"].set_defaults({**plain, **options})
+    return [name for name in given if name in plain]
 
 
 def run(options: Namespace) -> int:
     """Train, print the metrics and say where the page is."""
     values = options.as_dict()
-    for name in ("config", "resume", "__path__"):
+    for name in ("config", "resume", "given", "__path__"):
         values.pop(name, None)
     config = config_from_dict(values)
     for name in (*CHOICES, "backbone"):
@@ -162,7 +167,7 @@ def run(options: Namespace) -> int:
     if options.config is None and options.resume is None:
         check_effects(config)
     try:
-        result = run_training(config, resume=options.resume)
+        result = run_training(config, resume=options.resume, given=options.given)
     except BrokenImageError as error:
         raise suggest_skipping(error, skipped=options.skip_broken) from error
     outcome = result.outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -58,6 +58,7 @@ def run_training(
     config: TrainConfig,
     *,
     resume: Path | None = None,
+    given: Collection[str] = (),
     progress: bool = True,
     validate_first: bool = True,
 ) -> RunResult:
@@ -67,6 +68,8 @@ def run_training(
         config: What to do. With ``resume``, options that are not at their defaults must be those of
             the run, or free to change.
         resume: Folder of the run to resume.
+        given: With ``resume``, dotted names of options that are meant although they equal their
+            defaults.
         progress: Whether to show progress bars.
         validate_first: Whether to validate before the first step too, to show what training adds.
 
@@ -76,13 +79,13 @@ def run_training(
         DataError: If the data cannot be used.
     """
     began = time.monotonic()
-    given = resume or (Path(config.out) if config.out is not None else None)
+    named = resume or (Path(config.out) if config.out is not None else None)
     start: Path | None = None
-    if given is not None:  # before images are opened, which may take long
-        RunFolder(given).check_free()
+    if named is not None:  # before images are opened, which may take long
+        RunFolder(named).check_free()
     if resume is not None:
         folder, stored = RunFolder.open(resume)
-        config = merge(config, stored)
+        config = merge(config, stored, given)
         facts = folder.facts()
         if facts.get("finished") is not None:
             if config == stored:
@@ -94,11 +97,11 @@ def run_training(
                     "checkpoints with --keep-checkpoints"
                 )
         start = folder.checkpoints.start if folder.checkpoints.start.is_dir() else None
-    elif given is not None:
-        RunFolder(given).check_new()
+    elif named is not None:
+        RunFolder(named).check_new()
     # Before the folder: an image that cannot be read leaves no empty run behind.
     prepared = prepare(config, start=start, progress=progress)
-    path = resume or given or _free_folder(prepared.config, prepared.splits.name)
+    path = resume or named or _free_folder(prepared.config, prepared.splits.name)
     folder = RunFolder(Path(prepared.fabric.broadcast(str(path))))
     with _held(prepared.fabric, folder):
         if resume is None:
@@ -161,14 +164,20 @@ def _finished(folder: RunFolder, facts: dict[str, Any], config: TrainConfig) -> 
     return RunResult(folder.path, outcome, metrics, page)
 
 
-def merge(given: TrainConfig, stored: TrainConfig) -> TrainConfig:
+def merge(config: TrainConfig, stored: TrainConfig, given: Collection[str] = ()) -> TrainConfig:
     """The configuration under which a run resumes: its own, with what may be changed.
 
+    Args:
+        config: Options to resume with; those at their defaults do not count.
+        stored: Options that the run was begun with.
+        given: Dotted names of options that count although they equal their defaults.
+
     Raises:
-        ConfigError: If ``given`` sets an option to something else that may not be changed.
+        ConfigError: If ``config`` sets an option to something else that may not be changed.
     """
-    own = flat(stored)
-    for name, (value, _) in differences(given, TrainConfig()).items():
+    own, new = flat(stored), flat(config)
+    for name in {**differences(config, TrainConfig()), **dict.fromkeys(given)}:
+        value = new[name]
         if value == own[name]:
             continue
         # A cosine schedule depends on the last step.

@@ -241,6 +241,8 @@ def check_options(config: TrainConfig) -> LossRecipe:
         raise ConfigError(f"crop_area must be two numbers in (0, 1], in order, got {area}")
     if config.selection == "test" and not config.test:
         raise ConfigError("selection test needs the test set, which test false leaves closed")
+    if config.cache_dir is not None and config.cache == "none" and not config.freeze_backbone:
+        raise ConfigError("cache_dir needs cache ram or gpu, or freeze_backbone, got cache none")
     if config.fold is not None and not 1 <= config.fold <= config.folds:
         raise ConfigError(f"fold must lie in 1..{config.folds} (folds), got {config.fold}")
     defaults = TrainConfig()
