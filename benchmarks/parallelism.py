@@ -30,8 +30,8 @@ from _parallelism_group import Group, GroupError
 from _parallelism_process import base_config
 from _writing import write
 
-from sumpool.bench.executors.mps import mps_server, serving_folder
 from sumpool.data import decode_images
+from sumpool.system.executors.mps import mps_server, serving_folder
 from sumpool.training import resolve
 from sumpool.training.assemble import build_model
 from sumpool.training.splits import open_splits

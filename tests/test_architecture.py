@@ -18,6 +18,7 @@ LAYERS = (
     ("cli",),
     ("bench", "serve"),
     ("studies", "protocols", "search"),
+    ("tune",),
     ("training",),
     ("evaluation", "models"),
     ("pooling", "losses", "centers", "ccp", "data", "report"),

@@ -16,10 +16,10 @@ from typing import Any
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import TrainedCell, run_cell
-from sumpool.bench.executors.local import LocalProcesses
 from sumpool.bench.runner import run_bench
 from sumpool.bench.store.store import BenchStore
 from sumpool.protocols import Member
+from sumpool.system.executors.local import LocalProcesses
 from sumpool.system.processes import Done, WorkerError, terminate_with_parent
 from sumpool.training.config import TrainConfig
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, TrainedCell, run_cell
-from sumpool.bench.executors.ray_cluster import RayCluster
 from sumpool.protocols import Member
+from sumpool.system.executors.ray_cluster import RayCluster
 from sumpool.training.config import TrainConfig
 
 

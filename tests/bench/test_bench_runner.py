@@ -29,11 +29,11 @@ from bench.bench_tasks import (
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.execute import CellEnd, run_cell
 from sumpool.bench.execute import _resumable as resumable
-from sumpool.bench.executors import local
-from sumpool.bench.executors.local import LocalProcesses
 from sumpool.bench.runner import run_bench
 from sumpool.bench.status import bench_status
 from sumpool.bench.store.store import BenchStore
+from sumpool.system.executors import local
+from sumpool.system.executors.local import LocalProcesses
 from sumpool.system.processes import Done
 from sumpool.training import RunFolder, TrainConfig
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from sumpool.bench.executors import mps
-from sumpool.bench.executors.mps import CONTROL, LOGS, PIPES, mps_server
+from sumpool.system.executors import mps
+from sumpool.system.executors.mps import CONTROL, LOGS, PIPES, mps_server
 
 #: Keeps a log of what it is asked, and a pipe while it "runs".
 STAND_IN = """#!/bin/sh

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 
-from sumpool.bench.executors.devices import take_gpu
 from sumpool.bench.parallelism import (
     JOB_BYTES,
     MOST_WITH_MPS,
@@ -24,6 +23,7 @@ from sumpool.bench.parallelism import (
     look_at_machine,
 )
 from sumpool.losses import LOSSES
+from sumpool.system.executors.devices import take_gpu
 from sumpool.training import GspConfig, HardwareConfig, TrainConfig
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.config import differences
@@ -147,7 +147,7 @@ def test_this_machine_is_looked_at() -> None:
 def test_processes_are_spread_over_gpus(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from sumpool.bench.executors.devices import take_gpu\n"
+        "from sumpool.system.executors.devices import take_gpu\n"
         "print(take_gpu(2, folder=Path(sys.argv[1])), flush=True); sys.stdin.read()"
     )
 

@@ -20,8 +20,8 @@ from typing import Any
 import pytest
 
 from bench.ray_cells import looks_for_gpus, make_cells, read, sleepy, troubled
-from sumpool.bench.executors.ray_cluster import ClusterError, RayCluster
 from sumpool.bench.store.store import BenchStore
+from sumpool.system.executors.ray_cluster import ClusterError, RayCluster
 from sumpool.system.locks import claim
 from sumpool.system.processes import WorkerError
 from sumpool.system.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes

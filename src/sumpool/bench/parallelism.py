@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from sumpool.bench.executors.mps import CONTROL
 from sumpool.system.cores import usable_cores
+from sumpool.system.executors.mps import CONTROL
 from sumpool.system.processes import run_in_processes
 from sumpool.training.assemble import RECORDABLE
 from sumpool.training.options import HardwareConfig, TrainConfig
@@ -57,7 +57,7 @@ class Parallelism:
 
     Attributes:
         jobs: Processes, one run each.
-        mps: Whether they share their GPU through :func:`~sumpool.bench.executors.mps.mps_server`.
+        mps: Whether they share their GPU through :func:`~sumpool.system.executors.mps.mps_server`.
         hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all runs.
         why: The reason, for a log.
         threads: Threads of torch in each process.

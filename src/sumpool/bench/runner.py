@@ -14,6 +14,7 @@ from sumpool.bench.planned_cells import add_to_grid
 from sumpool.bench.progress import GridBar
 from sumpool.bench.store.store import BenchFailure, BenchStore
 from sumpool.bench.summary import Summary
+from sumpool.system.executors.local import LocalProcesses as LocalProcesses
 from sumpool.system.processes import Done, WorkerError
 
 #: Seconds between two looks at cells that run elsewhere.

@@ -158,8 +158,8 @@ def _executor(
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
-        from sumpool.bench.executors.ray_cluster import RayCluster
         from sumpool.bench.parallelism import part_of_a_node
+        from sumpool.system.executors.ray_cluster import RayCluster
 
         if options.jobs != "auto":
             raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
@@ -168,8 +168,8 @@ def _executor(
         parallelism = part_of_a_node(options.gpus, options.cpus)
         return cluster, _fitted(store, cells, parallelism, keep)
     from sumpool.bench import LocalProcesses
-    from sumpool.bench.executors.mps import mps_server
     from sumpool.bench.parallelism import auto_jobs
+    from sumpool.system.executors.mps import mps_server
 
     parallelism = auto_jobs()
     if options.jobs != "auto":

@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from sumpool.bench.executors.ray_tasks import failure_of, run_task
+from sumpool.system.executors.ray_tasks import failure_of, run_task
 from sumpool.system.processes import Done
 from sumpool.system.ray_connection import connected
 from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes

@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from sumpool.bench.executors.devices import take_gpu
 from sumpool.system.cores import usable_cores
+from sumpool.system.executors.devices import take_gpu
 from sumpool.system.processes import Done, run_in_processes
 
 T = TypeVar("T")

@@ -1,1 +1,0 @@
-"""Where the cells of a grid run: local processes or a Ray cluster."""
