@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
@@ -14,7 +13,7 @@ from tqdm import tqdm
 
 from sumpool.system.cores import usable_cores
 from sumpool.system.files import StoreError
-from sumpool.system.processes import Done, run_in_processes
+from sumpool.system.processes import Done, run_here, run_in_processes
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.fabric_logging import quiet_fabric
 
@@ -59,25 +58,13 @@ def run_cells(
     jobs = min(jobs or (1 if quick else cores), max(1, len(missing)))
     with tqdm(total=len(missing), desc=description, unit="cell", disable=not progress) as bar:
         if jobs == 1:
-            finished = _one_by_one(work, missing)
+            finished = run_here(partial(_timed, work), missing)
         else:
             threads = max(1, cores // jobs)
             finished = run_in_processes(partial(_timed, work), missing, jobs, threads=threads)
         _store_all(store, finished, bar)
     rows = [store.find(cell) for cell in cells]
     return [row for row in rows if row is not None]
-
-
-def _one_by_one(work: Work, cells: Sequence[dict[str, Any]]) -> Generator[DoneCell, None, None]:
-    """What :func:`run_in_processes` does, in this process."""
-    for cell in cells:
-        try:
-            done: DoneCell = Done(cell, _timed(work, cell), None)
-        except Exception as error:
-            # Otherwise its models would stay in memory, beside those of the next cells.
-            traceback.clear_frames(error.__traceback__)
-            done = Done(cell, None, error)
-        yield done
 
 
 def _store_all(store: ResultStore, finished: Generator[DoneCell, None, None], bar: Any) -> None:

@@ -124,6 +124,18 @@ def run_in_processes(
                 process.kill()
 
 
+def run_here(work: Callable[[T], R], items: Sequence[T]) -> Generator[Done[T, R], None, None]:
+    """What :func:`run_in_processes` does, one item after the other in this process."""
+    for item in items:
+        try:
+            done: Done[T, R] = Done(item, work(item), None)
+        except Exception as error:
+            # Otherwise its models would stay in memory, beside those of the next items.
+            traceback.clear_frames(error.__traceback__)
+            done = Done(item, None, error)
+        yield done
+
+
 def terminate_with_parent(parent: int) -> None:
     """Have the kernel send this process TERM when the process ``parent``, its own, has died.
 

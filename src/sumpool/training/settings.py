@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -123,6 +123,28 @@ def check_effects(config: TrainConfig) -> None:
         ConfigError: Naming them, and what they would need; or as :func:`check_options`.
     """
     check_options(config)
+    for what in _idle(config):
+        raise ConfigError(f"options without effect: {what}")
+
+
+def without_idle(config: TrainConfig) -> TrainConfig:
+    """``config`` with the options that :func:`check_effects` refuses at their defaults."""
+    defaults = flat(TrainConfig())
+    for what in _idle(config):
+        prefix = what.partition(" ")[0].rstrip("…")
+        config = with_options(
+            config,
+            {
+                name: value
+                for name, value in defaults.items()
+                if name.startswith(prefix) and name not in ("zero_shot.weight", "zero_shot.balance")
+            },
+        )
+    return config
+
+
+def _idle(config: TrainConfig) -> Iterator[str]:
+    """The options that are set and have no effect, and with what."""
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
@@ -144,7 +166,7 @@ def check_effects(config: TrainConfig) -> None:
         ),
     ):
         if ignored:
-            raise ConfigError(f"options without effect: {what}")
+            yield what
 
 
 def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = None) -> TrainConfig:

@@ -16,6 +16,8 @@ from sumpool.training.task import Outcome
 
 #: Looks at a model while it is trained.
 Watch = Callable[[Embedder], None]
+#: Learns step and monitored metric of a validation; what it raises ends training.
+Report = Callable[[int, float], None]
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ class Trained:
 
 
 def train_in_memory(
-    config: TrainConfig, *, splits: Splits | None = None, watch: Watch | None = None
+    config: TrainConfig,
+    *,
+    splits: Splits | None = None,
+    watch: Watch | None = None,
+    report: Report | None = None,
 ) -> Trained:
     """Train and evaluate a model without a folder: for runs short enough to be repeated.
 
@@ -63,6 +69,7 @@ def train_in_memory(
         config: What to do; ``out`` and ``gallery`` are not used.
         splits: The data, for runs that share it; None opens what ``config`` names.
         watch: Called with the model at every validation, before it is evaluated.
+        report: Called with the step and the monitored metric after every validation.
 
     Raises:
         KeyboardInterrupt: If a signal interrupted it.
@@ -76,19 +83,25 @@ def train_in_memory(
             watch(prepared.model)
         metrics = task.validate(network)
         validations.append((trainer.progress.step, metrics[config.stop.monitor]))
+        if report is not None:
+            report(*validations[-1])
         return metrics
 
     watched = replace(task, validate=validate)
     trainer = Trainer(prepared.fabric, watched, config, progress=False)
-    outcome = trainer.fit()
-    if outcome.stopped == "interrupted":
-        raise KeyboardInterrupt(outcome.signal)
-    feeds = prepared.evaluation_feeds(cache_test=True)
+    try:
+        outcome = trainer.fit()
+        if outcome.stopped == "interrupted":
+            raise KeyboardInterrupt(outcome.signal)
+        feeds = prepared.evaluation_feeds(cache_test=True)
+        found = {name: prepared.evaluate(images).metrics for name, images in feeds.items()}
+    finally:
+        prepared.selection.close()
     alternating = trainer.alternating
     return Trained(
         prepared.model,
         task.criterion,
-        {name: prepared.evaluate(images).metrics for name, images in feeds.items()},
+        found,
         outcome,
         prepared.splits,
         config,

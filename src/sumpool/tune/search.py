@@ -1,0 +1,171 @@
+"""A search: trials until there are enough or the time is over, in parallel, resumed after kills."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from tqdm import tqdm
+
+from sumpool.data import detect_format
+from sumpool.system.files import StoreError
+from sumpool.system.locks import claim, held_by
+from sumpool.system.processes import Done, WorkerError, run_here
+from sumpool.system.wording import counted
+from sumpool.training.config import ConfigError, TrainConfig, flat
+from sumpool.training.errors import RunError
+from sumpool.training.settings import check_effects, resolve
+from sumpool.tune.result import Result, result_of, write_best
+from sumpool.tune.space import Dimension, check_ranges
+from sumpool.tune.store import LOCK, TuneStore
+from sumpool.tune.trial import TrialEnd, run_trial
+
+logger = logging.getLogger(__name__)
+
+#: Most trials of a search that only its time ends.
+MOST = 1000
+#: Folder of decoded images that trials share.
+IMAGES = "images"
+
+Work = Callable[[int], TrialEnd]
+
+
+class Executor(Protocol):
+    """Where trials run: this process, processes of this machine, a cluster."""
+
+    def __call__(
+        self, work: Work, cells: Sequence[int]
+    ) -> Generator[Done[int, TrialEnd], None, None]:
+        """Apply ``work`` to ``cells`` in parallel, and yield each as it finishes or fails."""
+        ...
+
+
+def run_search(
+    folder: Path,
+    config: TrainConfig,
+    space: Sequence[Dimension],
+    *,
+    trials: int | None = None,
+    minutes: float | None = None,
+    executor: Executor = run_here,
+    progress: bool = True,
+) -> Result:
+    """Search for the options that score best on validation classes, and say which they are.
+
+    Trial 0 is the default: ``config`` as it is. Trials that are stored in ``folder`` count and are
+    not run again; those that a killed search left unfinished are begun again.
+
+    Args:
+        folder: Where trials are kept.
+        config: The options of all trials; ``out`` is not used.
+        space: What is varied.
+        trials: How many trials there are to be; None leaves it to ``minutes``.
+        minutes: After how many minutes the search ends; None is never.
+        executor: Where trials run.
+        progress: Whether to show a bar.
+
+    Raises:
+        ConfigError: If an option cannot be used.
+        StoreError: If the folder holds another search, or another process works on it.
+        RunError: If the default fails, or is not finished in time.
+    """
+    if trials is None and minutes is None:
+        raise ConfigError("the end is missing: give --trials or --minutes")
+    until = None if minutes is None else time.time() + 60 * minutes
+    _check(config)
+    check_ranges(space)
+    default = flat(resolve(config, _data_set(config)))
+    with claim(folder / LOCK) as mine:
+        if not mine:
+            raise StoreError(f"{folder} is being searched by {held_by(folder / LOCK)}")
+        store = TuneStore.create(folder, config, space, default)
+        store.retry_default()
+        again = store.requeue_lost()
+        if again:
+            logger.info(
+                "%s begun again", counted(again, "unfinished trial is", "unfinished trials are")
+            )
+        try:
+            _run(store, _trial_options(config, folder), trials or MOST, until, executor, progress)
+        finally:
+            store.requeue_lost()
+            result = result_of(store)
+            write_best(folder, result)
+    if result.best is None:
+        raise RunError(
+            f"no trial was finished in time: the same command goes on; what is stored is in "
+            f"{folder}"
+        )
+    return result
+
+
+def _run(
+    store: TuneStore,
+    config: TrainConfig,
+    trials: int,
+    until: float | None,
+    executor: Executor,
+    progress: bool,
+) -> None:
+    work = partial(run_trial, store.folder.absolute(), config, until)
+    with tqdm(total=trials, desc="tune", unit="trial", disable=not progress) as bar:
+        while left := _left(store, trials, bar):
+            if until is not None and time.time() >= until:
+                return
+            crash: Exception | None = None
+            with closing(executor(work, range(left))) as finished:
+                for _, end, failure in finished:
+                    missing = _left(store, trials, bar)
+                    if failure is not None and not isinstance(failure, WorkerError):
+                        raise failure
+                    crash = failure or crash
+                    if end is not None and end.state == "failed":
+                        if end.number == 0:
+                            raise RunError(f"the default fails: {end.error}")
+                        logger.warning("trial %s failed: %s", end.number, end.error)
+            if not store.requeue_lost(crashed=crash is not None) and crash and missing == left:
+                raise crash  # before a trial began: it would be so again
+
+
+def _left(store: TuneStore, trials: int, bar: Any) -> int:
+    """How many trials are missing; shows those that are there."""
+    result = result_of(store)
+    bar.n = sum(it.finished for it in result.trials)
+    bar.set_postfix_str(result.short())
+    return max(0, trials - bar.n)
+
+
+def _check(config: TrainConfig) -> None:
+    if config.selection != "validation":
+        raise ConfigError(
+            "selection must be validation: a search that looks at the test set learns it"
+        )
+    for name, value in (("devices", config.hardware.devices), ("nodes", config.hardware.nodes)):
+        if value != 1:
+            raise ConfigError(
+                f"hardware.{name} must be 1 in a search, got {value}: run trials in parallel with "
+                "--jobs or --ray"
+            )
+    check_effects(config)
+
+
+def _trial_options(config: TrainConfig, folder: Path) -> TrainConfig:
+    """``config`` without test images, and with decoded images that all trials share."""
+    config = replace(config, out=None, test=False)
+    if config.cache != "none" and config.cache_dir is None and not config.freeze_backbone:
+        return replace(config, cache_dir=str((folder / IMAGES).absolute()))
+    return config
+
+
+def _data_set(config: TrainConfig) -> str:
+    if config.format != "auto":
+        return config.format
+    if config.data is None:
+        raise ConfigError("data is missing: name a folder or CSV file with --data")
+    return detect_format(config.data)
