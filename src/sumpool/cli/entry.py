@@ -23,6 +23,7 @@ from sumpool.cli import (
     serve,
     study,
     train,
+    tune,
 )
 from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
@@ -35,6 +36,7 @@ Deep metric learning with generalized sum pooling.
 
   sumpool demo                        a first look: average and generalized sum pooling compared
   sumpool train --data FOLDER         train on a folder with one folder of images per class
+  sumpool tune --data … --minutes 60  search for the options of train that suit the images
   sumpool pretrain --data FOLDER      pretrain a backbone for small images
   sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
   sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
@@ -56,6 +58,7 @@ DEBUG = "--debug"
 VERBS = {
     "demo": demo,
     "train": train,
+    "tune": tune,
     "pretrain": pretrain,
     "evaluate": evaluate,
     "embed": embed,

@@ -77,7 +77,7 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
             continue
         name, equals, value = argument.partition("=")
         name = name.replace("-", "_").replace("__", "--", 1)
-        if name == "--ccp" and arguments[0] == "train":
+        if name == "--ccp" and arguments[0] in ("train", "tune"):
             name = "--ccp.enabled"
         elif name != "--ccp" and name[2:] in RENAMED:
             raise ConfigError(f"{argument.partition('=')[0]} is now --{RENAMED[name[2:]]}")

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import signal
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -70,16 +71,17 @@ class TrainParser(Parser):
     """A parser with a short and a complete help."""
 
     complete = False
+    common: ClassVar = COMMON
 
     def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
-        """The help: options of :data:`COMMON`, or with ``complete`` all."""
+        """The help: the ``common`` options, or with ``complete`` all."""
         groups, actions = self._action_groups, {it.dest: it for it in self._actions}
         if not self.complete:
             common: list[Any] = [
                 SimpleNamespace(
                     title=title, description=None, _group_actions=[actions[name] for name in names]
                 )
-                for title, names in COMMON.items()
+                for title, names in self.common.items()
             ]
             self._action_groups = common
         try:
@@ -147,13 +149,7 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
 
 def run(options: Namespace) -> int:
     """Train, print the metrics and say where the page is."""
-    values = options.as_dict()
-    for name in ("config", "resume", "given", "__path__"):
-        values.pop(name, None)
-    config = config_from_dict(values)
-    for name in (*CHOICES, "backbone"):
-        check_choices(name, getattr(config, name))
-    check_limits(flat(config))
+    config = config_of(options)
     if config.data is None and config.format != "glyphs" and options.resume is None:
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)
@@ -186,6 +182,20 @@ def run(options: Namespace) -> int:
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
     return 0
+
+
+def config_of(options: Namespace) -> TrainConfig:
+    """The configuration of a run in ``options``, as far as it can be checked without torch.
+
+    Raises:
+        ConfigError: Naming the option and what it takes.
+    """
+    known = {entry.name for entry in fields(TrainConfig)}
+    config = config_from_dict({it: value for it, value in options.as_dict().items() if it in known})
+    for name in (*CHOICES, "backbone"):
+        check_choices(name, getattr(config, name))
+    check_limits(flat(config))
+    return config
 
 
 def interrupt_message(options: Namespace) -> str:

@@ -99,7 +99,7 @@ def run_search(
             write_best(folder, result)
     if result.best is None:
         raise RunError(
-            f"no trial was finished in time: the same command goes on; what is stored is in "
+            f"no trial was finished in time: the same command continues; what is stored is in "
             f"{folder}"
         )
     return result

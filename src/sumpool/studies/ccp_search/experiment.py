@@ -28,13 +28,19 @@ from sumpool.studies.shared.pooling_study import Level
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import open_testbed
 from sumpool.system.rows import ROWS, ResultStore, Row, read_rows
-from sumpool.training import ConfigError, TrainConfig
+from sumpool.training import TrainConfig
+from sumpool.tune.sampling import import_optuna, suggest
+from sumpool.tune.space import Dimension
 
 #: Trials, and those of them that are spread before the sampler chooses; in the quick mode.
 TRIALS, START = 24, 8
 QUICK_TRIALS, QUICK_START = 3, 2
 #: The plane that is searched, and the pool, which has room for most proxies.
 PULLS, PROXIES, POOL = (1e-6, 1.0), (1, 12), 12
+SPACE = (
+    Dimension("pull", low=PULLS[0], high=PULLS[1], log=True),
+    Dimension("proxies", low=PROXIES[0], high=PROXIES[1], whole=True),
+)
 LOSS = "c2"
 
 
@@ -53,7 +59,7 @@ def run(
 
     ``seeds`` and ``jobs``, the points that are asked for at once, are 1 if None.
     """
-    import_optuna()
+    import_optuna("the study ccp-search")
     used = seed_range(seeds, quick, 1)
     testbed = open_testbed(out_dir, data, quick=quick, weights=weights, progress=progress)
     testbed = prepare_tuned(testbed, out_dir, quick)
@@ -99,20 +105,9 @@ def ask(done: Sequence[Trial], count: int, start: int) -> list[dict[str, Any]]:
     """
     if len(done) < start:
         return [spread_point(number) for number in range(len(done), start)][:count]
-    optuna = import_optuna()
-    space = {
-        "pull": optuna.distributions.FloatDistribution(*PULLS, log=True),
-        "proxies": optuna.distributions.IntDistribution(*PROXIES),
-    }
-    # Anew each time, seeded by the number of trials: the search depends on what is stored alone.
-    sampler = optuna.samplers.GPSampler(seed=len(done), n_startup_trials=1)
-    search = optuna.create_study(direction="maximize", sampler=sampler)
-    for point in done:
-        params = {"pull": point.pull, "proxies": point.proxies}
-        search.add_trial(
-            optuna.trial.create_trial(params=params, distributions=space, value=point.value)
-        )
-    return [dict(search.ask(space).params) for _ in range(count)]
+    points = [({"pull": it.pull, "proxies": it.proxies}, it.value) for it in done]
+    # Seeded by the number of trials: the search depends on what is stored alone.
+    return suggest(points, SPACE, count, seed=len(done))
 
 
 def spread_point(number: int) -> dict[str, Any]:
@@ -127,18 +122,6 @@ def spread_point(number: int) -> dict[str, Any]:
     fewest, most = PROXIES
     proxies = fewest + int(up * (most - fewest + 1))
     return {"pull": float(f"{10 ** (low + across * (high - low)):.3g}"), "proxies": proxies}
-
-
-def import_optuna() -> Any:
-    """Optuna, which logs only errors from then on; ConfigError if it is not installed."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise ConfigError(
-            "the study ccp-search needs Optuna, which is not installed: install sumpool[tune]"
-        ) from error
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
 
 
 def _trials(folder: Path) -> list[Trial]:

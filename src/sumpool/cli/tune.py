@@ -1,0 +1,185 @@
+"""``sumpool tune``: search for the options of ``sumpool train`` that suit a set of images."""
+
+from __future__ import annotations
+
+import argparse
+from argparse import ArgumentTypeError
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.options import HelpFormatter, add_overwrite, check_data, count
+from sumpool.cli.train import HelpAll, TrainParser, config_of
+from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
+
+if TYPE_CHECKING:
+    from sumpool.tune.search import Executor
+
+SUMMARY = "search for the options of train that suit the images; resumes after kills"
+
+DESCRIPTION = """\
+Search for the options of `sumpool train` that suit your images.
+
+  sumpool tune --data FOLDER --minutes 60 --out STUDY
+
+trains one model after the other and chooses the options of each from the scores of those before
+(Optuna, a Gaussian process). Trial 0 is `sumpool train` as it is, so the end says what the search
+gains, or that it gains nothing. Scores are those of the validation classes: no test image is read.
+Trials that are worse than the median at the same step end early.
+
+--vary says what to search; it may be given several times:
+  KEY=A..B           numbers, such as optimizer.weight_decay=0..0.01
+  KEY=A..B:log       on a logarithmic scale: optimizer.lr=1e-5..1e-3:log
+  KEY=A..B:int       whole numbers; options that are whole numbers need no :int
+  KEY=a,b,c          one of these: pool=gap,gemean,gsp
+Without it, the search varies, as far as you do not set them yourself,
+  {space}
+or with --freeze-backbone
+  {frozen}
+All other options of `sumpool train` hold for every trial (--help-all lists them).
+
+STUDY holds the trials (study.db, for Optuna), best.json and a page, report.html, with the command
+that trains with the best options. The same command after Ctrl-C, a kill or with more --trials
+continues: finished trials are kept, those that ran are begun again. Needs sumpool[tune].
+
+examples:
+  sumpool tune --data photos/ --minutes 60 --out runs/tune
+  sumpool tune --data photos/ --freeze-backbone --trials 30 --jobs 2 --out runs/tune
+  sumpool tune --data photos/ --trials 20 --out runs/lr --vary optimizer.lr=1e-5..1e-3:log
+  sumpool tune --data photos/ --trials 40 --out runs/pool --vary pool=gap,gsp gsp.mu=0.1..0.9
+  sumpool tune --data /shared/photos --trials 200 --out /shared/tune --ray auto --gpus 0.25
+"""
+
+
+class TuneParser(TrainParser):
+    """A parser whose short help has the options of the search alone."""
+
+    common: ClassVar = {
+        "images": ("data",),
+        "search": ("vary", "trials", "minutes", "out", "overwrite"),
+        "where trials run": ("jobs", "ray", "gpus", "cpus"),
+    }
+
+
+def positive(value: str | float) -> float:
+    """A positive number."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"must be a positive number, got {value!r}")
+    return number
+
+
+def build_parser() -> ArgumentParser:
+    """The parser of the verb."""
+    parser = TuneParser(
+        usage="sumpool tune --data FOLDER (--trials N | --minutes N) --out STUDY [options]",
+        description=DESCRIPTION.format(space="\n  ".join(SPACE), frozen="\n  ".join(FROZEN_SPACE)),
+        formatter_class=HelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        "--help_all",
+        action=HelpAll,
+        nargs=0,
+        default=argparse.SUPPRESS,
+        help="list all options and exit",
+    )
+    add("--config", action="config", metavar="FILE", help="YAML file with options")
+    add(
+        "--vary",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="KEY=VALUES",
+        help="what to search, see above (default: the space above)",
+    )
+    for name, kind, default, metavar, help in (
+        ("trials", count, None, "N", "trials of the whole search, finished ones included"),
+        ("minutes", positive, None, "N", "end after so many minutes; the same command continues"),
+        ("jobs", count, 1, "N", "trials in parallel on this machine"),
+        ("ray", str, None, "ADDRESS",
+         "run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])"),
+        ("gpus", float, 0.0, "SHARE",
+         "with --ray, the share of a GPU per trial, such as 0.25 (default: 0, none)"),
+        ("cpus", float, 1.0, "N", "with --ray, the CPUs per trial (default: 1)"),
+        ("out", str, None, "STUDY", "folder of the search"),
+    ):  # fmt: skip
+        add(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
+    add_overwrite(parser)
+    # A search has its own folder and its own time.
+    parser.add_class_arguments(TrainConfig, as_group=False, skip={"out", "minutes"})
+    return parser
+
+
+def run(options: Namespace) -> int:
+    """Search, and print what was found, the command to train with it and where the page is."""
+    if options.out is None:
+        raise ConfigError("out is missing: name a folder for the search with --out")
+    if options.trials is None and options.minutes is None:
+        raise ConfigError("the end of the search is missing: give --trials N, --minutes N or both")
+    config = config_of(options)
+    if config.data is None and config.format != "glyphs":
+        raise ConfigError("data is missing: name a folder or CSV file with --data")
+    check_data(config.data)
+    space = parse_space(options.vary, config)
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.cli.inputs import suggest_skipping
+    from sumpool.data import BrokenImageError
+    from sumpool.report.html_page import refuse_foreign_page
+    from sumpool.report.run.folder import REPORT
+    from sumpool.tune.page import write_tune_page
+    from sumpool.tune.sampling import import_optuna
+    from sumpool.tune.search import run_search
+
+    import_optuna("sumpool tune")
+    folder = Path(options.out)
+    refuse_foreign_page(folder / REPORT, overwrite=options.overwrite)
+    executor = _executor(options, folder)
+    try:
+        result = run_search(
+            folder,
+            config,
+            space,
+            trials=options.trials,
+            minutes=options.minutes,
+            executor=executor,
+        )
+    except BrokenImageError as error:
+        raise suggest_skipping(error, skipped=config.skip_broken) from error
+    page = write_tune_page(folder)
+    print(f"{result.counts()}\n{result.verdict()}\n\n{result.command}\n\npage: {page}")
+    return 0
+
+
+def interrupt_message(options: Namespace) -> str:
+    """What an interrupt leaves."""
+    return f"finished trials are kept in {options.out}; the same command continues with the others"
+
+
+def _executor(options: Namespace, folder: Path) -> Executor:
+    """Where trials run."""
+    if options.ray is not None:
+        from sumpool.system.executors.ray_cluster import RayCluster
+
+        if options.jobs != 1:
+            raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
+        # The search itself begins lost trials again.
+        return RayCluster(
+            options.ray, gpus=options.gpus, cpus=options.cpus, retries=0, folder=folder.absolute()
+        )
+    if options.gpus or options.cpus != 1:
+        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
+    if options.jobs == 1:
+        from sumpool.system.processes import run_here
+
+        return run_here
+    import torch
+
+    from sumpool.system.executors.local import LocalProcesses
+
+    return LocalProcesses(options.jobs, gpus=torch.cuda.device_count())
