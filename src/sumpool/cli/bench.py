@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import time
-from argparse import ArgumentTypeError
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
-from sumpool.cli.options import HelpFormatter
+from sumpool.cli.options import HelpFormatter, positive
 from sumpool.cli.parsing import Parser
 from sumpool.system.wording import counted
 from sumpool.training.values.choices import check_choices
@@ -69,7 +68,7 @@ def add_actions(parser: ArgumentParser) -> None:
     add_out(status)
     status.add_argument("--watch", action="store_true", help="show it again every few seconds")
     status.add_argument(
-        "--every", type=seconds, default=5.0, metavar="SECONDS", help="how often, with --watch"
+        "--every", type=positive, default=5.0, metavar="SECONDS", help="how often, with --watch"
     )
     actions.add_subcommand("status", status, help="progress of a benchmark")
     table = Parser(formatter_class=HelpFormatter)
@@ -78,17 +77,6 @@ def add_actions(parser: ArgumentParser) -> None:
     recipes = Parser(formatter_class=HelpFormatter)
     add_recipe_options(recipes)
     actions.add_subcommand("recipes", recipes, help="one YAML file per published setting")
-
-
-def seconds(value: str | float) -> float:
-    """A positive number of seconds."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"must be a positive number of seconds, got {value!r}")
-    return number
 
 
 def run(options: Namespace) -> int:

@@ -96,6 +96,17 @@ def count(value: str | int) -> int:
     return int(text)
 
 
+def positive(value: str | float) -> float:
+    """A positive number."""
+    try:
+        number = float(value)
+    except ValueError:
+        number = 0.0
+    if not 0 < number < float("inf"):
+        raise ArgumentTypeError(f"must be a positive number, got {value!r}")
+    return number
+
+
 def add_overwrite(parser: ArgumentParser) -> None:
     """Add --overwrite."""
     parser.add_argument(

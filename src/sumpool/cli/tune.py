@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from argparse import ArgumentTypeError
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_overwrite, check_data, count
+from sumpool.cli.options import HelpFormatter, add_overwrite, check_data, count, positive
 from sumpool.cli.train import HelpAll, TrainParser, config_of
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
@@ -61,17 +60,6 @@ class TuneParser(TrainParser):
         "search": ("vary", "trials", "minutes", "out", "overwrite"),
         "where trials run": ("jobs", "ray", "gpus", "cpus"),
     }
-
-
-def positive(value: str | float) -> float:
-    """A positive number."""
-    try:
-        number = float(value)
-    except ValueError:
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise ArgumentTypeError(f"must be a positive number, got {value!r}")
-    return number
 
 
 def build_parser() -> ArgumentParser:

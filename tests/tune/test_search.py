@@ -1,0 +1,229 @@
+"""A search: its trials, what survives an interrupt, and what it says in the end."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sumpool.system.files import StoreError
+from sumpool.system.locks import claim
+from sumpool.training import (
+    ConfigError,
+    GspConfig,
+    HardwareConfig,
+    OptimizerConfig,
+    RunError,
+    TrainConfig,
+)
+from sumpool.training.settings import check_effects
+from sumpool.tune import trial as trial_module
+from sumpool.tune.page import importances, write_tune_page
+from sumpool.tune.result import Result, train_command
+from sumpool.tune.search import run_search
+from sumpool.tune.space import parse_space
+from sumpool.tune.store import BEST, LOCK, Trial, TuneStore
+from sumpool.tune.trial import trial_config
+
+CONFIG = TrainConfig(format="glyphs")
+VARY = ["optimizer.lr=1e-5..1e-2:log", "pool=gap,gsp"]
+Report = Callable[[int, float], None]
+
+
+def peak(config: TrainConfig, _: Report | None = None) -> float:
+    """Best at a learning rate of 1e-3."""
+    return 0.6 - 0.1 * abs(math.log10(config.optimizer.lr or 1e-5) + 3)
+
+
+def search(folder: Path, trials: int = 3, config: TrainConfig = CONFIG, **options: Any) -> Result:
+    space = parse_space(options.pop("vary", VARY), config)
+    return run_search(folder, config, space, trials=trials, progress=False, **options)
+
+
+@pytest.fixture
+def scored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., float]], list[TrainConfig]]:
+    """Replaces training by a function; returns the configurations it was called with."""
+
+    def replace_by(score: Callable[..., float]) -> list[TrainConfig]:
+        seen: list[TrainConfig] = []
+
+        def noted(config: TrainConfig, report: Report) -> float:
+            seen.append(config)
+            return score(config, report)
+
+        monkeypatch.setattr(trial_module, "score_of", noted)
+        return seen
+
+    return replace_by
+
+
+def test_trial_0_is_the_default_and_the_gain_is_over_it(scored: Any, tmp_path: Path) -> None:
+    seen = scored(peak)
+    result = search(tmp_path)
+    assert replace(seen[0], test=True) == CONFIG
+    assert result.default is not None
+    assert result.default.params == {"optimizer.lr": 1e-5, "pool": "gsp"}
+    assert result.best is not None
+    assert result.gain == pytest.approx((result.best.score or 0) - 0.4)
+    assert f"Trial {result.best.number} beats the default by" in result.verdict()
+    stored = json.loads((tmp_path / BEST).read_text())
+    assert stored["command"] == result.command
+    assert stored["options"]["optimizer.lr"] == result.best.options["optimizer.lr"]
+    assert f"--optimizer.lr {result.best.options['optimizer.lr']}" in result.command
+
+
+def test_a_search_that_gains_nothing_says_so(scored: Any, tmp_path: Path) -> None:
+    scored(lambda config, _: 0.5 if config.optimizer.lr is None else 0.4)
+    result = search(tmp_path)
+    assert result.verdict() == "No trial beats the default: MAP@R 50.0 % on validation classes."
+    assert result.command == "sumpool train --format glyphs"
+
+
+def test_no_trial_opens_test_images(scored: Any, tmp_path: Path) -> None:
+    seen = scored(peak)
+    search(tmp_path, 2)
+    assert [it.test for it in seen] == [False, False]
+    with pytest.raises(ConfigError, match="selection must be validation"):
+        search(tmp_path, config=replace(CONFIG, selection="test"))
+
+
+def test_an_interrupted_search_loses_no_trial(scored: Any, tmp_path: Path) -> None:
+    whole = search_twice = None
+    seen = scored(peak)
+    whole = search(tmp_path / "whole", 4)
+
+    def interrupted(config: TrainConfig, report: Report) -> float:
+        if len(seen) == 7:  # four of the whole search, and the third of this one
+            report(1, 0.1)
+            raise KeyboardInterrupt
+        return peak(config)
+
+    seen = scored(interrupted)
+    seen.extend([CONFIG] * 4)
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path / "again", 4)
+    kept = TuneStore(tmp_path / "again").trials()
+    assert [it.state for it in kept] == ["complete", "complete", "waiting"]
+    search_twice = search(tmp_path / "again", 4)
+    assert len(seen) == 4 + 5  # one trial was begun twice, none of the finished ones
+
+    def known(trials: Any) -> list[Any]:
+        return [(it.number, it.options, it.params, it.score, it.state) for it in trials]
+
+    assert known(search_twice.trials) == known(whole.trials)
+    assert search(tmp_path / "again", 4).counts() == "4 trials: 4 complete"
+    assert len(seen) == 9
+
+
+def test_a_folder_keeps_one_search(scored: Any, tmp_path: Path) -> None:
+    scored(peak)
+    search(tmp_path, 1)
+    with pytest.raises(StoreError, match=r"pool is 'gap', but the search in .* begun with 'gsp'"):
+        search(tmp_path, config=replace(CONFIG, pool="gap"))
+    with pytest.raises(StoreError, match=r"vary is not what .* pool=gap,gsp: choose another --out"):
+        search(tmp_path, vary=["pool=gap,gmp"])
+    with claim(tmp_path / LOCK), pytest.raises(StoreError, match="is being searched by process"):
+        search(tmp_path)
+    with pytest.raises(StoreError, match=r"holds no search: study\.db is missing"):
+        TuneStore(tmp_path / "elsewhere")
+
+
+def test_hopeless_trials_end_early_and_failed_ones_are_listed(scored: Any, tmp_path: Path) -> None:
+    def score(config: TrainConfig, report: Report) -> float:
+        place = len(seen) - 1
+        if place == 2:
+            raise RunError("the loss is nan")
+        report(10, 0.1 if place == 6 else 0.5)
+        return 0.5
+
+    seen = scored(score)
+    result = search(tmp_path, 7)
+    states = [it.state for it in result.trials]
+    assert states == ["complete", "complete", "failed", *["complete"] * 3, "pruned"]
+    assert result.trials[2].error == "the loss is nan"
+    assert result.trials[6].score == 0.1
+    assert result.counts() == "7 trials: 5 complete, 1 pruned, 1 failed"
+
+
+def test_a_default_that_fails_ends_the_search_and_is_tried_again(
+    scored: Any, tmp_path: Path
+) -> None:
+    def broken(config: TrainConfig, _: Report) -> float:
+        raise RunError("an image is broken")
+
+    scored(broken)
+    with pytest.raises(RunError, match="the default fails: an image is broken"):
+        search(tmp_path)
+    scored(peak)
+    assert search(tmp_path, 1).counts() == "1 trial: 1 complete"
+
+
+def test_the_time_ends_a_search(scored: Any, tmp_path: Path) -> None:
+    def slow(config: TrainConfig, report: Report) -> float:
+        if len(seen) == 2:
+            monkey.setattr(trial_module.time, "time", lambda: math.inf)
+        report(1, 0.3)
+        return peak(config)
+
+    seen = scored(slow)
+    with pytest.MonkeyPatch.context() as monkey:
+        result = search(tmp_path, 3, minutes=5.0)
+    assert [it.state for it in result.trials] == ["complete", "waiting"]
+    assert result.counts() == "1 trial: 1 complete"
+
+
+def test_options_without_effect_are_left_out_of_a_trial() -> None:
+    config = replace(CONFIG, gsp=GspConfig(mu=0.2), optimizer=OptimizerConfig(lr=1e-3))
+    found = trial_config(config, {"pool": "gap", "gsp.eps": 3.0})
+    check_effects(found)
+    assert found == replace(config, pool="gap", gsp=GspConfig())
+    assert trial_config(config, {"gsp.eps": 3.0}).gsp == GspConfig(mu=0.2, eps=3.0)
+    command = train_command(replace(found, data="my photos", format="auto"))
+    assert command == "sumpool train --data 'my photos' --pool gap --optimizer.lr 0.001"
+
+
+def test_a_default_outside_of_the_space_is_still_trial_0(scored: Any, tmp_path: Path) -> None:
+    scored(peak)
+    result = search(tmp_path, 2, vary=["optimizer.lr=1e-4..1e-2:log", "pool=gap,gmp"])
+    assert result.default is not None
+    assert result.default.params == {}
+    assert len(result.trials[1].params) == 2
+
+
+def test_trials_need_one_device(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"hardware.devices must be 1 in a search, got 2"):
+        search(tmp_path, config=replace(CONFIG, hardware=HardwareConfig(devices=2)))
+    with pytest.raises(ConfigError, match="the end is missing: give --trials or --minutes"):
+        run_search(tmp_path, CONFIG, parse_space(VARY, CONFIG))
+
+
+def test_the_page_has_the_command_and_every_trial(scored: Any, tmp_path: Path) -> None:
+    scored(peak)
+    config = replace(CONFIG, cache_dir="<a & b>")
+    result = search(tmp_path, 2, config)
+    text = write_tune_page(tmp_path).read_text()
+    assert result.verdict() in text
+    assert "&lt;a &amp; b&gt;" in text
+    assert "<a & b>" not in text
+    assert "0 (default)" in text
+    assert text.count('<th scope="row">') == 2
+
+
+def test_what_decides_the_score_is_found() -> None:
+    space = parse_space(VARY, CONFIG)
+    params = [
+        {"optimizer.lr": 10.0 ** -(2 + it % 4), "pool": ("gap", "gsp")[it % 2]} for it in range(8)
+    ]
+    trials = [
+        Trial(it, "complete", own, own, -float(own["optimizer.lr"]))
+        for it, own in enumerate(params)
+    ]
+    result = Result(trials, None, None, "", {}, CONFIG.stop.monitor, space)
+    shares = importances(result)
+    assert max(shares, key=lambda name: shares[name]) == "optimizer.lr"
+    assert importances(replace(result, trials=trials[:3])) == {}
