@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import math
 from collections.abc import Callable
@@ -22,12 +23,13 @@ from sumpool.training import (
     TrainConfig,
 )
 from sumpool.training.settings import check_effects
+from sumpool.tune import store as store_module
 from sumpool.tune import trial as trial_module
 from sumpool.tune.page import importances, write_tune_page
-from sumpool.tune.result import Result, train_command
+from sumpool.tune.result import Result, result_of, train_command
 from sumpool.tune.search import run_search
 from sumpool.tune.space import parse_space
-from sumpool.tune.store import BEST, LOCK, Trial, TuneStore
+from sumpool.tune.store import BEST, DATABASE, LOCK, Trial, TuneStore
 from sumpool.tune.trial import trial_config
 
 CONFIG = TrainConfig(format="glyphs")
@@ -62,92 +64,99 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., float]], 
     return replace_by
 
 
-def test_trial_0_is_the_default_and_the_gain_is_over_it(scored: Any, tmp_path: Path) -> None:
-    seen = scored(peak)
-    result = search(tmp_path)
-    assert replace(seen[0], test=True) == CONFIG
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A search of three trials."""
+    path = tmp_path_factory.mktemp("tune") / "a & b"
+    with pytest.MonkeyPatch.context() as monkey:
+        monkey.setattr(trial_module, "score_of", peak)
+        search(path)
+    return path
+
+
+def test_trial_0_is_the_default_and_the_gain_is_over_it(folder: Path) -> None:
+    result = result_of(TuneStore(folder))
+    assert trial_config(CONFIG, result.trials[0].options) == CONFIG
     assert result.default is not None
     assert result.default.params == {"optimizer.lr": 1e-5, "pool": "gsp"}
     assert result.best is not None
     assert result.gain == pytest.approx((result.best.score or 0) - 0.4)
     assert f"Trial {result.best.number} beats the default by" in result.verdict()
-    stored = json.loads((tmp_path / BEST).read_text())
+    stored = json.loads((folder / BEST).read_text())
     assert stored["command"] == result.command
     assert stored["options"]["optimizer.lr"] == result.best.options["optimizer.lr"]
     assert f"--optimizer.lr {result.best.options['optimizer.lr']}" in result.command
 
 
-def test_a_search_that_gains_nothing_says_so(scored: Any, tmp_path: Path) -> None:
-    scored(lambda config, _: 0.5 if config.optimizer.lr is None else 0.4)
-    result = search(tmp_path)
+def test_a_search_that_gains_nothing_says_so_and_reads_no_test_image(
+    scored: Any, tmp_path: Path
+) -> None:
+    seen = scored(lambda config, _: 0.5 if config.optimizer.lr is None else 0.4)
+    result = search(tmp_path, 2)
+    assert [it.test for it in seen] == [False, False]  # no test image is opened
     assert result.verdict() == "No trial beats the default: MAP@R 50.0 % on validation classes."
     assert result.command == "sumpool train --format glyphs"
 
 
-def test_no_trial_opens_test_images(scored: Any, tmp_path: Path) -> None:
-    seen = scored(peak)
-    search(tmp_path, 2)
-    assert [it.test for it in seen] == [False, False]
-    with pytest.raises(ConfigError, match="selection must be validation"):
-        search(tmp_path, config=replace(CONFIG, selection="test"))
-
-
-def test_an_interrupted_search_loses_no_trial(scored: Any, tmp_path: Path) -> None:
-    whole = search_twice = None
-    seen = scored(peak)
-    whole = search(tmp_path / "whole", 4)
-
+def test_an_interrupted_search_loses_no_trial(scored: Any, folder: Path, tmp_path: Path) -> None:
     def interrupted(config: TrainConfig, report: Report) -> float:
-        if len(seen) == 7:  # four of the whole search, and the third of this one
+        if len(seen) == 2:
             report(1, 0.1)
             raise KeyboardInterrupt
         return peak(config)
 
     seen = scored(interrupted)
-    seen.extend([CONFIG] * 4)
     with pytest.raises(KeyboardInterrupt):
-        search(tmp_path / "again", 4)
-    kept = TuneStore(tmp_path / "again").trials()
-    assert [it.state for it in kept] == ["complete", "complete", "waiting"]
-    search_twice = search(tmp_path / "again", 4)
-    assert len(seen) == 4 + 5  # one trial was begun twice, none of the finished ones
+        search(tmp_path)
+    assert [it.state for it in TuneStore(tmp_path).trials()] == ["complete", "waiting"]
+    search(tmp_path)
+    assert len(seen) == 4  # one trial was begun twice, the finished one was not
 
-    def known(trials: Any) -> list[Any]:
+    def known(path: Path) -> list[Any]:
+        trials = TuneStore(path).trials()
         return [(it.number, it.options, it.params, it.score, it.state) for it in trials]
 
-    assert known(search_twice.trials) == known(whole.trials)
-    assert search(tmp_path / "again", 4).counts() == "4 trials: 4 complete"
-    assert len(seen) == 9
+    assert known(tmp_path) == known(folder)
 
 
-def test_a_folder_keeps_one_search(scored: Any, tmp_path: Path) -> None:
-    scored(peak)
-    search(tmp_path, 1)
+def test_a_folder_keeps_one_search(scored: Any, folder: Path, tmp_path: Path) -> None:
+    seen = scored(peak)
+    assert search(folder).counts() == "3 trials: 3 complete"
     with pytest.raises(StoreError, match=r"pool is 'gap', but the search in .* begun with 'gsp'"):
-        search(tmp_path, config=replace(CONFIG, pool="gap"))
+        search(folder, config=replace(CONFIG, pool="gap"))
     with pytest.raises(StoreError, match=r"vary is not what .* pool=gap,gsp: choose another --out"):
-        search(tmp_path, vary=["pool=gap,gmp"])
-    with claim(tmp_path / LOCK), pytest.raises(StoreError, match="is being searched by process"):
-        search(tmp_path)
+        search(folder, vary=["pool=gap,gmp"])
+    with claim(folder / LOCK), pytest.raises(StoreError, match="is being searched by process"):
+        search(folder, 4)
+    assert not seen
     with pytest.raises(StoreError, match=r"holds no search: study\.db is missing"):
-        TuneStore(tmp_path / "elsewhere")
+        TuneStore(tmp_path)
 
 
-def test_hopeless_trials_end_early_and_failed_ones_are_listed(scored: Any, tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_text("nothing")
+    with pytest.raises(StoreError, match=r"study\.db is damaged"):
+        TuneStore(tmp_path)
+
+
+def test_hopeless_trials_end_early_and_failed_ones_are_listed(
+    scored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def score(config: TrainConfig, report: Report) -> float:
         place = len(seen) - 1
         if place == 2:
             raise RunError("the loss is nan")
-        report(10, 0.1 if place == 6 else 0.5)
+        report(10, 0.1 if place == 4 else 0.5)
         return 0.5
 
     seen = scored(score)
-    result = search(tmp_path, 7)
+    monkeypatch.setattr(store_module, "START", 3)
+    result = search(tmp_path, 5)
     states = [it.state for it in result.trials]
-    assert states == ["complete", "complete", "failed", *["complete"] * 3, "pruned"]
+    assert states == ["complete", "complete", "failed", "complete", "pruned"]
     assert result.trials[2].error == "the loss is nan"
-    assert result.trials[6].score == 0.1
-    assert result.counts() == "7 trials: 5 complete, 1 pruned, 1 failed"
+    assert result.trials[4].score == 0.1
+    assert result.counts() == "5 trials: 3 complete, 1 pruned, 1 failed"
 
 
 def test_a_default_that_fails_ends_the_search_and_is_tried_again(
@@ -195,25 +204,25 @@ def test_a_default_outside_of_the_space_is_still_trial_0(scored: Any, tmp_path: 
     assert len(result.trials[1].params) == 2
 
 
-def test_trials_need_one_device(tmp_path: Path) -> None:
+def test_trials_need_validation_classes_one_device_and_an_end(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="selection must be validation"):
+        search(tmp_path, config=replace(CONFIG, selection="test"))
     with pytest.raises(ConfigError, match=r"hardware.devices must be 1 in a search, got 2"):
         search(tmp_path, config=replace(CONFIG, hardware=HardwareConfig(devices=2)))
     with pytest.raises(ConfigError, match="the end is missing: give --trials or --minutes"):
         run_search(tmp_path, CONFIG, parse_space(VARY, CONFIG))
 
 
-def test_the_page_has_the_command_and_every_trial(scored: Any, tmp_path: Path) -> None:
-    scored(peak)
-    config = replace(CONFIG, cache_dir="<a & b>")
-    result = search(tmp_path, 2, config)
-    text = write_tune_page(tmp_path).read_text()
+def test_the_page_has_the_command_and_every_trial(folder: Path, tmp_path: Path) -> None:
+    result = result_of(TuneStore(folder))
+    text = write_tune_page(folder, tmp_path / "page.html").read_text()
     assert result.verdict() in text
-    assert "&lt;a &amp; b&gt;" in text
-    assert "<a & b>" not in text
+    assert html.escape(result.command) in text
     assert "0 (default)" in text
-    assert text.count('<th scope="row">') == 2
+    assert text.count('<th scope="row">') == 3
 
 
+@pytest.mark.process  # scikit-learn's forests take seconds
 def test_what_decides_the_score_is_found() -> None:
     space = parse_space(VARY, CONFIG)
     params = [

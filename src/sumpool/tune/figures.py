@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from itertools import accumulate
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.style import BLUE, GREY, ORANGE, SKY, plain_text, style_axes
 from sumpool.tune.result import Result
@@ -26,7 +27,7 @@ def draw_scores(result: Result) -> Figure:
     axes.step(numbers, best, where="post", color=ORANGE, lw=1.6, label="best so far")
     if result.default is not None and result.default.score is not None:
         axes.axhline(100 * result.default.score, color="0.35", ls="--", lw=1, label="default")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8.5, frameon=False)
     return figure
 
@@ -36,7 +37,7 @@ def draw_importances(shares: Mapping[str, float]) -> Figure:
     figure = Figure(figsize=(6.2, 0.9 + 0.42 * len(shares)), layout="constrained")
     axes = figure.subplots()
     style_axes(axes, "What decides the score", xlabel="share of the spread [%]", grid="x")
-    names = list(reversed(shares))
+    names = list(shares)[::-1]
     axes.barh(
         [plain_text(name) for name in names], [100 * shares[name] for name in names], 0.6, color=SKY
     )

@@ -40,9 +40,9 @@ class Executor(Protocol):
     """Where trials run: this process, processes of this machine, a cluster."""
 
     def __call__(
-        self, work: Work, cells: Sequence[int]
+        self, work: Work, numbers: Sequence[int], /
     ) -> Generator[Done[int, TrialEnd], None, None]:
-        """Apply ``work`` to ``cells`` in parallel, and yield each as it finishes or fails."""
+        """Apply ``work`` to ``numbers`` in parallel, and yield each as it finishes or fails."""
         ...
 
 
@@ -136,9 +136,10 @@ def _run(
 def _left(store: TuneStore, trials: int, bar: Any) -> int:
     """How many trials are missing; shows those that are there."""
     result = result_of(store)
-    bar.n = sum(it.finished for it in result.trials)
+    done = sum(it.finished for it in result.trials)
+    bar.n = done
     bar.set_postfix_str(result.short())
-    return max(0, trials - bar.n)
+    return max(0, trials - done)
 
 
 def _check(config: TrainConfig) -> None:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,7 +80,7 @@ class TuneStore:
         try:
             self._study = optuna.load_study(
                 study_name=_NAME,
-                storage=_storage(optuna, folder),
+                storage=_storage(optuna, folder, skip_compatibility_check=True),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=START),
             )
         except Exception as error:  # sqlalchemy's, of a file that is no database
@@ -107,7 +108,7 @@ class TuneStore:
         given, stored = flat(config), space_to_json(space)
         optuna = import_optuna("sumpool tune")
         folder.mkdir(parents=True, exist_ok=True)
-        # A kill before the attributes are there leaves a study without them: they are set again.
+        # A kill before the attributes are there leaves a study without trials: they are set again.
         study = optuna.create_study(
             study_name=_NAME,
             storage=_storage(optuna, folder),
@@ -125,12 +126,12 @@ class TuneStore:
         store._enqueue({"number": 0, "options": {}}, params)
         return store
 
-    @property
+    @cached_property
     def space(self) -> tuple[Dimension, ...]:
         """What is varied."""
         return space_from_json(self._study.user_attrs["space"])
 
-    @property
+    @cached_property
     def config(self) -> TrainConfig:
         """The options of all trials."""
         return with_options(TrainConfig(), self._study.user_attrs["config"])
@@ -157,14 +158,15 @@ class TuneStore:
             if waiting:
                 params = dict(_trial(waiting[0]).params)
             else:
-                known = self.trials()
-                number = 1 + max(it.number for it in known)
-                (asked,) = suggest(_points(known, space), space, 1, seed=seed + number, start=START)
+                begun = self.trials()
+                number = 1 + max(it.number for it in begun)
+                (asked,) = suggest(_points(begun, space), space, 1, seed=seed + number, start=START)
                 params = {it.name: it.rounded(asked[it.name]) for it in space}
                 self._enqueue({"number": number, "options": params}, params)
             within = distributions([it for it in space if it.name in params])
             trial = self._study.ask(within)
-        return trial, next(it for it in self.trials() if it.number == trial.user_attrs["number"])
+        known = trial.user_attrs
+        return trial, Trial(known["number"], "running", known["options"], trial.params)
 
     def complete(self, trial: Any, score: float) -> None:
         """Store the score of a trial that came to its end."""
@@ -260,7 +262,7 @@ def _trial(stored: Any) -> Trial:
     )
 
 
-def _storage(optuna: Any, folder: Path) -> Any:
+def _storage(optuna: Any, folder: Path, **options: Any) -> Any:
     # A path may hold characters that mean something in a URL.
     from sqlalchemy import URL
 
@@ -268,6 +270,7 @@ def _storage(optuna: Any, folder: Path) -> Any:
     return optuna.storages.RDBStorage(
         url.render_as_string(hide_password=False),
         engine_kwargs={"connect_args": {"timeout": _PATIENCE}},
+        **options,
     )
 
 

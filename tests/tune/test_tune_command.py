@@ -1,0 +1,100 @@
+"""The command: what it refuses, prints and writes, and that a kill loses no finished trial."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sumpool.cli import main
+from sumpool.tune.store import DATABASE, TuneStore
+
+SMALL = (
+    *("--format", "glyphs", "--backbone", "small_cnn", "--embedding-size", "16"),
+    *("--resize", "32", "--crop", "32", "--batch-size", "16", "--gsp.prototypes", "8"),
+    *("--stop.validate-every", "10", "--stop.max-steps", "20", "--hardware.accelerator", "cpu"),
+)
+VARY = ("--vary", "optimizer.lr=1e-4..1e-2:log", "pool=gap,gsp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--trials", "2"), "out is missing: name a folder for the search with --out"),
+        (("--out", "o"), "the end of the search is missing: give --trials N, --minutes N or both"),
+        (("--out", "o", "--trials", "0"), "must be a whole number of at least 1, got '0'"),
+        (("--out", "o", "--minutes", "-1"), "must be a positive number, got '-1'"),
+        (("--out", "o", "--trials", "2", "--vary", "lr=1..2"), "close ones are optimizer.lr"),
+        (("--out", "o", "--trials", "2", "--data", "x", "--loss", "c4"), "did you mean c1?"),
+        (("--out", "o", "--trials", "2", "--data", "x"), "the data folder x does not exist"),
+        (("--out", "o", "--trials", "2"), "data is missing: name a folder"),
+    ],
+)
+def test_an_error_is_one_line(
+    arguments: tuple[str, ...], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        status = main(["tune", *arguments])
+    except SystemExit as end:
+        status = int(end.code or 0)
+    said = capsys.readouterr().err
+    assert status in (1, 2)
+    assert complaint in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.process
+def test_eight_trials_on_glyphs_beat_the_default_or_say_that_they_do_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", *SMALL, *VARY, "--trials", "8", "--out", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    best = json.loads((tmp_path / "best.json").read_text())
+    assert best["trials"] == 8
+    assert best["gain"] == pytest.approx(best["validation"] - best["default_validation"])
+    if best["gain"] > 0:
+        assert f"Trial {best['trial']} beats the default by" in printed
+    else:
+        assert "No trial beats the default" in printed
+    assert best["command"] in printed
+    assert best["command"] in (tmp_path / "report.html").read_text()
+    # The command trains, and reaches the score that the search found.
+    words = shlex.split(best["command"])[1:]
+    assert (
+        main([*words, "--test", "false", "--gallery", "false", "--out", str(tmp_path / "run")]) == 0
+    )
+    metrics = json.loads((tmp_path / "run/evaluation/validation/metrics.json").read_text())
+    assert metrics[best["monitor"]] == pytest.approx(best["validation"])
+
+
+@pytest.mark.process
+def test_a_killed_search_continues_without_losing_a_trial(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sumpool", "tune", *SMALL, *VARY]
+    command += ["--trials", "5", "--jobs", "2", "--out", str(tmp_path)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    first = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
+    try:
+        while not (tmp_path / DATABASE).is_file() or not _finished(tmp_path):
+            assert first.poll() is None
+            time.sleep(0.2)
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.wait()
+    kept = _finished(tmp_path)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "5 trials: " in done.stdout
+    after = _finished(tmp_path)
+    assert len(after) == 5
+    assert kept.items() <= after.items()
+
+
+def _finished(folder: Path) -> dict[int, float | None]:
+    """Scores of the finished trials by number."""
+    return {it.number: it.score for it in TuneStore(folder).trials() if it.finished}
