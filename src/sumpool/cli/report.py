@@ -1,4 +1,4 @@
-"""``sumpool report``: the page of a run, of several compared, or of studies."""
+"""``sumpool report``: the page of a run, of several compared, of studies, or of a search."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Write one self-contained HTML page from stored results; nothing is computed agai
 
 With one run: metrics, curves, what the model retrieves and where it looks. With several: their
 metrics and curves together, averaged over runs that differ only in the seed. With folders of
-studies: their tables and figures.
+studies: their tables and figures. With the folder of `sumpool tune`: its trials.
 
 examples:
   sumpool report runs/photos
@@ -28,7 +28,11 @@ def build_parser() -> ArgumentParser:
     """The parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool report RUN [RUN ...] [--out FILE]")
     parser.add_argument(
-        "runs", type=Path, nargs="+", metavar="RUN", help="folders of runs, or of studies"
+        "runs",
+        type=Path,
+        nargs="+",
+        metavar="RUN",
+        help="folders of runs, or of studies; or that of a search",
     )
     parser.add_argument(
         "--out",
@@ -51,6 +55,7 @@ def run(options: Namespace) -> int:
     from sumpool.studies.page import write_page
     from sumpool.system.files import StoreError
     from sumpool.system.rows import ROWS
+    from sumpool.tune.store import DATABASE
 
     studies = [folder for folder in options.runs if (folder / ROWS).is_file()]
     if studies:
@@ -66,6 +71,10 @@ def run(options: Namespace) -> int:
     refuse_foreign_page(out, overwrite=options.overwrite)
     if studies:
         write_page(studies, out, "sumpool: studies")
+    elif alone and (options.runs[0] / DATABASE).is_file():
+        from sumpool.tune.page import write_tune_page
+
+        write_tune_page(options.runs[0], out)
     elif alone:
         write_run_page(options.runs[0], out)
     else:
