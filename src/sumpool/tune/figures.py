@@ -20,7 +20,8 @@ def draw_scores(result: Result) -> Figure:
     for state, color, marker in (("complete", BLUE, "o"), ("pruned", GREY, "x")):
         shown = [it for it in result.trials if it.state == state and it.score is not None]
         scores = [100 * (it.score or 0.0) for it in shown]
-        axes.plot([it.number for it in shown], scores, marker, color=color, ms=5, label=state)
+        if shown:
+            axes.plot([it.number for it in shown], scores, marker, color=color, ms=5, label=state)
     complete = [it for it in result.trials if it.state == "complete" and it.score is not None]
     best = list(accumulate((100 * (it.score or 0.0) for it in complete), max))
     numbers = [it.number for it in complete]
@@ -34,7 +35,7 @@ def draw_scores(result: Result) -> Figure:
 
 def draw_importances(shares: Mapping[str, float]) -> Figure:
     """How much of the spread of scores each option explains."""
-    figure = Figure(figsize=(6.2, 0.9 + 0.42 * len(shares)), layout="constrained")
+    figure = Figure(figsize=(6.2, 3.6), layout="constrained")
     axes = figure.subplots()
     style_axes(axes, "What decides the score", xlabel="share of the spread [%]", grid="x")
     names = list(shares)[::-1]
