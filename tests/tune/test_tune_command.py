@@ -32,7 +32,7 @@ VARY = ("--vary", "optimizer.lr=1e-4..1e-2:log", "pool=gap,gsp")
         (("--out", "o", "--trials", "0"), "must be a whole number of at least 1, got '0'"),
         (("--out", "o", "--minutes", "-1"), "must be a positive number, got '-1'"),
         (("--out", "o", "--trials", "2", "--vary", "lr=1..2"), "close ones are optimizer.lr"),
-        (("--out", "o", "--trials", "2", "--data", "x", "--loss", "c4"), "did you mean c1?"),
+        (("--out", "o", "--trials", "2", "--data", "x", "--loss", "c4"), "did you mean c2?"),
         (("--out", "o", "--trials", "2", "--data", "x"), "the data folder x does not exist"),
         (("--out", "o", "--trials", "2"), "data is missing: name a folder"),
     ],

@@ -111,10 +111,10 @@ def run(options: Namespace) -> int:
     if options.trials is None and options.minutes is None:
         raise ConfigError("the end of the search is missing: give --trials N, --minutes N or both")
     config = config_of(options)
+    space = parse_space(options.vary, config)
     if config.data is None and config.format != "glyphs":
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)
-    space = parse_space(options.vary, config)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import suggest_skipping
     from sumpool.data import BrokenImageError
