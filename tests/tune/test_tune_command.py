@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -93,6 +94,21 @@ def test_a_killed_search_continues_without_losing_a_trial(tmp_path: Path) -> Non
     after = _finished(tmp_path)
     assert len(after) == 5
     assert kept.items() <= after.items()
+
+
+@pytest.mark.process
+@pytest.mark.xdist_group("ray")
+def test_trials_run_on_a_cluster(tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed: pip install 'sumpool[ray]'")
+    command = [sys.executable, "-m", "sumpool", "tune", *SMALL, *VARY, "--trials", "2"]
+    command += ["--ray", "local", "--out", str(tmp_path)]
+    # Not pytest's folder: the names of sockets in it may have no more than 107 characters.
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        environment = {**os.environ, "RAY_TMPDIR": folder, "RAY_USAGE_STATS_ENABLED": "0"}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "2 trials: 2 complete" in done.stdout
+    assert len(_finished(tmp_path)) == 2
 
 
 def _finished(folder: Path) -> dict[int, float | None]:

@@ -92,7 +92,7 @@ def run_search(
                 "%s begun again", counted(again, "unfinished trial is", "unfinished trials are")
             )
         try:
-            _run(store, _trial_options(config, folder), trials or MOST, until, executor, progress)
+            _run(store, _trial_options(config, folder), trials, until, executor, progress)
         finally:
             store.requeue_lost()
             result = result_of(store)
@@ -108,20 +108,22 @@ def run_search(
 def _run(
     store: TuneStore,
     config: TrainConfig,
-    trials: int,
+    trials: int | None,
     until: float | None,
     executor: Executor,
     progress: bool,
 ) -> None:
     work = partial(run_trial, store.folder.absolute(), config, until)
     with tqdm(total=trials, desc="tune", unit="trial", disable=not progress) as bar:
-        while left := _left(store, trials, bar):
+        while left := _left(store, trials or MOST, bar):
             if until is not None and time.time() >= until:
                 return
             crash: Exception | None = None
             with closing(executor(work, range(left))) as finished:
                 for _, end, failure in finished:
-                    missing = _left(store, trials, bar)
+                    if end is not None and end.state == "out of time":
+                        return
+                    missing = _left(store, trials or MOST, bar)
                     if failure is not None and not isinstance(failure, WorkerError):
                         raise failure
                     crash = failure or crash
