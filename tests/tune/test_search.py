@@ -67,7 +67,7 @@ def scored(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., float]], 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A search of three trials."""
-    path = tmp_path_factory.mktemp("tune") / "a & b"
+    path = tmp_path_factory.mktemp("tune") / "a & b? 50%25 #1 ü"
     with pytest.MonkeyPatch.context() as monkey:
         monkey.setattr(trial_module, "score_of", peak)
         search(path)

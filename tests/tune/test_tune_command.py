@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shlex
@@ -15,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from sumpool.cli import main
-from sumpool.tune.store import DATABASE, TuneStore
+from sumpool.system.files import StoreError
+from sumpool.tune.store import TuneStore
 
 SMALL = (
     *("--format", "glyphs", "--backbone", "small_cnn", "--embedding-size", "16"),
@@ -82,13 +84,15 @@ def test_a_killed_search_continues_without_losing_a_trial(tmp_path: Path) -> Non
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     first = subprocess.Popen(command, env=environment, stderr=subprocess.DEVNULL)
     try:
-        while not (tmp_path / DATABASE).is_file() or not _finished(tmp_path):
+        kept: dict[int, float | None] = {}
+        while not kept:
             assert first.poll() is None
-            time.sleep(0.2)
+            time.sleep(0.5)
+            with contextlib.suppress(StoreError):  # it is being made
+                kept = _finished(tmp_path)
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
-    kept = _finished(tmp_path)
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "5 trials: " in done.stdout
     after = _finished(tmp_path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sqlite3
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -83,7 +84,9 @@ class TuneStore:
                 storage=_storage(optuna, folder, skip_compatibility_check=True),
                 pruner=optuna.pruners.MedianPruner(n_startup_trials=START),
             )
-        except Exception as error:  # sqlalchemy's, of a file that is no database
+        except KeyError as error:
+            raise StoreError(f"{folder} holds no search yet: it is being made") from error
+        except Exception as error:  # SQLAlchemy's, of a file that is no database
             raise StoreError(f"{folder / DATABASE} is damaged: {error}") from error
 
     @classmethod
@@ -263,14 +266,14 @@ def _trial(stored: Any) -> Trial:
 
 
 def _storage(optuna: Any, folder: Path, **options: Any) -> Any:
-    # A path may hold characters that mean something in a URL.
-    from sqlalchemy import URL
+    path = (folder / DATABASE).absolute()
 
-    url = URL.create("sqlite", database=str((folder / DATABASE).absolute()))
+    def connect() -> sqlite3.Connection:
+        return sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
+
+    # Not by its address: a path may hold characters that mean something in one.
     return optuna.storages.RDBStorage(
-        url.render_as_string(hide_password=False),
-        engine_kwargs={"connect_args": {"timeout": _PATIENCE}},
-        **options,
+        f"sqlite:///{DATABASE}", engine_kwargs={"creator": connect}, **options
     )
 
 

@@ -64,7 +64,7 @@ def run_trial(folder: Path, config: TrainConfig, until: float | None, _: int) ->
     """
     if until is not None and time.time() >= until:
         return TrialEnd("out of time")
-    store = TuneStore(folder)
+    store = _store(folder)
     asked, trial = store.begin(config.seed)
 
     def report(step: int, value: float) -> None:
@@ -102,6 +102,12 @@ def score_of(config: TrainConfig, report: Any) -> float:
     with quiet_fabric():
         trained = train_in_memory(config, splits=_splits(_data_options(config)), report=report)
     return trained.metrics["validation"][config.stop.monitor]
+
+
+@lru_cache(maxsize=1)
+def _store(folder: Path) -> TuneStore:
+    """The search, opened once per process."""
+    return TuneStore(folder)
 
 
 def _data_options(config: TrainConfig) -> str:
