@@ -139,6 +139,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         TuneStore(tmp_path)
 
 
+@pytest.mark.process  # seconds of SQLite
 def test_hopeless_trials_end_early_and_failed_ones_are_listed(
     scored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_hopeless_trials_end_early_and_failed_ones_are_listed(
     assert result.counts() == "5 trials: 3 complete, 1 pruned, 1 failed"
 
 
+@pytest.mark.process  # seconds of SQLite
 def test_a_default_that_fails_ends_the_search_and_is_tried_again(
     scored: Any, tmp_path: Path
 ) -> None:
