@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from sumpool.bench.settings import parse_settings
 from sumpool.system.files import StoreError
 from sumpool.system.locks import claim
 from sumpool.training import (
@@ -22,7 +24,9 @@ from sumpool.training import (
     RunError,
     TrainConfig,
 )
+from sumpool.training.config import with_options
 from sumpool.training.settings import check_effects
+from sumpool.training.values.recipes import with_recipe
 from sumpool.tune import store as store_module
 from sumpool.tune import trial as trial_module
 from sumpool.tune.page import importances, write_tune_page
@@ -95,7 +99,7 @@ def test_a_search_that_gains_nothing_says_so_and_reads_no_test_image(
     result = search(tmp_path, 2)
     assert [it.test for it in seen] == [False, False]  # no test image is opened
     assert result.verdict() == "No trial beats the default: MAP@R 50.0 % on validation classes."
-    assert result.command == "sumpool train --format glyphs"
+    assert result.command == "sumpool train --recipe papers --format glyphs"
 
 
 def test_an_interrupted_search_loses_no_trial(scored: Any, folder: Path, tmp_path: Path) -> None:
@@ -195,7 +199,19 @@ def test_options_without_effect_are_left_out_of_a_trial() -> None:
     assert found == replace(config, pool="gap", gsp=GspConfig())
     assert trial_config(config, {"gsp.eps": 3.0}).gsp == GspConfig(mu=0.2, eps=3.0)
     command = train_command(replace(found, data="my photos", format="auto"))
-    assert command == "sumpool train --data 'my photos' --pool gap --optimizer.lr 0.001"
+    assert command == (
+        "sumpool train --recipe papers --data 'my photos' --pool gap --optimizer.lr 0.001"
+    )
+
+
+@pytest.mark.parametrize("given", [{}, {"loss": "c2", "ccp.enabled": True}, {"stop.patience": 3}])
+def test_the_command_gives_what_the_recipe_does_not(given: dict[str, Any]) -> None:
+    config = with_options(with_recipe("best", given), {"optimizer.lr": 1e-3, "optimizer.ema": 0.0})
+    words = shlex.split(train_command(config))
+    assert words[:2] == ["sumpool", "train"]
+    typed = zip(words[2::2], words[3::2], strict=True)
+    parsed = parse_settings([f"{key.removeprefix('--')}={value}" for key, value in typed])
+    assert with_recipe("best", parsed) == config
 
 
 def test_a_default_outside_of_the_space_is_still_trial_0(scored: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from sumpool.training import ConfigError, TrainConfig
 from sumpool.training.config import flat
+from sumpool.training.values.recipes import with_recipe
 from sumpool.tune.space import (
     FROZEN_SPACE,
     SPACE,
@@ -61,7 +62,7 @@ def test_a_text_is_a_range_or_choices(text: str, expected: Dimension) -> None:
         ("optimizer.lr=a..b", "vary optimizer.lr must be a number, got 'a'"),
         ("batch_size=1.5..3", "vary batch_size must be a whole number, got '1.5'"),
         ("optimizer.schedule=cosine,step", "vary optimizer.schedule must be constant or cosine"),
-        ("seed=0..9", "vary cannot change seed: trials are compared on the same"),
+        ("seed=0..9", "vary cannot change seed: it is the same in all trials"),
         ("loss_options=1,2", "vary takes options with one value, loss_options is a table"),
         ("chance.pool=1..2", "the option chance.pool is called ccp.candidates"),
     ],
@@ -86,8 +87,13 @@ def test_the_declared_space_holds_where_the_user_sets_nothing() -> None:
     assert [str(it).partition("=")[0] for it in parse_space([], CONFIG)] == [
         it.partition("=")[0] for it in SPACE
     ]
-    assert "pool" not in {it.name for it in parse_space([], replace(CONFIG, pool="gap"))}
-    for config, texts in ((CONFIG, SPACE), (replace(CONFIG, freeze_backbone=True), FROZEN_SPACE)):
+    assert "pool" not in {it.name for it in parse_space([], CONFIG, ["pool"])}
+    for config, texts in (
+        (CONFIG, SPACE),
+        (replace(CONFIG, freeze_backbone=True), FROZEN_SPACE),
+        (with_recipe("best", {}), SPACE),
+        (with_recipe("best", {"freeze_backbone": True}), FROZEN_SPACE),
+    ):
         space = parse_space([], config)
         assert len(space) == len(texts)
         check_ranges(space)

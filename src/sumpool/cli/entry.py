@@ -115,11 +115,11 @@ def _run(typed: Sequence[str]) -> int:
     parser = build_parser()
     try:
         normalized = normalize_arguments(typed, flat_switches())
-        if normalized[:1] == ["train"]:
-            given = train.apply_recipe(parser, normalized)
+        trains = normalized[:1] in (["train"], ["tune"])
+        given = train.apply_recipe(parser, normalized) if trains else []
         arguments = parser.parse_args(normalized)
-        if arguments.verb == "train":
-            arguments.train.given = given
+        if trains:
+            arguments[arguments.verb].given = given
     except Exception as error:
         _report(error, debug, usage_error(error, parser, typed))
         parser.exit(2)

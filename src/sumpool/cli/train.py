@@ -19,7 +19,7 @@ from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat
 from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
-from sumpool.training.values.recipes import RECIPES, has_gpu, recipe_options
+from sumpool.training.values.recipes import DEFAULT_RECIPE, RECIPES, has_gpu, recipe_options
 
 SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
 
@@ -57,7 +57,6 @@ examples:
   sumpool train --data more-photos/ --init runs/proxies
 """
 
-DEFAULT_RECIPE = "best"
 #: The options that most people use, by group: those of ``--help``.
 COMMON = {
     "images": ("data", "skip_broken"),
@@ -119,7 +118,7 @@ def build_parser() -> ArgumentParser:
 
 
 def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
-    """Make the options of the recipe in ``arguments`` the defaults of ``sumpool train``.
+    """Make the options of the recipe in ``arguments`` the defaults of ``train``, or of ``tune``.
 
     A resumed run has a recipe already: there, options that are not given stay at plain defaults.
 
@@ -136,15 +135,18 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
     verbs = parser._subcommands_action
     assert verbs is not None
     typed = [it for it in arguments if not it.startswith(("--print_config", "--help"))]
-    given = flatten(parser.parse_args(typed, defaults=False)["train"].as_dict())
+    verb = arguments[0]
+    given = flatten(parser.parse_args(typed, defaults=False)[verb].as_dict())
     name = given.get("recipe", DEFAULT_RECIPE)
     options: dict[str, Any] = {}
     if name is not None and given.get("resume") is None:
         gpu = not RECIPES[name].without_gpu or has_gpu(given.get("hardware.accelerator"))
         options = recipe_options(name, given, gpu=gpu)
     plain = flat(TrainConfig())
-    verbs.choices["train"].set_defaults({**plain, **options})
-    return [name for name in given if name in plain]
+    own = ("out", "minutes") if verb == "tune" else ()  # of the search
+    defaults = {name: value for name, value in {**plain, **options}.items() if name not in own}
+    verbs.choices[verb].set_defaults(defaults)
+    return [name for name in given if name in defaults]
 
 
 def run(options: Namespace) -> int:

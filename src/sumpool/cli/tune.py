@@ -111,7 +111,7 @@ def run(options: Namespace) -> int:
     if options.trials is None and options.minutes is None:
         raise ConfigError("the end of the search is missing: give --trials N, --minutes N or both")
     config = config_of(options)
-    space = parse_space(options.vary, config)
+    space = parse_space(options.vary, config, options.given)
     if config.data is None and config.format != "glyphs":
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)

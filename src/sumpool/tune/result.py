@@ -13,6 +13,7 @@ from sumpool.report.run.labels import PERCENT
 from sumpool.system.files import write_atomic
 from sumpool.system.wording import counted
 from sumpool.training.config import TrainConfig, differences
+from sumpool.training.values.recipes import DEFAULT_RECIPE, with_recipe
 from sumpool.tune.space import Dimension, option_text
 from sumpool.tune.store import BEST, Trial, TuneStore, best_trial
 from sumpool.tune.trial import trial_config
@@ -96,9 +97,14 @@ def result_of(store: TuneStore) -> Result:
 
 def train_command(config: TrainConfig) -> str:
     """The command that trains with ``config``, on one line, as a shell reads it."""
-    changed = differences(replace(config, out=None), TrainConfig())
-    words = ["sumpool", "train"]
-    for name, (value, _) in changed.items():
+    recipe = config.recipe or "papers"  # which leaves every option at its default
+    config = replace(config, recipe=recipe, out=None)
+    given: dict[str, Any] = {}
+    # What is given may end a setting of the recipe, which is then given too.
+    while missing := differences(config, with_recipe(recipe, given)):
+        given |= {name: value for name, (value, _) in missing.items()}
+    words = ["sumpool", "train", *(["--recipe", recipe] if recipe != DEFAULT_RECIPE else [])]
+    for name, value in given.items():
         words += [f"--{name.replace('_', '-')}", option_text(value)]
     return shlex.join(words)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
@@ -13,7 +13,6 @@ from sumpool.report.run.option_names import RENAMED, WHERE_IT_RUNS
 from sumpool.training.config import (
     ConfigError,
     TrainConfig,
-    differences,
     flat,
     option_hints,
     with_options,
@@ -37,7 +36,7 @@ FIXED = frozenset(
     {
         *("data", "format", "fold", "folds", "validation", "selection", "test", "skip_broken"),
         *("seed", "stop.monitor", "hardware.accelerator", "hardware.devices", "hardware.nodes"),
-        *("hardware.workers", *WHERE_IT_RUNS),
+        *("hardware.workers", "recipe", "minutes", *WHERE_IT_RUNS),
     }
 )
 _FORM = "KEY=A..B, KEY=A..B:log, KEY=A..B:int or KEY=a,b,c"
@@ -83,12 +82,15 @@ class Dimension:
         return f"{self.name}={self.low:g}..{self.high:g}{kind}"
 
 
-def parse_space(texts: Sequence[str], config: TrainConfig) -> tuple[Dimension, ...]:
-    """The dimensions of ``texts``; without any, the declared ones that ``config`` leaves open.
+def parse_space(
+    texts: Sequence[str], config: TrainConfig, given: Collection[str] = ()
+) -> tuple[Dimension, ...]:
+    """The dimensions of ``texts``; without any, the declared ones of options that are not given.
 
     Args:
         texts: One ``KEY=A..B``, ``KEY=A..B:log``, ``KEY=A..B:int`` or ``KEY=a,b,c`` each.
         config: The options of all trials.
+        given: The names of those that a user gives.
 
     Raises:
         ConfigError: Naming the key and what it accepts.
@@ -98,7 +100,6 @@ def parse_space(texts: Sequence[str], config: TrainConfig) -> tuple[Dimension, .
         ['optimizer.lr=1e-05..0.001:log']
     """
     if not texts:
-        given = differences(config, TrainConfig())
         declared = FROZEN_SPACE if config.freeze_backbone else SPACE
         texts = [it for it in declared if it.partition("=")[0] not in given]
         if not texts:
@@ -177,7 +178,7 @@ def _check_name(name: str) -> Any:
         raise ConfigError(f"vary names no option of `sumpool train`: {name!r}{hint}")
     if name in FIXED:
         raise ConfigError(
-            f"vary cannot change {name}: trials are compared on the same validation images"
+            f"vary cannot change {name}: it is the same in all trials, which are compared"
         )
     hint = option_hints()[name]
     if isinstance(known[name], dict | list) or not _plain(hint):

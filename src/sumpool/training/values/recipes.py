@@ -13,6 +13,8 @@ from typing import Any
 
 from sumpool.training.config import ConfigError, TrainConfig, with_options
 
+#: The recipe of ``sumpool train`` and ``sumpool tune``.
+DEFAULT_RECIPE = "best"
 #: Validations of a run whose length a recipe sets.
 VALIDATIONS = 10
 
