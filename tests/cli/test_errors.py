@@ -164,7 +164,7 @@ def test_a_signal_before_a_verb_begins_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(
-        "sumpool.cli.entry.build_parser", lambda: os.kill(os.getpid(), signal.SIGTERM)
+        "sumpool.cli.entry.build_parser", lambda _: os.kill(os.getpid(), signal.SIGTERM)
     )
     assert main(["report", "run"]) == 143
     assert capsys.readouterr().err.strip() == "sumpool: interrupted"

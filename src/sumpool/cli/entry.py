@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Sequence
+from functools import cache
 from importlib import metadata
 
 from jsonargparse import ArgumentParser, Namespace
@@ -76,8 +77,15 @@ VERBS = {
 LONGEST = 1000
 
 
-def build_parser() -> ArgumentParser:
-    """The parser of the command with all its verbs."""
+@cache
+def build_parser(*wanted: str) -> ArgumentParser:
+    """The parser of the command.
+
+    Args:
+        wanted: Verbs, by default all; others are listed without their options, which take a good
+            part of a second to build.
+    """
+    wanted = wanted or tuple(VERBS)
     parser = Parser(
         prog="sumpool",
         description=DESCRIPTION,
@@ -86,9 +94,9 @@ def build_parser() -> ArgumentParser:
     )
     verbs = parser.add_subcommands(dest="verb", title="verbs", metavar="VERB")
     for name, verb in VERBS.items():
-        own = verb.build_parser()
+        own = verb.build_parser() if name in wanted else ArgumentParser()
         verbs.add_subcommand(name, own, help=verb.SUMMARY)
-        if hasattr(verb, "add_actions"):  # levels must be added one after the other
+        if name in wanted and hasattr(verb, "add_actions"):  # levels come one after the other
             verb.add_actions(own)
     return parser
 
@@ -112,7 +120,7 @@ def _run(typed: Sequence[str]) -> int:
     show_stacks_on_request()
     debug = DEBUG in typed
     typed = [argument for argument in typed if argument != DEBUG]
-    parser = build_parser()
+    parser = build_parser(next((it for it in typed if it in VERBS), "none"))
     try:
         normalized = normalize_arguments(typed, flat_switches())
         trains = normalized[:1] in (["train"], ["tune"])

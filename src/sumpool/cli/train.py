@@ -96,6 +96,7 @@ class HelpAll(argparse.Action):
         """Print and end the process."""
         parser.complete = True
         parser.print_help()
+        parser.complete = False
         parser.exit()
 
 
