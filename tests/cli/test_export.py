@@ -27,6 +27,7 @@ def export(*arguments: str) -> int:
     return main(["export", "model", *arguments])
 
 
+@pytest.mark.process
 def test_the_backbone_goes_to_timm(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("a.png", "b.png"):
         image(Path("flat") / name)

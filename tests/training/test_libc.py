@@ -34,18 +34,18 @@ def test_the_graph_is_used_in_training_alone_and_is_no_part_of_the_model() -> No
             assert len(passes) == before
             return super().__call__(model)
 
-    runner = trainer(**LIBC, validate=Watch([0.1, 0.2, 0.3]))
+    runner = trainer(**LIBC, validate=Watch([0.1]), stop=stop(max_steps=4))
     head = head_of(runner.criterion)
     head.graph[0].register_forward_hook(lambda *_: passes.append("graph"))
     outcome = runner.fit()
-    assert len(passes) == outcome.steps == 12
+    assert len(passes) == outcome.steps == 4
     assert list(runner.model.state_dict()) == list(trainer().model.state_dict())
     kept = {id(it) for it in runner.model.parameters()}
     assert not any(id(it) in kept for it in head.parameters())
 
 
 def test_the_loss_sees_embeddings_before_normalization_and_everything_learns() -> None:
-    runner = trainer(**LIBC)
+    runner = trainer(**LIBC, stop=stop(max_steps=2))
     head, seen = head_of(runner.criterion), []
     head.register_forward_pre_hook(lambda _, given: seen.append(given[0].detach()))
     before = {name: it.clone() for name, it in head.named_parameters()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 from collections.abc import Sequence
+from copy import copy
 from functools import cache
 from typing import Any
 
@@ -37,6 +38,12 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
         >>> parse_settings(["stop.max-steps=4", "optimizer.lr=1e-3"])
         {'stop.max_steps': 4, 'optimizer.lr': 0.001}
     """
+    return {name: copy(value) for name, value in _parsed(tuple(texts)).items()}
+
+
+@cache
+def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
+    # Once: many cells have the same settings.
     known = flat(TrainConfig())
     given: dict[str, str] = {}
     for text in texts:
