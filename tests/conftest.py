@@ -54,7 +54,7 @@ def _seed() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _undrawn(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _small_figures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Quick tests get figures of one pixel, except those that look at them."""
 
     def savefig(_figure: object, out: Any, **_options: object) -> None:
