@@ -38,7 +38,7 @@ SMALL = (
     "--hardware.workers=0",
 )
 #: Commands with these need CUB, a cluster or the Hub: they only parse.
-ELSEWHERE = re.compile(r"\b(cub|CUB_200_2011|bench|--ray|hf://)", re.IGNORECASE)
+ELSEWHERE = re.compile(r"\b(cub|CUB_200_2011|bench|hf://)|--ray", re.IGNORECASE)
 #: Pages whose commands run, in this order, in a folder of photos.
 RUN = ("README.md", "docs/training.md", "docs/ccp.md", "docs/search.md", "docs/export.md")
 
