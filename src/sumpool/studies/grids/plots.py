@@ -45,7 +45,7 @@ def draw_lines(
     metric: str = "map_at_r",
     heading: str = "MAP@R",
 ) -> Figure:
-    """Draw a metric, MAP@R if not told otherwise, against an option, one line per group."""
+    """Draw a metric, MAP@R by default, against an option, one line per group."""
     figure = Figure(figsize=(5.4, 3.4), layout="constrained")
     axes = figure.subplots()
     images = evaluated_on(next(iter(groups.values()))[0].settings)
