@@ -2,7 +2,7 @@
 
     python benchmarks/frozen_poolings.py --data CUB_200_2011 --out runs/frozen-poolings
 
-Embeds 30 images of each of 50 classes (CUB: test classes 101 to 150) once with the packaged
+Embeds 30 images of each of 50 training classes (CUB: classes 1 to 50) once with the packaged
 ImageNet network and pools its last map in every way that has nothing to learn; all vectors are ℓ2
 normalized. Writes results.json and table.md to --out. `sumpool index` without a model uses the best
 one (`sumpool.search.frozen`). About 5 minutes on 2 cores.
@@ -55,7 +55,7 @@ def choose(dataset: ImageDataset, classes: int, images: int) -> ImageDataset:
 def measure(data: Path, classes: int, images: int) -> list[dict[str, Any]]:
     """Retrieval metrics of every pooling on the same maps."""
     model = pretrained_embedder()
-    dataset = choose(open_dataset(data, "auto", "test"), classes, images)
+    dataset = choose(open_dataset(data, "auto", "train"), classes, images)
     feed = open_feed(dataset, model.preprocessing, workers=0)
     channels = model.layout.channels
     layers = {name: build_pooling(kind, channels, **options).eval()

@@ -12,6 +12,7 @@ from torch import nn
 
 from models.tiny import LAYOUTS, embedder, images
 from sumpool.models import BACKBONES, ModelError, build_backbone
+from sumpool.models.backbones import run_backbone
 from sumpool.models.layout import find_layout
 
 
@@ -23,6 +24,16 @@ def test_the_layout_is_what_comes_out(case: str) -> None:
     out = model.backbone(images(model))
     assert out.ndim == len(kind)
     assert out.shape[kind.index("C")] == channels
+
+
+@pytest.mark.parametrize("case", sorted(LAYOUTS))
+def test_the_quick_way_on_a_cpu_gives_the_same_features(case: str) -> None:
+    model = embedder(**LAYOUTS[case][0]).eval()
+    expected = model.backbone(images(model))
+    with torch.no_grad():
+        found = run_backbone(model.backbone, images(model))
+    assert found.is_contiguous()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", sorted(BACKBONES))

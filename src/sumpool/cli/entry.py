@@ -29,6 +29,7 @@ from sumpool.cli import (
 from sumpool.cli.errors import describe
 from sumpool.cli.options import HelpFormatter, normalize_arguments
 from sumpool.cli.parsing import Parser, usage_error
+from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.signals import interrupt_status, show_stacks_on_request, term_interrupts
 from sumpool.training.config import flat_switches
 
@@ -118,6 +119,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(typed: Sequence[str]) -> int:
     show_stacks_on_request()
+    reuse_freed_memory()
     debug = DEBUG in typed
     typed = [argument for argument in typed if argument != DEBUG]
     parser = build_parser(next((it for it in typed if it in VERBS), "none"))

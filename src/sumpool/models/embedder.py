@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from sumpool.data.views.preprocessing import Preprocessing
-from sumpool.models.backbones import Backbone, build_backbone
+from sumpool.models.backbones import Backbone, build_backbone, run_backbone
 from sumpool.models.card import write_card
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.encoding import ImageLike, encode_images
@@ -73,7 +73,7 @@ class Embedder(nn.Module):
         if config.freeze_batch_norm_affine:
             for layer in self._batch_norms():
                 layer.requires_grad_(False)
-        self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = _run
+        self._run_backbone: Callable[[nn.Module, Tensor], Tensor] = run_backbone
         self._evaluation_size: int | None = None
         self.train(self.training)
 
@@ -118,7 +118,7 @@ class Embedder(nn.Module):
         the parameters, under autocast as well. D is the embedding size where the map comes before
         the pooling, and otherwise the channels of the backbone.
         """
-        run = self._run_backbone if self._is_compiled_for(images) else _run
+        run = self._run_backbone if self._is_compiled_for(images) else run_backbone
         features = run(self.backbone, images)
         if self.pooling.linear_map == "before":
             features = self.map(features)
@@ -126,7 +126,7 @@ class Embedder(nn.Module):
 
     def _is_compiled_for(self, images: Tensor) -> bool:
         # Each further size, and training mode without gradients, would be compiled once more.
-        if self._run_backbone is _run or torch.is_grad_enabled():
+        if self._run_backbone is run_backbone or torch.is_grad_enabled():
             return True
         if self.training:
             return False
@@ -275,15 +275,10 @@ class Embedder(nn.Module):
         return [layer for layer in self.backbone.modules() if isinstance(layer, _BatchNorm)]
 
 
-def _run(network: nn.Module, images: Tensor) -> Tensor:
-    features: Tensor = network(images)
-    return features
-
-
 @functools.cache
 def _compiled_run() -> Callable[[nn.Module, Tensor], Tensor]:
     # One compiled function for all models: their weights are arguments of it, not part of it.
-    return torch.compile(_run, dynamic=False)
+    return torch.compile(run_backbone, dynamic=False)
 
 
 def build_embedder(

@@ -20,6 +20,7 @@ from sumpool.search.folder import MODEL, Header
 from sumpool.search.parts import Part, embed_parts, plan_parts, read_part
 from sumpool.search.source import Source
 from sumpool.system.errors import UserError
+from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.ray_connection import connected
 from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes
 from sumpool.system.wording import counted
@@ -113,6 +114,7 @@ class _Worker:
     """What runs on the nodes: the images and the model, opened once."""
 
     def __init__(self, folder: Path, header: Header, threads: int, gpu: bool) -> None:
+        reuse_freed_memory()
         torch.set_num_threads(threads)
         self.folder, self.header, self.threads = folder, header, threads
         self.source = Source(

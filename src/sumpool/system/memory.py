@@ -1,10 +1,14 @@
-"""How much main memory is left."""
+"""How much main memory is left, and what becomes of memory that is freed."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
 from pathlib import Path
+
+#: Parameters of glibc's ``mallopt`` by their numbers, and the largest values of each.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = (-1, 2**31 - 1), (-3, 2**30)
 
 
 def available_memory() -> int | None:
@@ -37,3 +41,14 @@ def _group_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
     # Files that were read count as used, but give way.
     reclaimable = int(dict(line.split() for line in lines)["inactive_file"])
     return max(0, limit - used + reclaimable)
+
+
+def reuse_freed_memory() -> None:
+    """Keep large blocks of memory that are freed for the next ones, where the C library is glibc.
+
+    It gives blocks of 32 MB and more, such as the maps of a batch, back to the system at once, and
+    the system clears every page of the next one: half of the time of a network on a CPU.
+    """
+    if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
+        for parameter, value in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
+            library.mallopt(parameter, value)

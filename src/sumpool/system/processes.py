@@ -18,6 +18,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 
+from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.signals import shielded_children, show_stacks_on_request
 
 T = TypeVar("T")
@@ -153,6 +154,7 @@ def terminate_with_parent(parent: int) -> None:
 
 def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, parent: int) -> None:
     terminate_with_parent(parent)
+    reuse_freed_memory()
     torch.set_num_threads(threads)
     show_stacks_on_request()
     # In this process: torch would start a pool for every core, and waits forever if one dies.

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from lightning.fabric import Fabric
-from torch import Tensor
 
 from sumpool.data import ImageDataset, ImageFeed, open_map_feed
 from sumpool.data.feeds.erasing import ErasingFeed
 from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
 from sumpool.models import Embedder, load
+from sumpool.models.backbones import run_backbone
 from sumpool.models.frozen import backbone_digest, without_backbone
 from sumpool.models.opening import start_from
 from sumpool.training.assemble import (
@@ -202,17 +203,11 @@ def _open_feed(
     view = model.preprocessing
     if not config.freeze_backbone:
         return build_feed(config, part, view, fabric, progress=progress)
-    # Convolutions are twice as fast with maps as NHWC, on a CPU too.
-    backbone = model.backbone.to(fabric.device).to(memory_format=torch.channels_last).eval()
-
-    def network(images: Tensor) -> Tensor:
-        features: Tensor = backbone(images.contiguous(memory_format=torch.channels_last))
-        return features.contiguous()
-
+    backbone = model.backbone.to(fabric.device).eval()
     return open_map_feed(
         part,
         view,
-        network,
+        partial(run_backbone, backbone),
         identity=backbone_digest(model),
         # Views that are all central are one.
         views=views if view.augment != "none" or view.flip else 1,

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.processes import WorkerError
 from sumpool.system.ray_nodes import look_at
 from sumpool.system.wording import counted
@@ -27,6 +28,7 @@ def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | N
     Raises:
         WorkerError: In place of an error that could not be sent back.
     """
+    reuse_freed_memory()
     torch.set_num_threads(threads)
     if witness is not None:
         look_at(witness)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sumpool.models import Embedder
+from sumpool.models.backbones import run_backbone
 from sumpool.models.frozen import without_backbone
 from sumpool.report.run.labels import duration
 from sumpool.system.wording import counted
@@ -49,14 +50,13 @@ def estimate_frozen(config: TrainConfig, splits: Splits, model: Embedder) -> str
 def _time_features(splits: Splits, model: Embedder) -> tuple[float, Tensor]:
     # Seconds per view, and maps of some images.
     view = model.preprocessing
-    backbone = model.backbone.eval().to(memory_format=torch.channels_last)
+    backbone = model.backbone.eval()
     for _ in range(2):  # the first is slower
         begun = time.monotonic()
         rows = [row % len(splits.train) for row in range(MEASURED)]
         images = [view.test_of_resized(view.resized(splits.train.load(row))) for row in rows]
         with torch.no_grad():
-            batch = view.normalize(torch.stack(images))
-            maps = backbone(batch.contiguous(memory_format=torch.channels_last)).contiguous()
+            maps = run_backbone(backbone, view.normalize(torch.stack(images)))
         seconds = (time.monotonic() - begun) / MEASURED
     return seconds, maps
 
