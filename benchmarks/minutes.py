@@ -20,6 +20,7 @@ import shlex
 import shutil
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,12 @@ from tqdm import tqdm
 from sumpool.data import ImageDataset, open_dataset, open_map_feed
 from sumpool.evaluation import embed_images, retrieval_metrics
 from sumpool.models import Embedder, load
-from sumpool.models.frozen import backbone_digest, without_backbone
+from sumpool.models.backbones import run_backbone
+from sumpool.models.frozen import cut
 from sumpool.models.pretrained import pretrained_embedder
 from sumpool.protocols.gains import t_interval
 from sumpool.system.files import write_atomic
+from sumpool.system.memory import reuse_freed_memory
 from sumpool.training import run_training, with_recipe
 
 METRICS = ("precision_at_1", "mean_average_precision_at_r")
@@ -62,17 +65,17 @@ def make_folder(dataset: ImageDataset, classes: list[int], folder: Path) -> int:
 def scores(model: Embedder, dataset: ImageDataset, features: Path) -> dict[str, float]:
     """Metrics of a model with the packaged backbone on images, in percent.
 
-    The feature maps of the images are the same for all models, and are kept in ``features``.
+    The maps before the blocks that learn are the same for all models, and kept in ``features``.
     """
-    model = model.eval()
+    frozen, learned, digest = cut(model.eval(), with_recipe("auto", {}, gpu=False).learned_blocks)
     feed = open_map_feed(
         dataset,
         model.preprocessing,
-        model.backbone,
-        identity=backbone_digest(model),
+        partial(run_backbone, frozen),
+        identity=digest,
         cache_dir=features,
     )
-    found = embed_images(without_backbone(model).eval(), feed)
+    found = embed_images(learned.eval(), feed)
     metrics = retrieval_metrics(found.vectors, dataset.labels, ks=(1,))
     return {name: 100 * metrics[name] for name in METRICS}
 
@@ -146,6 +149,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--tuning", action="store_true")
     args = parser.parse_args()
+    reuse_freed_memory()  # as the command line does
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "results.json"
     rows = json.loads(path.read_text())["rows"] if path.is_file() else []

@@ -152,6 +152,7 @@ def test_cells_stored_when_best_was_the_default_solution_keep_their_identity() -
         ("freeze_batch_norm_affine", True),
         ("freeze_backbone", True),
         ("frozen_views", 2),
+        ("learned_blocks", 1),
         ("gsp.spread", 0.3),
         ("gsp.learn_eps", True),
         ("gsp.init", "image"),

@@ -54,3 +54,16 @@ def test_derivatives_are_exact() -> None:
         return torch.func.functional_call(layer, given, (x,))
 
     assert torch.autograd.gradcheck(pooled, (x, *values))
+
+
+def test_from_the_identity_what_is_like_the_mean_weighs_most() -> None:
+    layer = KeyedSumPool2d(8, mu=0.1, start="identity", dtype=torch.float64)
+    features = X.flatten(2).mT
+    likeness = (layer.norm(features) * features.mean(1, keepdim=True)).sum(-1)
+    weights = layer.pool(X).weights.flatten(1)
+    assert torch.equal(weights.argsort(1), likeness.argsort(1))
+
+
+def test_an_unknown_start_is_refused_by_name() -> None:
+    with pytest.raises(ValueError, match=r"start must be one of .*, got 'ones'"):
+        KeyedSumPool2d(8, start="ones")

@@ -16,7 +16,8 @@ from sumpool.data import ImageFolder, open_dataset, open_feed
 from sumpool.data.feeds import map_build
 from sumpool.evaluation import evaluate_retrieval
 from sumpool.models import build_embedder, load
-from sumpool.models.frozen import without_backbone
+from sumpool.models.backbones import run_backbone
+from sumpool.models.frozen import cut
 from sumpool.training import (
     CcpConfig,
     ConfigError,
@@ -59,31 +60,41 @@ def config_of(photos: Path, **changes: Any) -> TrainConfig:
     return replace(own, **changes)
 
 
-def test_the_model_gives_from_images_what_the_run_measured_from_maps(photos: Path) -> None:
-    trained = train_in_memory(config_of(photos))
+@pytest.mark.parametrize("blocks", [0, 2])
+def test_the_model_gives_from_images_what_the_run_measured_from_maps(
+    photos: Path, blocks: int
+) -> None:
+    trained = train_in_memory(config_of(photos, learned_blocks=blocks))
     model, dataset = trained.model, open_dataset(photos, "folder", "test")
     whole = evaluate_retrieval(model, open_feed(dataset, model.preprocessing, workers=0))
     assert trained.metrics["test"] == pytest.approx(whole.metrics, abs=0.05)
     feed = open_feed(dataset, model.preprocessing, workers=0)
     (batch,) = feed.test_batches(range(8))
-    maps = model.backbone(batch.images).half().float()
-    found = without_backbone(model)(maps)
+    parts = cut(model.eval(), blocks)
+    with torch.no_grad():
+        found = parts.learned(run_backbone(parts.frozen, batch.images).half().float())
     torch.testing.assert_close(found, whole.query.vectors[:8], atol=HALF_PRECISION, rtol=0)
 
 
-def test_what_is_trained_is_map_and_pooling(photos: Path) -> None:
-    trained = train_in_memory(config_of(photos, test=False)).model
+@pytest.mark.parametrize(
+    ("blocks", "learned"), [(0, ()), (2, ("backbone.layers.3.", "backbone.layers.5."))]
+)
+def test_what_is_trained_is_map_and_pooling_and_last_blocks(
+    photos: Path, blocks: int, learned: tuple[str, ...]
+) -> None:
+    trained = train_in_memory(config_of(photos, test=False, learned_blocks=blocks)).model
     start = build_embedder(trained.config)
     for name, value in start.state_dict().items():
-        if name.startswith("backbone."):
-            assert torch.equal(trained.state_dict()[name], value)
+        if name.startswith("backbone.") and name.endswith("weight") and value.ndim > 1:
+            same = torch.equal(trained.state_dict()[name], value)
+            assert same == (not name.startswith(learned)), name
     assert not torch.equal(trained.state_dict()["map.weight"], start.state_dict()["map.weight"])
 
 
 def test_an_interrupted_run_resumes_bit_for_bit(
     photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(photos, test=False, loss="pnca", images_per_class=1)
+    config = config_of(photos, test=False, loss="pnca", images_per_class=1, learned_blocks=1)
 
     def fit(name: str, *, resume: bool = False) -> tuple[Outcome, dict[str, Tensor]]:
         prepared = prepare(config)

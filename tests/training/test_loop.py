@@ -14,10 +14,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from sumpool.models import EmbedderConfig, build_embedder
 from sumpool.pooling import MaximumSumPool2d
 from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
 from sumpool.training.gradient_balance import measure_gradient_norms
-from sumpool.training.optimization import follow_cosine
+from sumpool.training.optimization import follow_cosine, parameter_groups
 from sumpool.transport import lipschitz_normalize, spread_of
 from training import tiny
 from training.tiny import CONFIG, Scripted, constant, trainer
@@ -440,6 +441,15 @@ def test_prototypes_and_sharpness_learn_at_their_own_rate(multiplier: float) -> 
     for parameter in (pooling.prototypes, pooling.log_eps):
         assert rates[id(parameter)] == pytest.approx(0.02 * multiplier)
     assert rates[id(runner.model.map.weight)] == pytest.approx(0.02)  # type: ignore[union-attr]
+
+
+def test_queries_and_keys_learn_at_the_rate_of_prototypes() -> None:
+    config = EmbedderConfig("small_cnn", "none", 8, "gsp-keys")
+    model = build_embedder(config)
+    groups = parameter_groups(model, nn.Module(), own_prototypes=True)
+    wanted = {"pooling.prototypes", "pooling.query.weight", "pooling.key.weight"}
+    own = {id(it) for it in groups.prototypes}
+    assert {name for name, it in model.named_parameters() if id(it) in own} == wanted
 
 
 def test_every_trainable_parameter_is_in_one_group() -> None:

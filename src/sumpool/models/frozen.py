@@ -5,33 +5,118 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+from collections.abc import Collection
+from typing import Any, NamedTuple
 
+import torch
 from torch import nn
 
 from sumpool.models.embedder import Embedder
+from sumpool.models.errors import ModelError
 from sumpool.models.weights import tensors_digest
 
 
-def without_backbone(model: Embedder) -> Embedder:
-    """``model`` for the outputs of its backbone in place of images.
+class Cut(NamedTuple):
+    """An embedder in two parts.
 
-    Map and pooling are those of ``model`` itself: what one learns, the other has learned.
+    Attributes:
+        frozen: From images to feature maps.
+        learned: The embedder for these maps in place of images.
+        digest: SHA-256 of what ``frozen`` computes: name, options and weights.
+    """
+
+    frozen: nn.Module
+    learned: Embedder
+    digest: str
+
+
+def cut(model: Embedder, blocks: int = 0) -> Cut:
+    """``model`` cut before the last ``blocks`` blocks of its backbone; 0 is behind all of them.
+
+    Both parts share their layers with ``model``: what they learn, it has learned.
+
+    Args:
+        model: The embedder.
+        blocks: Last blocks that belong to the part that learns. A block is a layer with a matrix,
+            or a module of them, of those that the network runs one after the other.
+
+    Raises:
+        ModelError: If the backbone has no more blocks than that, or does not run its modules one
+            after the other.
 
     Example:
-        >>> import torch
         >>> from sumpool.models import EmbedderConfig, build_embedder
         >>> model = build_embedder(EmbedderConfig("resnet20", "none", 16, "gap")).eval()
         >>> images = torch.rand(2, 3, 32, 32)
-        >>> torch.equal(without_backbone(model)(model.backbone(images)), model(images))
+        >>> frozen, learned, _ = cut(model, blocks=1)
+        >>> torch.equal(learned(frozen(images)), model(images))
         True
     """
-    head = copy.copy(model)
-    head._modules = {**model._modules, "backbone": nn.Identity()}
-    return head
+    network, name = model.backbone, model.config.backbone
+    learned = copy.copy(model)
+    learned._modules = {**model._modules, "backbone": nn.Identity()}
+    named: list[Any] = [name, model.config.backbone_options]
+    if blocks:
+        before, after = _parts(network, name, blocks)
+        learned._modules["backbone"] = _without(network, before)
+        network = _without(network, after)
+        _check(model, network, learned.backbone, blocks)
+        named.append(blocks)
+    state = {name: it.detach().cpu() for name, it in network.state_dict().items()}
+    text = f"{json.dumps(named, sort_keys=True)} {tensors_digest(state)}"
+    return Cut(network, learned, hashlib.sha256(text.encode()).hexdigest())
 
 
-def backbone_digest(model: Embedder) -> str:
-    """SHA-256 of what the backbone of ``model`` computes: its name, options and weights."""
-    state = {name: it.detach().cpu() for name, it in model.backbone.state_dict().items()}
-    named = json.dumps([model.config.backbone, model.config.backbone_options], sort_keys=True)
-    return hashlib.sha256(f"{named} {tensors_digest(state)}".encode()).hexdigest()
+def _parts(network: nn.Module, name: str, blocks: int) -> tuple[list[str], list[str]]:
+    """Names of the modules before and from the last ``blocks`` blocks on, in their order."""
+    modules = _chain(network)
+    places = [
+        place
+        for place, key in enumerate(modules)
+        if any(it.ndim > 1 for it in network.get_submodule(key).parameters())
+    ]
+    if blocks >= len(places):
+        raise ModelError(
+            f"learned_blocks must be below {len(places)}, the blocks of {name}, got {blocks}"
+        )
+    return modules[: places[-blocks]], modules[places[-blocks] :]
+
+
+def _chain(module: nn.Module, prefix: str = "") -> list[str]:
+    names: list[str] = []
+    for name, child in module.named_children():
+        inside = isinstance(child, nn.Sequential) and len(child) > 0
+        names += _chain(child, f"{prefix}{name}.") if inside else [f"{prefix}{name}"]
+    return names
+
+
+def _without(module: nn.Module, names: Collection[str], prefix: str = "") -> nn.Module:
+    """A twin that shares all layers but those of these names, which pass on what they get."""
+    twin = copy.copy(module)
+    twin._modules = dict(module._modules)
+    for name, child in module.named_children():
+        inner = f"{prefix}{name}"
+        if inner in names:
+            twin._modules[name] = nn.Identity()
+        elif any(it.startswith(f"{inner}.") for it in names):
+            twin._modules[name] = _without(child, names, f"{inner}.")
+    return twin
+
+
+def _check(model: Embedder, frozen: nn.Module, learned: nn.Module, blocks: int) -> None:
+    mode, side = model.training, model.preprocessing.crop
+    model.eval()
+    parameter = next(model.backbone.parameters())
+    images = torch.linspace(-1, 1, 3 * side * side).view(1, 3, side, side).to(parameter)
+    try:
+        with torch.no_grad():
+            same = torch.equal(learned(frozen(images)), model.backbone(images))
+    except (RuntimeError, ValueError, AssertionError):  # maps are no images for what comes first
+        same = False
+    finally:
+        model.train(mode)
+    if not same:
+        raise ModelError(
+            f"learned_blocks must be 0 with {model.config.backbone}, which does not run its "
+            f"modules one after the other, got {blocks}"
+        )

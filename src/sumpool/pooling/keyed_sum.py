@@ -32,6 +32,8 @@ from sumpool.transport.validation import (
 QUERIES, EPS = 1, 1.0
 #: What the least value counts as under a power mean.
 LEAST = 1e-6
+#: What the projections of queries and keys start as.
+STARTS = ("random", "identity")
 
 
 class _KeyedSumPool(GlobalPool):
@@ -45,6 +47,7 @@ class _KeyedSumPool(GlobalPool):
         mu: float = 0.3,
         eps: float = EPS,
         gamma: float = 2.0,
+        start: str = "random",
         *,
         solver: str | Solver = "exact",
         flatten: bool = True,
@@ -58,8 +61,10 @@ class _KeyedSumPool(GlobalPool):
         check_mu(mu)
         check_eps(eps)
         check_positive(gamma=gamma)
+        if start not in STARTS:
+            raise ValueError(f"start must be one of {STARTS}, got {start!r}")
         resolve_solver(solver)
-        self.channels = channels
+        self.channels, self.start = channels, start
         self.mu, self.eps, self.gamma, self.solver = float(mu), float(eps), float(gamma), solver
         self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
         self.query = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
@@ -73,6 +78,9 @@ class _KeyedSumPool(GlobalPool):
         """Draw the projections again, and the prototypes where there are several."""
         for layer in (self.norm, self.query, self.key):
             layer.reset_parameters()
+        if self.start == "identity":
+            nn.init.eye_(self.query.weight)
+            nn.init.eye_(self.key.weight)
         with torch.no_grad():
             # One of them starts as what the image asks for alone.
             self.prototypes.normal_() if len(self.prototypes) > 1 else self.prototypes.zero_()
@@ -106,7 +114,7 @@ class _KeyedSumPool(GlobalPool):
         """What the layers below do not say, for ``print``."""
         return (
             f"{self.channels}, prototypes={len(self.prototypes)}, mu={self.mu}, eps={self.eps}, "
-            f"gamma={self.gamma}, input_fmt={self.input_fmt!r}"
+            f"gamma={self.gamma}, start={self.start!r}, input_fmt={self.input_fmt!r}"
         )
 
 
@@ -135,6 +143,8 @@ class KeyedSumPool2d(_KeyedSumPool):
         mu: Share μ in (0, 1] of each image that is pooled; no position has more than 1/(n μ).
         eps: Inverse smoothing ε > 0.
         gamma: Exponent γ > 0 of the power mean; 1 is a weighted sum.
+        start: What W_q and W_k start as: "random", where all positions weigh nearly the same, or
+            "identity", where those like the mean weigh most.
         solver: As in :class:`GeneralizedSumPool2d`.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 

@@ -173,6 +173,8 @@ class TrainConfig:
             and kept in cache_dir (~/.cache/sumpool): quick on a CPU
         frozen_views: with freeze_backbone, views of each training image that are computed: the
             central one, and random ones for the rest
+        learned_blocks: with freeze_backbone, last blocks of the backbone that learn all the same,
+            behind the maps that are kept
         loss: c1, c2, triplet, ms, panchor, pnca, softtriple, xbm, xbm-c2, npair, lifted, proxynca,
             circle, margin, libc
         loss_options: constants of the loss that replace those of the catalog
@@ -229,6 +231,7 @@ class TrainConfig:
     freeze_batch_norm_affine: bool = False
     freeze_backbone: bool = False
     frozen_views: int = 4
+    learned_blocks: int = 0
     loss: str = "c2"
     loss_options: dict[str, float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from sumpool.data.feeds.erasing import ErasingFeed
 from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
 from sumpool.models import Embedder, load
 from sumpool.models.backbones import run_backbone
-from sumpool.models.frozen import backbone_digest, without_backbone
+from sumpool.models.frozen import Cut, cut
 from sumpool.models.opening import start_from
 from sumpool.training.assemble import (
     build_fabric,
@@ -87,9 +88,8 @@ class Prepared:
             config = self.config
             if not cache_test:
                 config = replace(config, cache="none" if config.cache_dir is None else "ram")
-            feeds["test"] = self.test or _open_feeds(
-                config, self.splits.test, self.model, self.fabric, self.progress
-            )
+            opened = _opener(config, self.model, None, self.fabric, self.progress)
+            feeds["test"] = self.test or _open_feeds(self.splits.test, opened)
         return feeds
 
     def evaluate(self, images: Feeds) -> RetrievalEvaluation:
@@ -138,23 +138,26 @@ def prepare(
         if start is None and fabric.is_global_zero:
             logger.info("weights of %s: %s", config.init, found)
     check_prototypes(model, config)
-    trained = without_backbone(model) if config.freeze_backbone else model
+    parts = cut(model, config.learned_blocks) if config.freeze_backbone else None
+    trained = model if parts is None else parts.learned
     check_batch_norm(trained, fabric)
-    if config.recipe == "auto" and config.freeze_backbone and progress:
+    if config.recipe == "auto" and parts is not None and progress:
         logger.info(
             "no GPU: recipe auto trains on features of the frozen network, %s",
-            estimate_frozen(config, splits, model),
+            estimate_frozen(config, splits, parts),
         )
-    feed = _open_feed(config, splits.train, model, fabric, progress, config.frozen_views)
+    opened = _opener(config, model, parts, fabric, progress)
+    views = {} if parts is None else {"views": config.frozen_views}
+    feed = opened(splits.train, **views)
     if config.erasing:
         feed = ErasingFeed(feed, config.erasing)
     images = splits.test if config.selection == "test" else TestSet(splits.validation)
     assert images is not None
-    selection = _open_feeds(config, images, model, fabric, progress)
+    selection = _open_feeds(images, opened)
     test = None
-    if config.freeze_backbone and splits.test is not None and config.selection != "test":
+    if parts is not None and splits.test is not None and config.selection != "test":
         # Opened now: all features are then there, and broken images known.
-        test = _open_feeds(config, splits.test, model, fabric, progress)
+        test = _open_feeds(splits.test, opened)
     validate = build_validation(*selection, fabric)
     task = build_task(config, trained, feed, validate, fabric, data_set=splits.name)
     return Prepared(config, fabric, splits, model, task, selection, test, progress)
@@ -181,40 +184,34 @@ def _follow(config: TrainConfig, source: Embedder) -> TrainConfig:
     return with_options(config, left_open)
 
 
-def _open_feeds(
-    config: TrainConfig, images: TestSet, model: Embedder, fabric: Fabric, progress: bool
-) -> Feeds:
-    def opened(part: ImageDataset) -> ImageFeed:
-        return _open_feed(config, part, model, fabric, progress)
-
+def _open_feeds(images: TestSet, opened: Callable[..., ImageFeed]) -> Feeds:
     gallery = None if images.gallery is None else opened(images.gallery)
     return Feeds(opened(images.query), gallery)
 
 
-def _open_feed(
-    config: TrainConfig,
-    part: ImageDataset,
-    model: Embedder,
-    fabric: Fabric,
-    progress: bool,
-    views: int = 1,
-) -> ImageFeed:
-    """The images of ``part``, or their feature maps where the backbone is frozen."""
+def _opener(
+    config: TrainConfig, model: Embedder, parts: Cut | None, fabric: Fabric, progress: bool
+) -> Callable[..., ImageFeed]:
+    """What opens images, or their feature maps where ``parts`` has a frozen one."""
     view = model.preprocessing
-    if not config.freeze_backbone:
-        return build_feed(config, part, view, fabric, progress=progress)
-    backbone = model.backbone.to(fabric.device).eval()
-    return open_map_feed(
-        part,
-        view,
-        partial(run_backbone, backbone),
-        identity=backbone_digest(model),
-        # Views that are all central are one.
-        views=views if view.augment != "none" or view.flip else 1,
-        cache=config.cache,
-        cache_dir=config.cache_dir,
-        device=fabric.device,
-        workers=config.hardware.workers,
-        seed=config.seed,
-        progress=progress,
-    )
+    if parts is None:
+        return partial(build_feed, config, preprocessing=view, fabric=fabric, progress=progress)
+    frozen = parts.frozen.to(fabric.device).eval()
+
+    def opened(part: ImageDataset, views: int = 1) -> ImageFeed:
+        return open_map_feed(
+            part,
+            view,
+            partial(run_backbone, frozen),
+            identity=parts.digest,
+            # Views that are all central are one.
+            views=views if view.augment != "none" or view.flip else 1,
+            cache=config.cache,
+            cache_dir=config.cache_dir,
+            device=fabric.device,
+            workers=config.hardware.workers,
+            seed=config.seed,
+            progress=progress,
+        )
+
+    return opened

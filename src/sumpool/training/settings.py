@@ -18,7 +18,7 @@ from sumpool.training.values.combinations import (
     check_end,
     has_running_centers,
 )
-from sumpool.training.values.frozen import FROZEN_DEFAULTS, check_frozen
+from sumpool.training.values.frozen import check_frozen, frozen_defaults
 from sumpool.training.values.gsp import GSP_VALUES, check_gsp
 from sumpool.training.values.limits import check_limits
 from sumpool.training.values.recipes import data_options
@@ -202,7 +202,7 @@ def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = N
         **({"center.momentum": 0.9} if has_running_centers(config) else {}),
         **(_ccp_defaults(config, found, data_set) if ccp else {}),
         **_recipe_options(config, recipe, size),
-        **(FROZEN_DEFAULTS if config.freeze_backbone else {}),
+        **frozen_defaults(config),
     }
     given = flat(config)
     left_open = {name: value for name, value in defaults.items() if given[name] is None}

@@ -9,9 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sumpool.models import Embedder
 from sumpool.models.backbones import run_backbone
-from sumpool.models.frozen import without_backbone
+from sumpool.models.frozen import Cut
 from sumpool.report.run.labels import duration
 from sumpool.system.wording import counted
 from sumpool.training.config import TrainConfig
@@ -21,7 +20,7 @@ from sumpool.training.splits import Splits
 MEASURED = 8
 
 
-def estimate_frozen(config: TrainConfig, splits: Splits, model: Embedder) -> str:
+def estimate_frozen(config: TrainConfig, splits: Splits, model: Cut) -> str:
     """The time of the features and of the steps, in words.
 
     Decodes a few training images, sends them through the network, and does two steps of a copy of
@@ -47,22 +46,21 @@ def estimate_frozen(config: TrainConfig, splits: Splits, model: Embedder) -> str
     return f"about {duration(total)} ({listed})"
 
 
-def _time_features(splits: Splits, model: Embedder) -> tuple[float, Tensor]:
+def _time_features(splits: Splits, model: Cut) -> tuple[float, Tensor]:
     # Seconds per view, and maps of some images.
-    view = model.preprocessing
-    backbone = model.backbone.eval()
+    view, frozen = model.learned.preprocessing, model.frozen.eval()
     for _ in range(2):  # the first is slower
         begun = time.monotonic()
         rows = [row % len(splits.train) for row in range(MEASURED)]
         images = [view.test_of_resized(view.resized(splits.train.load(row))) for row in rows]
         with torch.no_grad():
-            maps = run_backbone(backbone, view.normalize(torch.stack(images)))
+            maps = run_backbone(frozen, view.normalize(torch.stack(images)))
         seconds = (time.monotonic() - begun) / MEASURED
     return seconds, maps
 
 
-def _time_step(config: TrainConfig, model: Embedder, maps: Tensor) -> float:
-    head: Any = copy.deepcopy(without_backbone(model)).train()
+def _time_step(config: TrainConfig, model: Cut, maps: Tensor) -> float:
+    head: Any = copy.deepcopy(model.learned).train()
     batch = maps[torch.arange(config.batch_size) % len(maps)]
     if hasattr(head.pooling, "initialize_prototypes"):
         with torch.no_grad():

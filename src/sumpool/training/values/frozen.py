@@ -7,8 +7,14 @@ from typing import Any
 
 from sumpool.training.config import ConfigError, TrainConfig
 
-#: Options that a frozen backbone sets, unless a user does: map and pooling learn from scratch.
-FROZEN_DEFAULTS: Mapping[str, Any] = {"optimizer.lr": 1e-3, "optimizer.warmup_epochs": 0.0}
+
+def frozen_defaults(config: TrainConfig) -> Mapping[str, Any]:
+    """Options that a frozen backbone sets, unless a user does."""
+    if not config.freeze_backbone:
+        return {}
+    # Map and pooling, if nothing else learns, learn from scratch.
+    rate = {} if config.learned_blocks else {"optimizer.lr": 1e-3}
+    return {**rate, "optimizer.warmup_epochs": 0.0}
 
 
 def check_frozen(config: TrainConfig) -> None:
@@ -18,8 +24,9 @@ def check_frozen(config: TrainConfig) -> None:
         ConfigError: Naming the option.
     """
     if not config.freeze_backbone:
-        if config.frozen_views != TrainConfig().frozen_views:
-            raise ConfigError("frozen_views has no effect without --freeze-backbone")
+        for name in ("frozen_views", "learned_blocks"):
+            if getattr(config, name) != getattr(TrainConfig(), name):
+                raise ConfigError(f"{name} has no effect without --freeze-backbone")
         return
     for wrong, option in (
         (not config.freeze_batch_norm, "freeze_batch_norm false"),

@@ -22,8 +22,8 @@ class GspConfig:
         learn_eps: learn ε from its initial value
         init: what prototypes are picked among: local, the local features of the first batch, or
             image, average-pooled embeddings of images
-        lr_multiplier: learning rate of prototypes, and of what is learned by learn_eps, cost norm,
-            share image and learn_mix, over that of the map
+        lr_multiplier: learning rate of prototypes, of queries and keys, and of what is learned by
+            learn_eps, cost norm, share image and learn_mix, over that of the map
         cost: how far a feature is from a prototype: ball, the distance in the unit ball; cosine,
             1 − cos; or norm, 1 − cos less a learned multiple of the relative norm of the feature
         share: μ of all images (fixed), or predicted for each from its mean feature, from mu on
