@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import re
@@ -60,8 +61,10 @@ def _ask(server: Served, request: Hostile) -> tuple[int, str]:
                 connection.sendall(request.raw)
                 connection.shutdown(socket.SHUT_WR)
                 answer = b"".join(iter(lambda: connection.recv(65536), b""))
-            except ConnectionError:
-                return 0, ""
+            except OSError as error:
+                if isinstance(error, ConnectionError) or error.errno == errno.ENOTCONN:
+                    return 0, ""
+                raise
         status = re.match(rb"HTTP/1.1 (\d+)", answer)
         return int(status[1]) if status else 0, answer.decode("latin-1")
     connection = http.client.HTTPConnection(host, int(port), timeout=120)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import faulthandler
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -77,6 +79,21 @@ def test_signals_are_delivered_when_the_children_have_started() -> None:
 
 @pytest.mark.process
 @pytest.mark.skipif(not hasattr(signal, "sigwaitinfo"), reason="the system does not say who sent")
+@pytest.mark.process
+def test_the_first_child_is_shielded_too() -> None:
+    # The first process that is spawned starts another one beside it, which opens the shield.
+    script = (
+        "import signal\n"
+        "from multiprocessing import resource_tracker\n"
+        "from sumpool.system.signals import shielded_children\n"
+        "with shielded_children(signal.SIGINT):\n"
+        "    resource_tracker.ensure_running()\n"
+        "    print(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, []))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "True\n"
+
+
 def test_a_worker_obeys_its_parent_alone() -> None:
     with shielded_children(*SIGNALS):
         worker = os.fork()

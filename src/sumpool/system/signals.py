@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from types import FrameType
 
 #: Ctrl-C, and what clusters and `kill` send.
@@ -25,6 +26,8 @@ def shielded_children(*signals: signal.Signals) -> Iterator[None]:
 
     Signals to this process are delivered on leaving.
     """
+    # Started with the first process otherwise, it would let INT and TERM through again.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
         yield
