@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import settings
-from matplotlib.figure import Figure
 from PIL import Image
 
 # Without a GPU the Triton kernels run in Triton's interpreter, which must be asked for before they
@@ -75,6 +74,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
     if any(item.get_closest_marker(it) for it in ("drawn", "process")):
         return (yield)
+    from matplotlib.figure import Figure  # not for the process that hands the tests out
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", savefig)
         return (yield)

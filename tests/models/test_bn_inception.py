@@ -50,6 +50,11 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Te
     return path, public_file(path)
 
 
+@pytest.fixture(scope="module")
+def network(public: tuple[Path, dict[str, Tensor]]) -> BNInception:
+    return load_bn_inception(public[0]).eval()
+
+
 def test_it_has_the_parameters_of_the_public_network() -> None:
     parameters = sum(parameter.numel() for parameter in shapes_alone().parameters())
     assert parameters == 10_270_240
@@ -92,11 +97,8 @@ def by_hand(
 
 
 @pytest.mark.parametrize("number", [0, 2, 9])
-def test_a_block_is_its_parallel_branches(
-    number: int, public: tuple[Path, dict[str, Tensor]]
-) -> None:
+def test_a_block_is_its_parallel_branches(number: int, network: BNInception) -> None:
     block = BLOCKS[number]
-    network = load_bn_inception(public[0]).eval()
     x = torch.randn(2, getattr(network, f"{block.name}_3x3_reduce").in_channels, 6, 6)
     with torch.no_grad():
         got = network._run_block(block, x)
