@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sumpool.models import BNInception, ModelError, build_backbone, load_bn_ince
 from sumpool.models.bn_inception import BLOCKS
 
 
+@cache
 def shapes_alone() -> BNInception:
     with torch.device("meta"):
         return BNInception().eval()
