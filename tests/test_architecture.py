@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from sources import imported_names, together
+
+pytestmark = together
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = "sumpool"
@@ -30,23 +32,6 @@ MOST_LINES = 350
 MOST_MODULES = 25
 #: Parts of ``studies`` that every study may import; studies do not import each other.
 OF_ALL_STUDIES = {"catalog", "cells", "page", "shared"}
-
-
-def imported_names(path: Path, package: tuple[str, ...]) -> Iterator[tuple[int, str]]:
-    """Line and absolute dotted name of everything a file imports, wherever in it the import stands.
-
-    ``package`` is the dotted name of the package the file belongs to, split at its dots.
-    ``from a import b`` yields ``a.b``: b may be a module.
-    """
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield node.lineno, alias.name
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - (node.level - 1)] if node.level else ()
-            parts = (*base, node.module) if node.module else base
-            for alias in node.names:
-                yield node.lineno, ".".join((*parts, alias.name))
 
 
 def violations(source: Path) -> list[str]:

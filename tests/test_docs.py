@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from sources import source, together
+
+pytestmark = together
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob(".github/**/*.md")])
@@ -57,10 +60,8 @@ def broken_links(page: Path) -> list[str]:
 
 def docstrings(path: Path) -> Iterator[str]:
     """The docstrings of a file, without their examples."""
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            text = ast.get_docstring(node) or ""
-            yield re.sub(r"^ *>>> .*?(?:\n\s*\n|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
+    for text in source(path).docstrings:
+        yield re.sub(r"^ *>>> .*?(?:\n\s*\n|\Z)", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
 def examples() -> Iterator[object]:

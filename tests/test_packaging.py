@@ -14,8 +14,10 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import sumpool
+from sources import imported_names, together
 from sumpool.models import PACKAGED
-from test_architecture import imported_names
+
+pytestmark = together
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Modules of extras, which may not be installed, and the distributions they belong to.

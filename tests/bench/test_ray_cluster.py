@@ -26,15 +26,18 @@ from sumpool.system.locks import claim
 from sumpool.system.processes import WorkerError
 from sumpool.system.ray_nodes import NotSharedError, check_nodes, look_at, shown_to_nodes
 
-ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'sumpool[ray]'")
-
 TESTS = Path(__file__).resolve().parents[1]
 #: Those that share the cluster; with `--dist loadgroup` it is started once.
 on_a_cluster = [pytest.mark.process, pytest.mark.xdist_group("ray")]
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def ray() -> Any:
+    return pytest.importorskip("ray", reason="Ray is not installed: pip install 'sumpool[ray]'")
+
+
+@pytest.fixture(scope="module")
+def cluster(ray: Any) -> Iterator[Any]:
     """A head and a second node, a CPU each; a dead node is noticed within a second."""
     from ray.cluster_utils import Cluster
 
@@ -127,7 +130,7 @@ class TestOnACluster:
         assert done.found.state == "running elsewhere"
 
     def test_what_runs_is_asked_to_end_and_the_cluster_stays(
-        self, cluster: Any, tmp_path: Path
+        self, ray: Any, cluster: Any, tmp_path: Path
     ) -> None:
         found = RayCluster(cluster.address)(partial(sleepy, tmp_path, 60.0), make_cells(4))
 
@@ -146,7 +149,7 @@ class TestOnACluster:
         assert [it.failure for it in again] == [None]
 
     def test_nodes_that_cannot_do_it_are_named_before_anything_runs(
-        self, cluster: Any, tmp_path: Path
+        self, ray: Any, cluster: Any, tmp_path: Path
     ) -> None:
         work, cells = partial(sleepy, tmp_path, 0.0), make_cells(2)
         with pytest.raises(ClusterError, match=r"gpus is 0.5, but no node .* has a GPU"):
@@ -261,7 +264,7 @@ def test_a_missing_ray_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path)
 
 
 def test_an_address_without_a_cluster_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ray: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     work, cells = partial(sleepy, tmp_path, 0.0), make_cells(1)
     with socket.create_server(("127.0.0.1", 0)) as server:

@@ -287,7 +287,7 @@ def test_what_was_kept_and_is_damaged_is_computed_anew(store: BenchStore) -> Non
     assert scored_again(store) == scored
 
 
-@pytest.mark.parametrize("harm", [make_older, spoil])
+@pytest.mark.parametrize("harm", [pytest.param(make_older, marks=pytest.mark.process), spoil])
 def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
     store: BenchStore, harm: Callable[[BenchStore], None]
 ) -> None:

@@ -81,7 +81,7 @@ def test_a_suitable_lam_gives_the_skewed_mean(mean: Mean, k: int) -> None:
     x = positive(10)
     wanted = float(skewed_mean(x, k))
     low, high = -1e5, 1e5
-    for _ in range(200):
+    for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if float(mean(x, middle)) < wanted else (low, middle)
     assert float(mean(x, low)) == pytest.approx(wanted, rel=1e-4)
@@ -90,7 +90,7 @@ def test_a_suitable_lam_gives_the_skewed_mean(mean: Mean, k: int) -> None:
 @pytest.mark.parametrize("mean", MEANS)
 @pytest.mark.parametrize("lam", [*LAMS[1:-1], math.inf])
 def test_gradients_equal_finite_differences(mean: Mean, lam: float) -> None:
-    x = positive(2, 6, 2).requires_grad_()
+    x = positive(2, 3, 2).requires_grad_()
     assert torch.autograd.gradcheck(lambda x: mean(x, lam, dim=1), x)
     if abs(lam) <= 30:
         assert torch.autograd.gradgradcheck(lambda x: mean(x, lam, dim=1), x)

@@ -140,6 +140,10 @@ CASES: dict[str, Callable[[], Case]] = {
 }
 
 
+#: Of the files whose tests share what is solved: they run in one process.
+together = pytest.mark.xdist_group("ranking")
+
+
 @cache
 def solved(name: str) -> tuple[Case, list[list[int]]]:
     """One of ``CASES`` and the order of its gallery for each query."""

@@ -12,8 +12,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.ranking_oracle import CASES, WAYS, Case, solved, way
+from evaluation.ranking_oracle import CASES, WAYS, Case, solved, together, way
 from sumpool.evaluation import metrics, neighbors, retrieval_metrics, score_queries
+
+pytestmark = together
 
 
 @cache

@@ -9,10 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from evaluation.ranking_oracle import CASES, WAYS, Case, ranked, solved, way
+from evaluation.ranking_oracle import CASES, WAYS, Case, ranked, solved, together, way
 from sumpool.evaluation import nearest_neighbors, neighbors
 from sumpool.evaluation.comparison import STRIP
 from sumpool.evaluation.search import batches, largest, mirrored
+
+pytestmark = together
 
 SEARCHED = [name for name in WAYS if "ranked" not in name]
 

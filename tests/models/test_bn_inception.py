@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from sumpool.models import BNInception, ModelError, build_backbone, load_bn_ince
 from sumpool.models.bn_inception import BLOCKS
 
 
+@cache
 def shapes_alone() -> BNInception:
     with torch.device("meta"):
         return BNInception().eval()
@@ -48,6 +50,11 @@ def public_file(path: Path, *, old: bool = False) -> dict[str, Tensor]:
 def public(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tensor]]:
     path = tmp_path_factory.mktemp("public") / "weights.pth"
     return path, public_file(path)
+
+
+@pytest.fixture(scope="module")
+def network(public: tuple[Path, dict[str, Tensor]]) -> BNInception:
+    return load_bn_inception(public[0]).eval()
 
 
 def test_it_has_the_parameters_of_the_public_network() -> None:
@@ -92,11 +99,8 @@ def by_hand(
 
 
 @pytest.mark.parametrize("number", [0, 2, 9])
-def test_a_block_is_its_parallel_branches(
-    number: int, public: tuple[Path, dict[str, Tensor]]
-) -> None:
+def test_a_block_is_its_parallel_branches(number: int, network: BNInception) -> None:
     block = BLOCKS[number]
-    network = load_bn_inception(public[0]).eval()
     x = torch.randn(2, getattr(network, f"{block.name}_3x3_reduce").in_channels, 6, 6)
     with torch.no_grad():
         got = network._run_block(block, x)

@@ -10,7 +10,6 @@ import torch
 from timm.layers.conv2d_same import Conv2dSame
 from timm.layers.norm_act import BatchNormAct2d
 from torch import Tensor, nn
-from torch._dynamo.testing import CompileCounterWithBackend
 
 from sumpool.models import EmbedderConfig, build_embedder
 from sumpool.models.folding import fold_batch_norm
@@ -122,6 +121,8 @@ def test_what_is_folded_once_is_folded() -> None:
 
 @pytest.mark.process
 def test_compiled_code_serves_all_networks_of_a_kind() -> None:
+    from torch._dynamo.testing import CompileCounterWithBackend
+
     def run(network: nn.Module, images: Tensor) -> Tensor:
         out: Tensor = network(images)
         return out

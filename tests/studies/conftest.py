@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import pytest
 from matplotlib.figure import Figure
 
 
-@pytest.fixture(autouse=True, scope="session")
-def coarse_figures() -> Iterator[None]:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     """Saves every figure at 30 dots per inch, its panels not laid out."""
     save = Figure.savefig
 
@@ -20,4 +20,4 @@ def coarse_figures() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Figure, "savefig", coarse)
-        yield
+        return (yield)

@@ -385,9 +385,11 @@ def test_a_combination_averages_at_first_while_its_map_learns(
     assert seen[5:] == [(False, False, False)] * 2
 
 
-@pytest.mark.parametrize("average_steps", [0, 5])
-@pytest.mark.parametrize("init", ["local", "image"])
-@pytest.mark.parametrize("learn_eps", [False, True])
+# Every pair of values comes once.
+@pytest.mark.parametrize(
+    ("init", "average_steps", "learn_eps"),
+    [("local", 0, False), ("local", 5, True), ("image", 0, True), ("image", 5, False)],
+)
 def test_sharpness_is_set_once_for_the_given_spread(
     init: Any, average_steps: int, learn_eps: bool
 ) -> None:
