@@ -56,9 +56,13 @@ def test_training_ends_with_its_time_and_rates_end_at_zero(clock: Clock) -> None
 def test_what_comes_before_the_steps_counts(clock: Clock) -> None:
     whole, late = trainer(TIMED), trainer(TIMED)
     steps = whole.fit().steps
+    rates: list[float] = []
+    step = late._step
+    late._step = lambda *given: rates.append(rate(late)) or step(*given)  # type: ignore
     began = clock.now - 40
     assert late.fit(began=began).steps < steps - 15
     assert late.progress.preparation >= 40
+    assert rates[0] > 0.9 * CONFIG.optimizer.lr  # type: ignore[operator]
 
 
 def test_a_budget_that_preparation_uses_up_is_said(
@@ -101,7 +105,7 @@ def test_a_killed_run_has_checkpoints_without_validations(clock: Clock, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("limit", "done"), [(None, (30.0, 60.0)), (100, (30.0, 60.0)), (10, (6, 10))]
+    ("limit", "done"), [(None, (20.0, 50.0)), (100, (20.0, 50.0)), (10, (6, 10))]
 )
 def test_the_larger_share_counts(limit: int | None, done: Any) -> None:
     stop = StopConfig(validate_every=5, keep="last", max_steps=limit)

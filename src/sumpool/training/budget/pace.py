@@ -63,12 +63,16 @@ class Pace:
         progress.seconds = seconds
 
     def done(self, progress: Progress) -> tuple[float, float] | None:
-        """What is done, and what is to be done, in steps or seconds; None if nobody knows."""
+        """What is done, and what is to be done, in steps or seconds; None if nobody knows.
+
+        Seconds are those of the steps: what preparation leaves of the budget.
+        """
         pairs: list[tuple[float, float]] = []
         if self.limit is not None:
             pairs.append((progress.step, self.limit))
         if self.budget is not None:
-            pairs.append((min(progress.used, self.budget), self.budget))
+            left = max(self.budget - progress.preparation, 1e-9)
+            pairs.append((min(progress.seconds, left), left))
         return max(pairs, key=lambda pair: pair[0] / pair[1], default=None)
 
     def validates(self, progress: Progress) -> bool:
