@@ -47,7 +47,8 @@ def reuse_freed_memory() -> None:
     """Keep large blocks of memory that are freed for the next ones, where the C library is glibc.
 
     It gives blocks of 32 MB and more, such as the maps of a batch, back to the system at once, and
-    the system clears every page of the next one: half of the time of a network on a CPU.
+    the system clears every page of the next one: more than half of the time of a network on a CPU
+    (docs/results/network-cpu).
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         for parameter, value in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):

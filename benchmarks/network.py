@@ -1,0 +1,89 @@
+"""What the layout of maps and the memory that is freed cost a network on a CPU.
+
+    python benchmarks/network.py --out runs/network
+
+Sends random images through the packaged network without gradients, with maps as NCHW and as NHWC,
+and with large blocks of memory given back to the system as they are freed, as the C library does by
+itself, or kept for the next ones (`sumpool.system.memory`). Each way has a process of its own, and
+all take turns --rounds times; the best time of each counts. About four minutes on two idle cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import torch
+from _machine import machine
+
+from sumpool.models.backbones import run_backbone
+from sumpool.models.pretrained import pretrained_embedder
+from sumpool.report.tables import Table
+from sumpool.system.files import write_atomic
+from sumpool.system.memory import reuse_freed_memory
+
+LAYOUTS, MEMORY = ("NCHW", "NHWC"), ("given back", "kept")
+
+
+@torch.no_grad()
+def measure(layout: str, memory: str, batch: int) -> float:
+    """Seconds per image, in this process."""
+    if memory == "kept":
+        reuse_freed_memory()
+    model = pretrained_embedder().eval()
+    side = model.preprocessing.crop
+    images = torch.rand(batch, 3, side, side, generator=torch.Generator().manual_seed(0))
+    best = float("inf")
+    for _ in range(4):
+        begun = time.perf_counter()
+        model.backbone(images) if layout == "NCHW" else run_backbone(model.backbone, images)
+        best = min(best, time.perf_counter() - begun)
+    return best / batch
+
+
+def main() -> None:
+    """Parse, measure, write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        print(measure(args.one[0], args.one[1], args.batch))
+        return
+    ways = [(layout, memory) for memory in MEMORY for layout in LAYOUTS]
+    seconds = dict.fromkeys(ways, float("inf"))
+    for _ in range(args.rounds):
+        for way in ways:
+            call = [sys.executable, __file__, *sys.argv[1:], "--one", *way]
+            ended = subprocess.run(call, capture_output=True, text=True, check=True)
+            seconds[way] = min(seconds[way], float(ended.stdout))
+    slowest = seconds[ways[0]]
+    table = Table(
+        ["maps", "memory that is freed", "ms per image", "ratio"],
+        [[*way, f"{1000 * it:.1f}", f"{slowest / it:.2f}"] for way, it in seconds.items()],
+    )
+    results = {
+        "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
+        "command": shlex.join(["python", *sys.argv]),
+        "machine": machine(torch.device("cpu")),
+        "rows": [
+            {"layout": layout, "memory": memory, "seconds_per_image": it}
+            for (layout, memory), it in seconds.items()
+        ],
+    }
+    args.out.mkdir(parents=True, exist_ok=True)
+    write_atomic(args.out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
+    write_atomic(args.out / "table.md", table.markdown().encode())
+    print(table.text())
+
+
+if __name__ == "__main__":
+    main()
