@@ -31,7 +31,8 @@ from sumpool.training import (
     ZeroShotConfig,
     resolve,
 )
-from sumpool.training.assemble import build_fabric, build_feed, build_model, build_task
+from sumpool.training.assemble import build_fabric, build_model, build_task
+from sumpool.training.prepare import build_feed
 from sumpool.training.splits import open_splits
 
 #: Steps that may be under way on the device, so that all stop at about the same time.

@@ -146,6 +146,7 @@ def test_cells_stored_when_best_was_the_default_solution_keep_their_identity() -
         ("test", False),
         ("backbone_options", {"output_stride": 16}),
         ("crop_area", [0.16, 1.0]),
+        ("train_crop", 64),
         ("map_init", "glorot"),
         ("erasing", 0.5),
         ("pool_defaults", "authors"),

@@ -59,16 +59,21 @@ def same(first: list[Batch], second: list[Batch]) -> bool:
 
 
 @each_kind
-def test_train_batches_are_random_views_of_the_samplers_images(kind: str) -> None:
+@pytest.mark.parametrize("side", [None, 24])
+def test_train_batches_are_random_views_of_the_samplers_images(kind: str, side: int | None) -> None:
     dataset, sampler = Pictures(LABELS), sampler_of(seed=4)
-    for step, batch in enumerate(take(feed_of(kind, seed=7).train_batches(sampler), 3)):
+    views = replace(VIEWS, train_crop=side)
+    feed = feed_of(kind, seed=7, preprocessing=views)
+    for step, batch in enumerate(take(feed.train_batches(sampler), 3)):
         assert batch.indices.tolist() == sampler.batch(step)
         assert batch.labels.tolist() == [LABELS[it] for it in sampler.batch(step)]
         assert batch.images.dtype == torch.float32
         draws = view_draws(seed=7, step=step, first=0, count=6)
         for position, index in enumerate(sampler.batch(step)):
-            pixels = VIEWS.train_pixels(dataset.images[index], draws[position])
-            assert torch.equal(batch.images[position], VIEWS.normalize(pixels))
+            pixels = views.train_pixels(dataset.images[index], draws[position])
+            assert torch.equal(batch.images[position], views.normalize(pixels))
+    (tested,) = feed.test_batches([5])
+    assert tested.images.shape[-1] == VIEWS.crop
 
 
 @each_kind

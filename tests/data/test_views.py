@@ -128,6 +128,18 @@ def test_train_view_is_torchvisions_resized_crop(height: int, width: int, step: 
     assert (got.int() - expected.int()).abs().max() <= 1  # Pillow's rounding against torch's
 
 
+def test_train_views_can_be_smaller_than_test_views() -> None:
+    image, smaller = picture(60, 90), replace(VIEWS, train_crop=24)
+    (draws,) = view_draws(seed=0, step=3, first=0, count=1)
+    assert smaller.train_pixels(image, draws).shape == (3, 24, 24)
+    assert torch.equal(smaller.test_pixels(image), VIEWS.test_pixels(image))
+    sizes = np.array([[48, 72]])
+    for one, other in zip(
+        smaller.train_boxes(sizes, draws[None]), VIEWS.train_boxes(sizes, draws[None]), strict=True
+    ):
+        assert (one == other).all()  # the same part of the image
+
+
 def test_half_of_the_train_views_are_mirrored() -> None:
     draws = view_draws(seed=0, step=0, first=0, count=4000)
     _, flips = VIEWS.train_boxes(np.full((4000, 2), 48), draws)
@@ -215,6 +227,11 @@ def test_unknown_settings_are_named() -> None:
     [
         ({"crop": 0}, "crop must be at least 1, got 0"),
         ({"crop": 300}, "resize must be None or at least crop 300, got 256"),
+        ({"train_crop": 0}, "train_crop must be None or at least 1, got 0"),
+        (
+            {"train_crop": 64, "augment": "none"},
+            "train_crop must be None or crop, 227, with augment 'none', got 64",
+        ),
         ({"std": (1, 0, 1)}, r"std must be positive, got \(1, 0, 1\)"),
         ({"mean": (0.5,)}, r"mean must be 3 numbers, got \(0.5,\)"),
         ({"augment": "mixup"}, "augment must be one of crop, none, got 'mixup'"),

@@ -41,7 +41,9 @@ def test_looking_for_the_cut_leaves_the_mode_as_it_was() -> None:
         assert cut(embedder().train(mode), 1).learned.training is mode
 
 
-@pytest.mark.parametrize("values", [{"backbone": "test_vit", "crop": 64}], ids=str)
+@pytest.mark.parametrize(
+    "values", [{"backbone": "test_vit", "crop": 64}, {"backbone": "xcit_nano_12_p16_224"}], ids=str
+)
 def test_what_does_not_run_in_one_line_cannot_be_cut(values: dict[str, object]) -> None:
     with pytest.raises(ModelError, match=r"learned_blocks must be 0 with .*one after the other"):
         cut(embedder(**values), 1)

@@ -182,6 +182,7 @@ def test_the_map_learns_faster_than_a_network_by_default() -> None:
         ({"freeze_batch_norm": False}, "freeze_batch_norm false is for a backbone that learns"),
         ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine is for"),
         ({"optimizer": OptimizerConfig(warmup_epochs=1.0)}, "optimizer.warmup_epochs is for"),
+        ({"train_crop": 64}, "train_crop is for"),
         ({"hardware": HardwareConfig(compile=True)}, "hardware.compile is for"),
         ({"frozen_views": 0}, r"frozen_views must lie in 1\.\.1,024, got 0"),
         ({"freeze_backbone": False, "frozen_views": 2}, "no effect without --freeze-backbone"),

@@ -82,6 +82,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
         "resize",
         "crop",
         "augment",
+        "train_crop",
         "crop_area",
         "flip",
     }
@@ -273,6 +274,11 @@ def test_a_spread_leaves_eps_open() -> None:
     ("changes", "complaint"),
     [
         ({"crop_area": [0.2, 1.0]}, "crop_area is for augment crop, but .* are none"),
+        ({"train_crop": 16}, "train_crop must be None or crop, .* with augment 'none', got 16"),
+        (
+            {"backbone": "vit_tiny_patch16_224", "augment": "crop", "train_crop": 96},
+            "does not take images of 96×96 pixels, set crop, or train_crop, to a size it takes",
+        ),
         ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine needs freeze_batch_norm"),
         ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
         ({"map_init": "zero"}, r"map_init must be one of \('torch', 'glorot'\), got 'zero'"),
@@ -284,7 +290,7 @@ def test_a_spread_leaves_eps_open() -> None:
     ],
 )
 def test_a_model_that_cannot_be_built_is_refused(changes: dict[str, Any], complaint: str) -> None:
-    config = TrainConfig("x", backbone="small_cnn", weights="none", **changes)
+    config = TrainConfig("x", **{"backbone": "small_cnn", "weights": "none", **changes})
     with pytest.raises(ConfigError, match=complaint):
         build_model(resolve(config, "cub"))
 
@@ -296,11 +302,13 @@ def test_options_of_the_model_are_passed_on() -> None:
         weights="none",
         augment="crop",
         crop_area=[0.2, 1.0],
+        train_crop=24,
         map_init="glorot",
         zero_shot=ZeroShotConfig(0.1, reduction="mean"),
     )
     model = build_model(resolve(config, "cub"))
     assert model.preprocessing.area_share == (0.2, 1.0)
+    assert model.preprocessing.train_side == 24
     assert model.config.map_init == "glorot"
     criterion: Any = build_criterion(resolve(config, "cub"), 5, "cub")
     assert criterion.zero_shot.reduction == "mean"

@@ -47,8 +47,8 @@ def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
             out = network(blank)
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
         raise ValueError(
-            f"backbone {name!r} does not take images of {size}×{size} pixels, set crop to a size "
-            f"it takes: {str(error) or type(error).__name__}"
+            f"backbone {name!r} does not take images of {size}×{size} pixels, set crop, or "
+            f"train_crop, to a size it takes: {str(error) or type(error).__name__}"
         ) from error
     finally:
         network.train(training)

@@ -14,17 +14,15 @@ from sumpool.ccp import ProxyPairs
 from sumpool.centers import build_regularizer
 from sumpool.data import (
     ClassBatchSampler,
-    ImageDataset,
     ImageFeed,
-    Preprocessing,
     check_class_sizes,
     contiguous_labels,
-    open_feed,
 )
 from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.losses import Mixture, RunningCenters, ZeroShotLoss, build_loss
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
+from sumpool.models.layout import find_layout
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
 from sumpool.pooling.catalog import AUTHORS_OPTIONS
@@ -124,7 +122,7 @@ def check_prototypes(model: Embedder, config: TrainConfig) -> None:
     pooling: Any = model.pooling
     if not hasattr(pooling, "initialize_prototypes") or config.gsp.average_steps:
         return
-    training, side = model.training, model.preprocessing.crop
+    training, side = model.training, model.preprocessing.train_side
     with torch.no_grad():
         features = model.eval().feature_map(torch.zeros(1, 3, side, side))
     model.train(training)
@@ -188,7 +186,10 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
             augment=view.augment if config.augment is None else config.augment,
             flip=view.flip if config.flip is None else config.flip,
             area_share=config.crop_area,  # type: ignore[arg-type]  # made a tuple there
+            train_crop=config.train_crop,
         )
+        if config.train_crop is not None:
+            find_layout(model.backbone, config.backbone, config.train_crop)  # does it take them?
         if config.crop_area is not None and model.preprocessing.augment != "crop":
             raise ConfigError(
                 "crop_area is for augment crop, but views in training are "
@@ -197,27 +198,6 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
     except ValueError as error:
         raise ConfigError(str(error)) from error
     return model
-
-
-def build_feed(
-    config: TrainConfig,
-    dataset: ImageDataset,
-    preprocessing: Preprocessing,
-    fabric: Fabric,
-    *,
-    progress: bool,
-) -> ImageFeed:
-    """The images of ``dataset`` as ``config`` wants them brought to the device."""
-    return open_feed(
-        dataset,
-        preprocessing,
-        cache=config.cache,
-        cache_dir=config.cache_dir,
-        device=fabric.device,
-        workers=config.hardware.workers,
-        seed=config.seed,
-        progress=progress,
-    )
 
 
 def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.Module:

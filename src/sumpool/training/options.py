@@ -149,6 +149,8 @@ class TrainConfig:
             pooling, where they fit; weights and sizes of images are then those of that model
         resize: shorter side of an image before it is cropped (the backbone's, most often 256)
         crop: side of the square that the network sees (the backbone's, most often 227)
+        train_crop: side of the random views in training (that of crop); with a smaller one training
+            is faster, and tests see more detail
         augment: view in training: crop, a random part, or none, the central one (the backbone's)
         crop_area: least and largest share of the whole image that a random part covers, such as
             [0.16, 1] in the authors' practice; null is 40² to 256² pixels, for a shorter side of
@@ -216,6 +218,7 @@ class TrainConfig:
     init: str | None = None
     resize: int | None = None
     crop: int | None = None
+    train_crop: int | None = None
     augment: Literal["crop", "none"] | None = None
     crop_area: list[float] | None = None
     flip: bool | None = None

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from lightning.fabric import Fabric
 
-from sumpool.data import ImageDataset, ImageFeed, open_map_feed
+from sumpool.data import ImageDataset, ImageFeed, Preprocessing, open_feed, open_map_feed
 from sumpool.data.feeds.erasing import ErasingFeed
 from sumpool.evaluation import RetrievalEvaluation, evaluate_retrieval
 from sumpool.models import Embedder, load
@@ -21,7 +21,6 @@ from sumpool.models.frozen import Cut, cut
 from sumpool.models.opening import start_from
 from sumpool.training.assemble import (
     build_fabric,
-    build_feed,
     build_model,
     build_task,
     build_validation,
@@ -88,7 +87,7 @@ class Prepared:
             config = self.config
             if not cache_test:
                 config = replace(config, cache="none" if config.cache_dir is None else "ram")
-            opened = _opener(config, self.model, None, self.fabric, self.progress)
+            opened = _opener(config, self.model, self.fabric, self.progress)
             feeds["test"] = self.test or _open_feeds(self.splits.test, opened)
         return feeds
 
@@ -146,9 +145,8 @@ def prepare(
             "no GPU: recipe auto trains on features of the frozen network, %s",
             estimate_frozen(config, splits, parts),
         )
-    opened = _opener(config, model, parts, fabric, progress)
-    views = {} if parts is None else {"views": config.frozen_views}
-    feed = opened(splits.train, **views)
+    opened = _opener(config, model, fabric, progress, parts)
+    feed = opened(splits.train, views=config.frozen_views)
     if config.erasing:
         feed = ErasingFeed(feed, config.erasing)
     images = splits.test if config.selection == "test" else TestSet(splits.validation)
@@ -190,28 +188,46 @@ def _open_feeds(images: TestSet, opened: Callable[..., ImageFeed]) -> Feeds:
 
 
 def _opener(
-    config: TrainConfig, model: Embedder, parts: Cut | None, fabric: Fabric, progress: bool
+    config: TrainConfig, model: Embedder, fabric: Fabric, progress: bool, parts: Cut | None = None
 ) -> Callable[..., ImageFeed]:
-    """What opens images, or their feature maps where ``parts`` has a frozen one."""
-    view = model.preprocessing
+    how: dict[str, Any] = {"fabric": fabric, "progress": progress, "parts": parts}
+    return partial(build_feed, config, preprocessing=model.preprocessing, **how)
+
+
+def build_feed(
+    config: TrainConfig,
+    dataset: ImageDataset,
+    preprocessing: Preprocessing,
+    fabric: Fabric,
+    *,
+    progress: bool,
+    parts: Cut | None = None,
+    views: int = 1,
+) -> ImageFeed:
+    """The images of ``dataset``, or feature maps of theirs, as ``config`` wants them on the device.
+
+    Args:
+        config: The options.
+        dataset: The images.
+        preprocessing: What they go through.
+        fabric: The device.
+        progress: Whether to show progress bars.
+        parts: A model with a frozen part, whose maps take the place of images.
+        views: Views of each image that maps are stored of.
+    """
+    where: dict[str, Any] = {
+        "cache": config.cache,
+        "cache_dir": config.cache_dir,
+        "device": fabric.device,
+        "workers": config.hardware.workers,
+        "seed": config.seed,
+        "progress": progress,
+    }
     if parts is None:
-        return partial(build_feed, config, preprocessing=view, fabric=fabric, progress=progress)
-    frozen = parts.frozen.to(fabric.device).eval()
-
-    def opened(part: ImageDataset, views: int = 1) -> ImageFeed:
-        return open_map_feed(
-            part,
-            view,
-            partial(run_backbone, frozen),
-            identity=parts.digest,
-            # Views that are all central are one.
-            views=views if view.augment != "none" or view.flip else 1,
-            cache=config.cache,
-            cache_dir=config.cache_dir,
-            device=fabric.device,
-            workers=config.hardware.workers,
-            seed=config.seed,
-            progress=progress,
-        )
-
-    return opened
+        return open_feed(dataset, preprocessing, **where)
+    network = partial(run_backbone, parts.frozen.to(fabric.device).eval())
+    if preprocessing.augment == "none" and not preprocessing.flip:
+        views = 1  # all of them would be the central one
+    return open_map_feed(
+        dataset, preprocessing, network, identity=parts.digest, views=views, **where
+    )

@@ -18,7 +18,7 @@ from sumpool.data.feeds.cache import DecodedImages
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import view_draws
-from sumpool.data.views.crops import choose_crops
+from sumpool.data.views.crops import Crops, choose_crops
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.data.views.resample import Window
 
@@ -65,7 +65,9 @@ class CachedFeed(ImageFeed):
         rows = decoded.rows(dataset)
         self._decoded, self._rows = decoded, rows
         self._starts, self._sizes = decoded.starts[rows], decoded.sizes[rows]  # (N,), (N, 2)
-        self._crops = choose_crops(decoded.pixels, preprocessing.crop, device)
+        pixels, test, train = decoded.pixels, preprocessing.crop, preprocessing.train_side
+        self._test_crops = choose_crops(pixels, test, device)
+        self._train_crops = choose_crops(pixels, train, device)
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
         """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`."""
@@ -75,11 +77,10 @@ class CachedFeed(ImageFeed):
             indices = np.array(sampler.local_batch(step))
             first = sampler.rank * sampler.local_size
             draws = view_draws(self.seed, step, first, len(indices))
-            return self._prepare(
-                indices, *self.preprocessing.train_boxes(self._sizes[indices], draws)
-            )
+            boxes = self.preprocessing.train_boxes(self._sizes[indices], draws)
+            return self._prepare(self._train_crops, indices, *boxes)
 
-        return self._batches(prepare, itertools.count(start))
+        return self._batches(self._train_crops, prepare, itertools.count(start))
 
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
@@ -89,26 +90,33 @@ class CachedFeed(ImageFeed):
         def prepare(part: Tensor) -> _Prepared:
             chosen = part.numpy()
             boxes = self.preprocessing.test_boxes(self._sizes[chosen])
-            return self._prepare(chosen, boxes, np.zeros(len(chosen), dtype=bool))
+            flips = np.zeros(len(chosen), dtype=bool)
+            return self._prepare(self._test_crops, chosen, boxes, flips)
 
-        return self._batches(prepare, self._split(indices, batch_size))
+        return self._batches(self._test_crops, prepare, self._split(indices, batch_size))
 
     def _prepare(
-        self, indices: NDArray[np.int64], boxes: NDArray[np.int64], flips: NDArray[np.bool_]
+        self,
+        cropping: Crops,
+        indices: NDArray[np.int64],
+        boxes: NDArray[np.int64],
+        flips: NDArray[np.bool_],
     ) -> _Prepared:
         self._decoded.check(self._rows[indices])
         window = Window(self._starts[indices], self._sizes[indices, 1], boxes, flips)
         chosen = torch.from_numpy(indices)
         labels = self.dataset.labels[chosen]
         if self.device.type != "cuda":
-            return _Prepared(chosen, labels, self._crops.prepare(window))
+            return _Prepared(chosen, labels, cropping.prepare(window))
         # A thread starts out on the first GPU, where it must not take memory.
         with torch.cuda.device(self.device):
-            return _Prepared(chosen, labels.pin_memory(), self._crops.prepare(window))
+            return _Prepared(chosen, labels.pin_memory(), cropping.prepare(window))
 
-    def _batches(self, prepare: Callable[[Any], _Prepared], what: Iterable[Any]) -> Iterator[Batch]:
+    def _batches(
+        self, cropping: Crops, prepare: Callable[[Any], _Prepared], what: Iterable[Any]
+    ) -> Iterator[Batch]:
         """Prepare each item of ``what`` in a thread, and finish it on the device."""
         with contextlib.closing(map_ahead(prepare, what, threads=1, ahead=_AHEAD)) as prepared:
             for indices, labels, crops in prepared:
-                images = self.preprocessing.normalize(self._crops.finish(crops))
+                images = self.preprocessing.normalize(cropping.finish(crops))
                 yield Batch(images, labels.to(self.device, non_blocking=True), indices)

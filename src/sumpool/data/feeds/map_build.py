@@ -37,7 +37,7 @@ _COMMIT_SECONDS = 20.0
 #: Seed of the random views: runs with different seeds share them.
 _SEED = 0
 #: Settings of the random views; the central one depends on the others alone.
-_OF_RANDOM_VIEWS = ("augment", "flip", "area", "aspect", "area_share")
+_OF_RANDOM_VIEWS = ("augment", "flip", "area", "aspect", "area_share", "train_crop")
 
 
 def store_maps(

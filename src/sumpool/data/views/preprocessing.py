@@ -26,9 +26,9 @@ class Preprocessing:
     """From an RGB image of any size to what a network is given.
 
     Both views first bring the shorter side to ``resize``. The test view then takes the central
-    ``crop`` × ``crop`` pixels. The train view takes a random box, brings it to ``crop`` × ``crop``
-    and mirrors it half of the time. The defaults are those of the experiments [gsp], with the
-    color statistics of ImageNet.
+    ``crop`` × ``crop`` pixels. The train view takes a random box, brings it to ``crop`` × ``crop``,
+    or ``train_crop`` × ``train_crop``, and mirrors it half of the time. The defaults are those of
+    the experiments [gsp], with the color statistics of ImageNet.
 
     Args:
         resize: Length of the shorter side, in pixels; None leaves the image as it is.
@@ -43,6 +43,9 @@ class Preprocessing:
         aspect: Least and largest ratio of its width to its height.
         area_share: Instead of ``area``: its least and largest area as shares of the whole image,
             in (0, 1].
+        train_crop: Side of the train view; None is ``crop``. A random box magnifies its part of an
+            image, so that a network that learned on small views finds things of the size that it
+            knows in larger test views [fixres].
 
     Example:
         >>> preprocessing = Preprocessing(resize=64, crop=56, area=(10**2, 64**2))
@@ -63,6 +66,7 @@ class Preprocessing:
     area: tuple[float, float] = None  # type: ignore[assignment]  # filled in below
     aspect: tuple[float, float] = (3 / 4, 4 / 3)
     area_share: tuple[float, float] | None = None
+    train_crop: int | None = None
 
     def __post_init__(self) -> None:
         if self.area is None:
@@ -79,6 +83,8 @@ class Preprocessing:
             object.__setattr__(self, name, values)
         if self.crop < 1:
             raise ValueError(f"crop must be at least 1, got {self.crop}")
+        if self.train_crop is not None and self.train_crop < 1:
+            raise ValueError(f"train_crop must be None or at least 1, got {self.train_crop}")
         if self.resize is not None and self.resize < self.crop:
             raise ValueError(f"resize must be None or at least crop {self.crop}, got {self.resize}")
         if min(self.std) <= 0:
@@ -94,6 +100,11 @@ class Preprocessing:
             raise ValueError(
                 f"area_share must lie in (0, 1] and be in order, got {self.area_share}"
             )
+        if self.augment == "none" and self.train_crop not in (None, self.crop):
+            raise ValueError(
+                f"train_crop must be None or crop, {self.crop}, with augment 'none', got "
+                f"{self.train_crop}"
+            )
         if self.augment == "crop" and self.resize is not None:
             most = self.resize**2
             # Else most boxes would not fit into a square image, and all of it be shown instead.
@@ -101,12 +112,17 @@ class Preprocessing:
                 raise ValueError(f"area must not exceed resize², {most}, got {self.area}")
 
     def train_view(self) -> v2.Transform:
-        """The random view as a torchvision transform, PIL RGB → uint8 (3, crop, crop).
+        """The random view as a torchvision transform, PIL RGB → uint8 (3, side, side).
 
         It draws from torch's global generator, as torchvision's transforms do. The feeds draw by
         step and position instead (:meth:`train_pixels`).
         """
         return _TrainView(self)
+
+    @property
+    def train_side(self) -> int:
+        """Side of the train view, in pixels."""
+        return self.crop if self.train_crop is None else self.train_crop
 
     def test_view(self) -> v2.Transform:
         """The central view as a torchvision transform, PIL RGB → uint8 (3, crop, crop)."""
@@ -122,14 +138,14 @@ class Preprocessing:
         return _tensor(F.crop(image, *box))
 
     def train_pixels(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
-        """The random view of ``image`` by uniform numbers (``DRAWS``,), uint8 (3, crop, crop)."""
+        """The random view of ``image`` by uniform numbers (``DRAWS``,), uint8 (3, side, side)."""
         return self.view_of_resized(self.resized(image), draws)
 
     def view_of_resized(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
         """:meth:`train_pixels` of an image that went through :meth:`resized` already."""
         boxes, flips = self.train_boxes(_sizes(image), draws[None])
         (box,) = boxes.tolist()
-        view = F.resized_crop(image, *box, size=[self.crop, self.crop])
+        view = F.resized_crop(image, *box, size=[self.train_side, self.train_side])
         return _tensor(F.horizontal_flip(view) if flips[0] else view)
 
     def resized(self, image: Image.Image) -> Image.Image:

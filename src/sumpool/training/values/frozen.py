@@ -34,6 +34,7 @@ def check_frozen(config: TrainConfig) -> None:
         (config.optimizer.warmup_epochs, "optimizer.warmup_epochs"),
         (config.hardware.compile, "hardware.compile"),
         (config.erasing, "erasing"),
+        (config.train_crop, "train_crop"),
     ):
         if wrong:
             raise ConfigError(

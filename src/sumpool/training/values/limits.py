@@ -50,7 +50,7 @@ LIMITS: Limits = (
         ),
     ),
     ("lie in 1..4,096", 1, 4096, ("resize",)),
-    ("lie in 1..2,048", 1, 2048, ("crop",)),
+    ("lie in 1..2,048", 1, 2048, ("crop", "train_crop")),
     ("lie in 1..1,024", 1, 1024, ("frozen_views",)),
     ("lie in 0..1,024", 0, 1024, ("learned_blocks",)),
     ("be at most 10,000", -math.inf, 10_000, ("folds",)),
