@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from sumpool.models import ModelError
 from sumpool.models.weights import read_state
@@ -60,3 +61,12 @@ def test_a_checkpoint_of_more_than_weights_says_what_is_in_it(tmp_path: Path) ->
     torch.save([torch.zeros(1)], tmp_path / "weights.pth")
     with pytest.raises(ModelError, match="holds a list, not tensors by name"):
         read_state(tmp_path / "weights.pth")
+
+
+@pytest.mark.parametrize("suffix", [".pth", ".safetensors"])
+def test_values_that_are_not_finite_are_named(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"weights{suffix}"
+    state = {"a": torch.ones(2), "b": torch.tensor([1e5]).half(), "n": torch.tensor(3)}
+    (torch.save if suffix == ".pth" else save_file)(state, path)
+    with pytest.raises(ModelError, match=r"values that are not finite, .*, under b$"):
+        read_state(path)

@@ -106,6 +106,30 @@ def test_without_a_gpu_auto_freezes_the_backbone_unless_it_is_to_learn() -> None
     assert not with_recipe("auto", {"freeze_backbone": False}, gpu=False).freeze_backbone
 
 
+@pytest.mark.parametrize(
+    ("given", "sizes"),
+    [
+        ({}, (320, 288)),
+        ({"backbone": "resnet50_v1"}, (320, 288)),
+        ({"backbone": "small_cnn"}, (None, None)),
+        ({"backbone": "vit_tiny_patch16_224"}, (None, None)),
+        ({"crop": 96}, (None, 96)),
+        ({"init": "run"}, (None, None)),
+        ({"freeze_backbone": True}, (None, None)),
+    ],
+)
+def test_best_enlarges_photographs_unless_a_size_is_given(
+    given: dict[str, Any], sizes: tuple[int | None, int | None]
+) -> None:
+    config = with_recipe("best", given)
+    assert (config.resize, config.crop) == sizes
+
+
+def test_without_a_gpu_auto_leaves_sizes_to_the_network() -> None:
+    assert with_recipe("auto", {}, gpu=False).crop is None
+    assert with_recipe("auto", {}, gpu=True).crop == 288
+
+
 def test_an_unknown_recipe_is_refused_with_the_choices() -> None:
     with pytest.raises(ConfigError, match="recipe must be one of best, papers, auto, got 'bst'"):
         with_recipe("bst", {})

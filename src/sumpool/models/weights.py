@@ -30,7 +30,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
     if not path.is_file():
         raise ModelError(f"{path}: there is no such file of weights")
     if path.suffix == ".safetensors":
-        return read_safetensors(path)[0]
+        return _finite(path, read_safetensors(path)[0])
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or foreign file fails in any way
@@ -44,7 +44,17 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
             f"{path} must hold tensors by name and nothing else, got other things under "
             f"{_spell(strange)}"
         )
-    return {str(key): value for key, value in state.items()}
+    return _finite(path, {str(key): value for key, value in state.items()})
+
+
+def _finite(path: Path, state: dict[str, Tensor]) -> dict[str, Tensor]:
+    wrong = [name for name, it in state.items() if not it.isfinite().all()]
+    if wrong:
+        raise ModelError(
+            f"{path} has values that are not finite, such as those that half precision cannot "
+            f"hold, under {_spell(wrong)}"
+        )
+    return state
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -123,9 +123,10 @@ def _model(run: Run) -> str:
     parts = [str(backbone)] if backbone else []
     if pool:
         options = run.option("gsp") if "gsp" in str(pool) else None
+        given = options if isinstance(options, Mapping) else {}
         symbols = {"prototypes": "m", "mu": "μ", "eps": "ε"}
-        given = options.items() if isinstance(options, Mapping) else ()
-        inside = ", ".join(f"{symbols.get(k, k)} = {_short(v)}" for k, v in given if v is not None)
+        values = {it: given[name] for name, it in symbols.items() if given.get(name) is not None}
+        inside = ", ".join(f"{it} = {_short(value)}" for it, value in values.items())
         parts.append(f"{str(pool).upper()} pooling" + (f" ({inside})" if inside else ""))
     loss, weight = run.option("loss"), run.option("zero_shot.weight")
     recipe = run.option("recipe")
