@@ -27,7 +27,7 @@ SPACE = (
     "optimizer.embedding_lr_multiplier=1..30:log",
     "optimizer.weight_decay=1e-5..1e-2:log",
     "loss=c2,ms,panchor",
-    "pool=gap,gemean,gsp",
+    "pool=gap,gemean,gsp,gsp-keys",
 )
 #: The same with a frozen backbone.
 FROZEN_SPACE = ("optimizer.lr=1e-4..1e-2:log", *SPACE[2:])
