@@ -29,9 +29,10 @@ Train a network that embeds images so that distance means dissimilarity.
   sumpool train --data FOLDER
 
 is enough: FOLDER holds one folder of images per class. A quarter of the classes is kept for
-validation, and an ImageNet network that comes with the package is fine-tuned with generalized sum
-pooling for a number of steps that follows the number of images. The run folder then holds the
-model, metrics, curves and a page, report.html.
+validation, and an ImageNet network that comes with the package is fine-tuned for a number of steps
+that follows the number of images, with a power mean as its pooling; --pool gsp and gsp-keys are
+generalized sum poolings. The run folder then holds the model, metrics, curves and a page,
+report.html.
 
 Options that are not given are those of a recipe. --recipe best is the default, papers is the
 published protocol, and auto is best, on frozen features where there is no GPU. --minutes N trains
