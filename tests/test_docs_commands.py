@@ -138,7 +138,8 @@ def _command(typed: list[str], folder: Path) -> None:
         with served(folder / typed[1], "--device=cpu") as server:
             assert server.stop() == 0
         return
-    small = [it for it in SMALL if "gap" not in typed or not it.startswith("--gsp.")]
+    sum_pooling = {"gsp", "papers"} & set(typed)
+    small = [it for it in SMALL if sum_pooling or not it.startswith("--gsp.")]
     assert main([*typed, *(small if verb == "train" else ())]) == 0, typed
 
 
