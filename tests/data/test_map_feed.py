@@ -115,6 +115,11 @@ def test_only_random_views_depend_on_the_augmentation(opened: Callable[..., MapF
     assert network.seen == 12
 
 
+def test_random_views_of_another_size_are_refused(opened: Callable[..., MapFeed]) -> None:
+    with pytest.raises(ValueError, match=f"train_crop must be None or crop, {VIEWS.crop}, got 24"):
+        opened(preprocessing=replace(VIEWS, train_crop=24))
+
+
 def test_a_step_shows_the_same_views_whenever_it_is_asked_for(
     opened: Callable[..., MapFeed],
 ) -> None:

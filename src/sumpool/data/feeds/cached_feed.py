@@ -26,6 +26,12 @@ from sumpool.data.views.resample import Window
 _AHEAD = 2
 
 
+class _Chosen(NamedTuple):
+    indices: NDArray[np.int64]
+    boxes: NDArray[np.int64]
+    flips: NDArray[np.bool_]
+
+
 class _Prepared(NamedTuple):
     indices: Tensor
     labels: Tensor
@@ -65,58 +71,54 @@ class CachedFeed(ImageFeed):
         rows = decoded.rows(dataset)
         self._decoded, self._rows = decoded, rows
         self._starts, self._sizes = decoded.starts[rows], decoded.sizes[rows]  # (N,), (N, 2)
-        pixels, test, train = decoded.pixels, preprocessing.crop, preprocessing.train_side
-        self._test_crops = choose_crops(pixels, test, device)
-        self._train_crops = choose_crops(pixels, train, device)
+        self._test_crops = choose_crops(decoded.pixels, preprocessing.crop, device)
+        self._train_crops = choose_crops(decoded.pixels, preprocessing.train_side, device)
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
         """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`."""
         self._check_sampler(sampler)
 
-        def prepare(step: int) -> _Prepared:
+        def choose(step: int) -> _Chosen:
             indices = np.array(sampler.local_batch(step))
             first = sampler.rank * sampler.local_size
             draws = view_draws(self.seed, step, first, len(indices))
-            boxes = self.preprocessing.train_boxes(self._sizes[indices], draws)
-            return self._prepare(self._train_crops, indices, *boxes)
+            return _Chosen(indices, *self.preprocessing.train_boxes(self._sizes[indices], draws))
 
-        return self._batches(self._train_crops, prepare, itertools.count(start))
+        return self._batches(self._train_crops, choose, itertools.count(start))
 
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
         """Central views in the order given, see :meth:`ImageFeed.test_batches`."""
 
-        def prepare(part: Tensor) -> _Prepared:
+        def choose(part: Tensor) -> _Chosen:
             chosen = part.numpy()
             boxes = self.preprocessing.test_boxes(self._sizes[chosen])
-            flips = np.zeros(len(chosen), dtype=bool)
-            return self._prepare(self._test_crops, chosen, boxes, flips)
+            return _Chosen(chosen, boxes, np.zeros(len(chosen), dtype=bool))
 
-        return self._batches(self._test_crops, prepare, self._split(indices, batch_size))
+        return self._batches(self._test_crops, choose, self._split(indices, batch_size))
 
-    def _prepare(
-        self,
-        cropping: Crops,
-        indices: NDArray[np.int64],
-        boxes: NDArray[np.int64],
-        flips: NDArray[np.bool_],
-    ) -> _Prepared:
+    def _prepare(self, crops: Crops, chosen: _Chosen) -> _Prepared:
+        indices, boxes, flips = chosen
         self._decoded.check(self._rows[indices])
         window = Window(self._starts[indices], self._sizes[indices, 1], boxes, flips)
-        chosen = torch.from_numpy(indices)
-        labels = self.dataset.labels[chosen]
+        places = torch.from_numpy(indices)
+        labels = self.dataset.labels[places]
         if self.device.type != "cuda":
-            return _Prepared(chosen, labels, cropping.prepare(window))
+            return _Prepared(places, labels, crops.prepare(window))
         # A thread starts out on the first GPU, where it must not take memory.
         with torch.cuda.device(self.device):
-            return _Prepared(chosen, labels.pin_memory(), cropping.prepare(window))
+            return _Prepared(places, labels.pin_memory(), crops.prepare(window))
 
     def _batches(
-        self, cropping: Crops, prepare: Callable[[Any], _Prepared], what: Iterable[Any]
+        self, crops: Crops, choose: Callable[[Any], _Chosen], what: Iterable[Any]
     ) -> Iterator[Batch]:
-        """Prepare each item of ``what`` in a thread, and finish it on the device."""
+        """Choose and prepare each item of ``what`` in a thread, and finish it on the device."""
+
+        def prepare(it: Any) -> _Prepared:
+            return self._prepare(crops, choose(it))
+
         with contextlib.closing(map_ahead(prepare, what, threads=1, ahead=_AHEAD)) as prepared:
-            for indices, labels, crops in prepared:
-                images = self.preprocessing.normalize(cropping.finish(crops))
+            for indices, labels, pixels in prepared:
+                images = self.preprocessing.normalize(crops.finish(pixels))
                 yield Batch(images, labels.to(self.device, non_blocking=True), indices)

@@ -37,7 +37,7 @@ _COMMIT_SECONDS = 20.0
 #: Seed of the random views: runs with different seeds share them.
 _SEED = 0
 #: Settings of the random views; the central one depends on the others alone.
-_OF_RANDOM_VIEWS = ("augment", "flip", "area", "aspect", "area_share", "train_crop")
+_OF_RANDOM_VIEWS = ("augment", "flip", "area", "aspect", "area_share")
 
 
 def store_maps(
@@ -59,6 +59,8 @@ def store_maps(
     other arguments are those of :func:`~sumpool.data.feeds.map_feed.open_map_feed`.
     """
     side = preprocessing.crop
+    if preprocessing.train_side != side:
+        raise ValueError(f"train_crop must be None or crop, {side}, got {preprocessing.train_crop}")
     with torch.inference_mode():
         blank = network(torch.zeros(1, 3, side, side, device=device))
     shape = tuple(blank.shape[1:])
@@ -79,6 +81,7 @@ def store_maps(
 
 def _key(base: str, preprocessing: Preprocessing, view: int) -> str:
     settings = asdict(preprocessing)
+    del settings["train_crop"]  # maps of all views have one size
     if view == 0:
         settings = {name: it for name, it in settings.items() if name not in _OF_RANDOM_VIEWS}
     text = f"maps 1 {base} {view} {sorted(settings.items())}"
