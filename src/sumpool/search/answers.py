@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -128,7 +128,7 @@ def _values(answer: Answer) -> dict[str, Any]:
     values: dict[str, Any] = {"query": answer.query, "verdict": answer.verdict}
     if answer.threshold is not None:
         values["threshold"] = answer.threshold._asdict()
-    return values | {"matches": [asdict(it) for it in answer.matches]}
+    return values | {"matches": [it._asdict() for it in answer.matches]}
 
 
 def as_csv(answers: Sequence[Answer]) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import shlex
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +28,7 @@ from sumpool.search.source import Source
 from sumpool.system.files import StoreError
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """An image that was found.
 
     Attributes:
@@ -110,23 +109,26 @@ class IndexedImages:
             QueryError: If no image has this id.
         """
         if id not in self._rows:
-            raise QueryError(
-                f"id must be that of an indexed image, between {min(self._rows)} and "
-                f"{max(self._rows)}, got {id}"
-            )
+            raise self._unknown(id)
         return self._rows[id]
+
+    def _unknown(self, id: int) -> QueryError:
+        return QueryError(
+            f"id must be that of an indexed image, between {min(self._rows)} and "
+            f"{max(self._rows)}, got {id}"
+        )
 
     def match(self, id: int, similarity: float = 1.0) -> Match:
         """The image with this id."""
-        path, label = self._named[self.row(id)]
-        return Match(id, path, label, similarity)
+        if id not in self._named:
+            raise self._unknown(id)
+        return Match(id, *self._named[id], similarity)
 
     @cached_property
-    def _named(self) -> list[tuple[str, str | None]]:
+    def _named(self) -> dict[int, tuple[str, str | None]]:
         # Path and label of each image; a table takes as long for one of them as a search does.
-        return list(
-            zip(*(self.images[name].to_pylist() for name in ("path", "label")), strict=True)
-        )
+        ids, *names = (self.images[name].to_pylist() for name in ("id", "path", "label"))
+        return dict(zip(ids, zip(*names, strict=True), strict=True))
 
     def path(self, id: int) -> Path | None:
         """The file of an image; None if it is in none of its own."""

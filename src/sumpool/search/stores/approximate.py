@@ -134,13 +134,23 @@ class ApproximateIndex(ExactIndex):
         if accepted is not None:
             options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
         if self._kind == "hnsw":
-            similarities, places = self._search(queries, k, params=options)
+            similarities, places = self._search(queries, k, options)
             ids = self._stored_ids[places]
-            if any(last < 0 for last in ids[:, -1].tolist()):  # there are fewer, and come first
+            if min(ids[:, -1].tolist(), default=0) < 0:  # there are fewer, and come first
                 similarities[ids < 0] = -np.inf
             return Found(ids, similarities)
-        _, places = self._search(queries, k * CANDIDATES, params=options)
+        _, places = self._search(queries, k * CANDIDATES, options)
         return self._compare(queries, k, np.where(places < 0, -1, self._rows[places]))
+
+    def _search(self, queries: Vectors, k: int, options: Any) -> tuple[Vectors, Ids]:
+        """Inner products and places of the k nearest, (Q, k)."""
+        similarities = np.empty((len(queries), k), np.float32)
+        places = np.empty((len(queries), k), np.int64)
+        pointer = self._faiss.swig_ptr
+        self._inner.search_c(
+            *(len(queries), pointer(queries), k, pointer(similarities), pointer(places), options)
+        )
+        return similarities, places
 
     def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
         """How to search for the vectors that are marked, a ``share`` of all."""
@@ -282,9 +292,6 @@ class ApproximateIndex(ExactIndex):
         self._stored_ids = np.append(np.where(fits, ids, -1), -1)
         if self._file is not None:
             self._inner = self._faiss.downcast_index(self._file.index)
-            # pytorch-metric-learning replaces the search of faiss by one of tensors, which takes no
-            # options; the one of arrays stays beside it.
-            self._search = getattr(self._inner, "search_numpy", self._inner.search)
             self._options = self._parameters(self._alive, 1.0)
 
     def _check(self) -> None:
