@@ -219,8 +219,9 @@ class Index(IndexedImages):
         found = self._store.search(vector[None], wanted, accepted)
         pairs = zip(found.ids[0].tolist(), found.similarities[0].tolist(), strict=True)
         least = -np.inf if threshold is None else threshold
+        named = self._named
         matches = [
-            self.match(id, min(value, 1.0))
+            Match(id, *named[id], min(value, 1.0))
             for id, value in pairs
             if id >= 0 and id != own and value >= least
         ]
