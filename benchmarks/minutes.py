@@ -6,9 +6,10 @@ For each split, draws classes of the training half of CUB until they have 2,000 
 on the folder of these classes with nothing stored before, and measures the time from the folder to
 the finished run. The model is then evaluated on all classes of the other half, and compared with
 average pooling of the frozen network on the same images. --tuning evaluates on the classes of
-the training half that were not drawn, and leaves the test set closed: for choosing options.
-Finished splits are kept in --out, and the same command resumes. About 5 minutes per split on two
-idle cores, and 3 for the features of the test set.
+the training half that were not drawn, and leaves the test set closed: for choosing options, which
+--set gives; it keeps the folders and features in --work for the next options. Finished splits are
+kept in --out, and the same command resumes. About 5 minutes per split on two idle cores, and 3 for
+the features of the test set.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ import torch
 from _machine import machine
 from tqdm import tqdm
 
+from sumpool.bench.settings import parse_settings
 from sumpool.data import ImageDataset, open_dataset, open_map_feed
 from sumpool.evaluation import embed_images, retrieval_metrics
 from sumpool.models import Embedder, load
@@ -82,8 +84,9 @@ def scores(model: Embedder, dataset: ImageDataset, features: Path) -> dict[str, 
 
 def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
     """Train on the photographs of one split, and evaluate before and after."""
-    work = args.out / "work" / str(seed)
-    shutil.rmtree(work, ignore_errors=True)
+    work = args.work / str(seed)
+    if not args.tuning:
+        shutil.rmtree(work, ignore_errors=True)
     learned = open_dataset(args.data, "auto", "train")
     classes = draw_classes(learned, args.images, seed)
     count = make_folder(learned, classes, work / "photos")
@@ -94,6 +97,7 @@ def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
         "minutes": args.minutes,
         "seed": seed,
         "hardware.accelerator": "cpu",
+        **parse_settings(args.set),
     }
     begun = time.monotonic()
     result = run_training(with_recipe("auto", given, gpu=False))
@@ -103,7 +107,7 @@ def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
         unseen = learned.subset(rest.tolist())
     else:
         unseen = open_dataset(args.data, "auto", "test")
-    features = args.out / "work" / "unseen"
+    features = args.work / "unseen"
     row = {
         "seed": seed,
         "classes": len(classes),
@@ -114,7 +118,7 @@ def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
         "frozen": scores(pretrained_embedder(), unseen, features),
         "trained": scores(load(result.folder), unseen, features),
     }
-    shutil.rmtree(work)
+    shutil.rmtree(work / "run" if args.tuning else work)
     return row
 
 
@@ -148,7 +152,10 @@ def main() -> None:
     parser.add_argument("--splits", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--tuning", action="store_true")
+    parser.add_argument("--set", nargs="+", default=[], metavar="NAME=VALUE")
+    parser.add_argument("--work", type=Path)
     args = parser.parse_args()
+    args.work = args.work or args.out / "work"
     reuse_freed_memory()  # as the command line does
     args.out.mkdir(parents=True, exist_ok=True)
     path = args.out / "results.json"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
-from sumpool.pooling import KeyedSumPool2d, SimPool2d
+from sumpool.pooling import GeneralizedMeanPool2d, KeyedSumPool2d, SimPool2d
 from sumpool.pooling.generalized_mean import generalized_mean
 
 X = torch.rand(3, 8, 5, 5, generator=torch.Generator().manual_seed(0)).double()
@@ -44,8 +46,9 @@ def test_no_position_exceeds_its_share(mu: float) -> None:
     torch.testing.assert_close(out.attributes.sum(1), torch.ones(3).double())
 
 
-def test_derivatives_are_exact() -> None:
-    layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64)
+@pytest.mark.parametrize("options", [{}, {"values": "features", "learn_gamma": True}])
+def test_derivatives_are_exact(options: dict[str, Any]) -> None:
+    layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64, **options)
     x = X[:2, :4, :2, :3].clone().requires_grad_()
     names, values = zip(*layer.named_parameters(), strict=True)
 
@@ -64,6 +67,49 @@ def test_from_the_identity_what_is_like_the_mean_weighs_most() -> None:
     assert torch.equal(weights.argsort(1), likeness.argsort(1))
 
 
-def test_an_unknown_start_is_refused_by_name() -> None:
-    with pytest.raises(ValueError, match=r"start must be one of .*, got 'ones'"):
-        KeyedSumPool2d(8, start="ones")
+@pytest.mark.parametrize("name", ["start", "values"])
+def test_an_unknown_choice_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"{name} must be one of .*, got 'ones'"):
+        KeyedSumPool2d(8, **{name: "ones"})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("learn_gamma", [False, True])
+@pytest.mark.parametrize("gamma", [1.0, 3.0])
+def test_it_can_start_as_the_generalized_mean(gamma: float, learn_gamma: bool) -> None:
+    keyed = KeyedSumPool2d(
+        8,
+        gamma=gamma,
+        start="equal",
+        values="features",
+        learn_gamma=learn_gamma,
+        dtype=torch.float64,
+    )
+    mean = GeneralizedMeanPool2d(p=gamma, learn_p=learn_gamma).double()
+    gradients = []
+    for layer in (keyed, mean):
+        x = X.clone().requires_grad_()
+        layer(x).pow(2).sum().backward()
+        gradients.append(x.grad)
+    torch.testing.assert_close(keyed(X), mean(X))
+    torch.testing.assert_close(*gradients)
+    if learn_gamma:
+        assert isinstance(keyed.gamma, torch.Tensor)
+        torch.testing.assert_close(keyed.gamma.grad, mean.p.grad)
+    # From here it learns to select.
+    assert keyed.key.weight.grad is not None
+    assert keyed.key.weight.grad.abs().max() > 1e-6
+
+
+@pytest.mark.parametrize("gamma", [1.0, 2.5])
+def test_the_features_of_the_whole_image_are_pooled_as_they_are(gamma: float) -> None:
+    keyed = KeyedSumPool2d(8, mu=1.0, gamma=gamma, values="features", dtype=torch.float64)
+    torch.testing.assert_close(keyed(X), generalized_mean(X.flatten(2).mT, gamma))
+
+
+def test_a_learned_exponent_is_reset() -> None:
+    layer = KeyedSumPool2d(4, gamma=3.0, learn_gamma=True)
+    assert isinstance(layer.gamma, torch.Tensor)
+    with torch.no_grad():
+        layer.gamma.fill_(7)
+    layer.reset_parameters()
+    assert layer.gamma.item() == 3

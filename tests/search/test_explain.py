@@ -75,6 +75,8 @@ def test_heat_of_a_part_is_inside_it_and_sums_to_the_similarity(pooling: str) ->
         ("gemean+gsp", {"weigh": "powers"}),
         ("gemean+gsp", {"background": True}),
         ("gsp-keys", {"gamma": 1.0, "prototypes": 3}),
+        ("gsp-keys", {"gamma": 3.0, "values": "features", "learn_gamma": True}),
+        ("gsp-keys", {"gamma": 1.0, "values": "features"}),
         ("gsp-parts", {"with_sum": True, "mix": 0.5}),
     ],
 )

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from sumpool.transport.validation import check_mask, solve_dtype
+from sumpool.transport.validation import check_mask, check_one_of, solve_dtype
 
 #: Accepted layouts by dimensionality: maps (2d) and token sequences (1d).
 FORMATS_2D = ("NCHW", "NHWC")
@@ -63,8 +63,7 @@ class GlobalPool(nn.Module, ABC):
     ) -> None:
         super().__init__()
         input_fmt = input_fmt or self._formats[0]
-        if input_fmt not in self._formats:
-            raise ValueError(f"input_fmt must be one of {self._formats}, got {input_fmt!r}")
+        check_one_of(self._formats, input_fmt=input_fmt)
         if num_prefix_tokens < 0 or (num_prefix_tokens and "L" not in input_fmt):
             raise ValueError(
                 "num_prefix_tokens must be at least 0 for sequences and 0 for maps, "

@@ -12,6 +12,8 @@ from sumpool.transport.validation import check_positive, solve_dtype
 
 #: Least exponent of a tensor, which is learned.
 LEAST_EXPONENT = 0.01
+#: What the least value of an image counts as where it is subtracted from all.
+LEAST = 1e-6
 
 
 def generalized_mean(
@@ -86,6 +88,21 @@ def generalized_mean_shares(
     """
     logs = _logarithms(features, mask, floor)
     return _exponents(logs, _exponent(p, logs), mask).softmax(-2).mean(-1)
+
+
+def above_least(values: Tensor, mask: Tensor | None = None) -> Tensor:
+    """``values`` (B, n, C) above the least of their image, all positive: 10⁻⁶ and more.
+
+    Args:
+        values: Local features of any sign.
+        mask: True for valid features, (B, n).
+
+    Example:
+        >>> above_least(torch.tensor([[[-1.0], [2.0]]])).round().flatten()
+        tensor([0., 3.])
+    """
+    valid = values if mask is None else values.masked_fill(~mask.unsqueeze(-1), math.inf)
+    return values - valid.amin((1, 2), keepdim=True) + LEAST
 
 
 def _logarithms(features: Tensor, mask: Tensor | None, floor: float) -> Tensor:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
-from sumpool.transport.validation import check_positive
+from sumpool.transport.validation import check_one_of, check_positive
 
 #: What the weights of GSP can weigh.
 WEIGHED = ("features", "powers")
@@ -35,8 +35,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         **options: Any,
     ) -> None:
         check_positive(p=p, floor=floor)
-        if weigh not in WEIGHED:
-            raise ValueError(f"weigh must be one of {WEIGHED}, got {weigh!r}")
+        check_one_of(WEIGHED, weigh=weigh)
         super().__init__(channels, embedding_size, prototypes, mu, eps, **options)
         self.floor = float(floor)
         self.weigh = weigh

@@ -16,7 +16,7 @@ from sumpool.pooling.base import (
     equal_weights,
     zero_invalid,
 )
-from sumpool.pooling.generalized_mean import generalized_mean
+from sumpool.pooling.generalized_mean import LEAST, above_least, generalized_mean
 from sumpool.transport import Solver, partial_transport
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
@@ -24,16 +24,17 @@ from sumpool.transport.validation import (
     check_at_least_one,
     check_eps,
     check_mu,
+    check_one_of,
     check_positive,
     solve_dtype,
 )
 
 #: Number of queries by default, and inverse smoothing ε.
 QUERIES, EPS = 1, 1.0
-#: What the least value counts as under a power mean.
-LEAST = 1e-6
 #: What the projections of queries and keys start as.
-STARTS = ("random", "identity")
+STARTS = ("random", "identity", "equal")
+#: What is pooled.
+VALUES = ("normalized", "features")
 
 
 class _KeyedSumPool(GlobalPool):
@@ -48,7 +49,9 @@ class _KeyedSumPool(GlobalPool):
         eps: float = EPS,
         gamma: float = 2.0,
         start: str = "random",
+        values: str = "normalized",
         *,
+        learn_gamma: bool = False,
         solver: str | Solver = "exact",
         flatten: bool = True,
         input_fmt: str | None = None,
@@ -61,11 +64,15 @@ class _KeyedSumPool(GlobalPool):
         check_mu(mu)
         check_eps(eps)
         check_positive(gamma=gamma)
-        if start not in STARTS:
-            raise ValueError(f"start must be one of {STARTS}, got {start!r}")
+        check_one_of(STARTS, start=start)
+        check_one_of(VALUES, values=values)
         resolve_solver(solver)
-        self.channels, self.start = channels, start
-        self.mu, self.eps, self.gamma, self.solver = float(mu), float(eps), float(gamma), solver
+        self.channels, self.start, self.values = channels, start, values
+        self.mu, self.eps, self.solver = float(mu), float(eps), solver
+        self._gamma = float(gamma)
+        self.gamma: float | nn.Parameter = self._gamma
+        if learn_gamma:
+            self.gamma = nn.Parameter(torch.full((), self._gamma, device=device, dtype=dtype))
         self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
         self.query = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
         self.key = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
@@ -75,46 +82,60 @@ class _KeyedSumPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the projections again, and the prototypes where there are several."""
+        """Draw the projections again, and the prototypes where there are several; reset γ."""
         for layer in (self.norm, self.query, self.key):
             layer.reset_parameters()
         if self.start == "identity":
             nn.init.eye_(self.query.weight)
             nn.init.eye_(self.key.weight)
+        if self.start == "equal":
+            nn.init.zeros_(self.key.weight)
         with torch.no_grad():
+            if isinstance(self.gamma, Tensor):
+                self.gamma.fill_(self._gamma)
             # One of them starts as what the image asks for alone.
             self.prototypes.normal_() if len(self.prototypes) > 1 else self.prototypes.zero_()
 
-    def costs(self, features: Tensor, values: Tensor, mask: Tensor | None) -> Tensor:
-        """Costs (B, n, m) of ``features`` (B, n, C), of which ``values`` are the normalized."""
+    @property
+    def linear(self) -> bool:
+        """Whether the pooled vector is a weighted sum: γ is 1, and stays."""
+        return not isinstance(self.gamma, Tensor) and self.gamma == 1
+
+    def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """Costs (B, n, m) of ``features`` (B, n, C)."""
         query = affine(self.query, weighted_sum(equal_weights(features, mask), features))
         queries = query.unsqueeze(1) + self.prototypes.to(query.dtype)  # (B, m, C)
-        return -(affine(self.key, values) @ queries.mT) / math.sqrt(values.shape[-1])
+        keys = affine(self.key, layer_norm(self.norm, features))
+        return -(keys @ queries.mT) / math.sqrt(features.shape[-1])
+
+    def summands(self, features: Tensor, mask: Tensor | None) -> Tensor:
+        """What is pooled of ``features`` (B, n, C): positive unless it is a weighted sum."""
+        if self.values == "features":
+            return features if self.linear else features.clamp(min=LEAST)
+        values = layer_norm(self.norm, features)
+        return zero_invalid(values, mask) if self.linear else above_least(values, mask)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The power mean of ``features`` (B, n, C) under the weights of the transport."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.query.weight))
             local = zero_invalid(local, mask)
-            values = layer_norm(self.norm, local)
-            cost = self.costs(local, values, mask)
+            cost = self.costs(local, mask)
             result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
-            embedding = self._mean(values, mask, result.weights)
+            values = self.summands(local, mask)
+            if self.linear:
+                embedding = weighted_sum(result.weights, values)
+            else:
+                embedding = generalized_mean(values, self.gamma, mask, LEAST / 2, result.weights)
         attributes = result.attributes if details else None
         return Pooled(embedding.to(features.dtype), result.weights, attributes)
-
-    def _mean(self, values: Tensor, mask: Tensor | None, weights: Tensor) -> Tensor:
-        if self.gamma == 1:
-            return weighted_sum(weights, zero_invalid(values, mask))
-        valid = values if mask is None else values.masked_fill(~mask.unsqueeze(-1), math.inf)
-        positive = values - valid.amin((1, 2), keepdim=True) + LEAST
-        return generalized_mean(positive, self.gamma, mask, LEAST / 2, weights)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
         return (
             f"{self.channels}, prototypes={len(self.prototypes)}, mu={self.mu}, eps={self.eps}, "
-            f"gamma={self.gamma}, start={self.start!r}, input_fmt={self.input_fmt!r}"
+            f"gamma={float(self.gamma)}, start={self.start!r}, values={self.values!r}, "
+            f"input_fmt={self.input_fmt!r}"
         )
 
 
@@ -137,14 +158,24 @@ class KeyedSumPool2d(_KeyedSumPool):
     the attention of SimPool [simpool], which no share bounds; μ = 1 is the power mean, and with
     γ = 1 average pooling, of the normalized features.
 
+    A normalized feature has lost its norm, by which networks tell what matters, and the layer
+    starts far below what the network knows. With ``values="features"`` the features are pooled as
+    they are, :math:`g_c = (\sum_j p_j \max(f_{jc}, 10^{-6})^γ)^{1/γ}`, and with ``start="equal"``
+    all weights are 1/n before training: the layer starts as
+    :class:`GeneralizedMeanPool2d` with the exponent γ, embeddings and derivatives included, and
+    learns to select from there.
+
     Args:
         channels: Channels C of the maps.
         prototypes: Number m of prototypes ω; a single one starts at 0.
         mu: Share μ in (0, 1] of each image that is pooled; no position has more than 1/(n μ).
         eps: Inverse smoothing ε > 0.
         gamma: Exponent γ > 0 of the power mean; 1 is a weighted sum.
-        start: What W_q and W_k start as: "random", where all positions weigh nearly the same, or
-            "identity", where those like the mean weigh most.
+        start: What W_q and W_k start as: "random", where all positions weigh nearly the same,
+            "identity", where those like the mean weigh most, or "equal", where W_k is 0 and all
+            weigh the same.
+        values: What is pooled, "normalized" features v or the "features" f.
+        learn_gamma: Whether the exponent is learned.
         solver: As in :class:`GeneralizedSumPool2d`.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 

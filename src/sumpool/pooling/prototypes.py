@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.validation import check_at_least_one, solve_dtype
+from sumpool.transport.validation import check_at_least_one, check_one_of, solve_dtype
 
 #: Accepted ways to set the prototypes at the start.
 INITS = ("k-center", "random")
@@ -80,8 +80,7 @@ class PrototypePool(GlobalPool):
     ) -> None:
         super().__init__(flatten, input_fmt, num_prefix_tokens)
         check_at_least_one(channels=channels)
-        if init not in self.inits:
-            raise ValueError(f"init must be one of {self.inits}, got {init!r}")
+        check_one_of(self.inits, init=init)
         self.channels = channels
         self.init = init
         self.seed = seed

@@ -12,9 +12,8 @@ from torch.nn import functional as F
 from sumpool.models import Embedder
 from sumpool.pooling import GlobalPool
 from sumpool.pooling.affine import affine, layer_norm
-from sumpool.pooling.generalized_mean import generalized_mean
+from sumpool.pooling.generalized_mean import LEAST, above_least, generalized_mean
 from sumpool.pooling.maximum import maximum
-from sumpool.pooling.rivals.simpool import LEAST
 from sumpool.search.queries import QueryError
 from sumpool.transport import sum_pool
 
@@ -95,14 +94,19 @@ def _mean_of_weighed(pooling: Any, it: _Pooled) -> Tensor:
 
 def _power_mean(pooling: Any, it: _Pooled) -> Tensor:
     # Of channels apart, in what the layer norm leaves above its least value.
-    values = layer_norm(pooling.norm, it.f)
-    if pooling.gamma == 1 and pooling.pool_type == "gsp-keys":
-        return it.w * values
-    valid = values if it.mask is None else values.masked_fill(~it.mask.unsqueeze(-1), torch.inf)
-    return _by_gradient(
-        lambda x: generalized_mean(x, pooling.gamma, it.mask, LEAST / 2, it.w.squeeze(-1)),
-        values - valid.amin((1, 2), keepdim=True) + LEAST,
+    return _weighted_power_mean(
+        pooling.gamma, it, above_least(layer_norm(pooling.norm, it.f), it.mask)
     )
+
+
+def _keyed(pooling: Any, it: _Pooled) -> Tensor:
+    values = pooling.summands(it.f, it.mask)
+    return it.w * values if pooling.linear else _weighted_power_mean(pooling.gamma, it, values)
+
+
+def _weighted_power_mean(gamma: float | Tensor, it: _Pooled, values: Tensor) -> Tensor:
+    weights = it.w.squeeze(-1)
+    return _by_gradient(lambda x: generalized_mean(x, gamma, it.mask, LEAST / 2, weights), values)
 
 
 def _heads(pooling: Any, it: _Pooled) -> Tensor:
@@ -158,7 +162,7 @@ _RULES: dict[str, _Rule] = {
     "gmp+gsp": _maximum_and_sum,
     "gemean+gsp": _mean_of_weighed,
     "simpool": _power_mean,
-    "gsp-keys": _power_mean,
+    "gsp-keys": _keyed,
     "gsp-heads": _heads,
     "gsp-parts": _in_parts,
     "efficient-probing": _probed,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import torch
@@ -120,6 +120,13 @@ def check_at_least_one(**counts: int) -> None:
     for name, value in counts.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def check_one_of(accepted: Collection[str], **arguments: str) -> None:
+    """Raise a ValueError that names the first of these arguments that is not accepted."""
+    for name, value in arguments.items():
+        if value not in accepted:
+            raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
 
 
 def check_positive(**numbers: float) -> None:

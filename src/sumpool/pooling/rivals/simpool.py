@@ -9,12 +9,9 @@ from torch import Tensor, nn
 
 from sumpool.pooling.affine import affine, layer_norm
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
-from sumpool.pooling.generalized_mean import generalized_mean
+from sumpool.pooling.generalized_mean import LEAST, above_least, generalized_mean
 from sumpool.pooling.rivals.multihead import masked_softmax
 from sumpool.transport.validation import check_at_least_one, check_positive, solve_dtype
-
-#: What the least value counts as.
-LEAST = 1e-6
 
 
 class _SimPool(GlobalPool):
@@ -50,8 +47,7 @@ class _SimPool(GlobalPool):
             values = layer_norm(self.norm, local)  # (B, n, C)
             logits = affine(self.key, values) @ query.unsqueeze(-1)  # (B, n, 1)
             attention = masked_softmax(logits.squeeze(-1) / math.sqrt(query.shape[-1]), mask)
-            valid = values if mask is None else values.masked_fill(~mask.unsqueeze(-1), math.inf)
-            positive = values - valid.amin((1, 2), keepdim=True) + LEAST
+            positive = above_least(values, mask)
             embedding = generalized_mean(positive, self.gamma, mask, LEAST / 2, attention)
         return Pooled(embedding.to(features.dtype), attention if details else None, None)
 
