@@ -14,7 +14,7 @@ its active tokens, those that its embeddings are made of, the class hull of [the
 
 Cost: about 2 minutes on one core, all seeds trained at once. Expected over 5 seeds:
 MAP@R 0.66 ± 0.05 with GAP and 0.99 ± 0.00 with GSP; the token hulls of all pairs of classes meet
-with GAP, those of 3 ± 3 % with GSP. See docs/results/tokens/README.md, and ``sumpool study
+with GAP, those of 3 ± 4 % with GSP. See docs/results/tokens/README.md, and ``sumpool study
 margins`` for what the outcome depends on.
 """
 

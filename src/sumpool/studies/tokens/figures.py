@@ -23,19 +23,20 @@ SQUARE = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 NAMES = {"GAP": "average pooling (GAP)", "GSP": "sum pooling (GSP)"}
 
 
-def draw(folder: Path, rows: Sequence[Row], method: str) -> Figure:
-    """Tokens, test embeddings and their class hulls of a method, one panel per margin.
+def draw(folder: Path, rows: Sequence[Row], *methods: str) -> Figure:
+    """Tokens, test embeddings and their class hulls: a row per margin, a column per method.
 
     The first seed is drawn; its arrays are in ``folder``.
     """
     seed = min(row.cell["seed"] for row in rows)
     margins = sorted({margin_of(row) for row in rows})
-    figure = Figure(figsize=(4.4, 4.7 * len(margins) + 0.5))
+    figure = Figure(figsize=(4.4 * len(methods), 4.7 * len(margins) + 0.5))
     figure.set_layout_engine("constrained", h_pad=0.12)
-    grid = figure.subplots(len(margins), squeeze=False)[:, 0]
-    for axes, margin in zip(grid, margins, strict=True):
+    grid = figure.subplots(len(margins), len(methods), squeeze=False)
+    for line, margin in zip(grid, margins, strict=True):
         cells = [row for row in rows if margin_of(row) == margin]
-        _panel(axes, folder, _row_of(cells, method, seed))
+        for axes, method in zip(line, methods, strict=True):
+            _panel(axes, folder, _row_of(cells, method, seed))
     legend_below(figure, _legend(), 2)
     return figure
 
