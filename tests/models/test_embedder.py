@@ -170,6 +170,16 @@ def test_glorots_map_is_uniform_in_its_bounds(pooling: str) -> None:
     assert not torch.equal(weight[0, :4], embedder(pooling="gap").map.weight.flatten(1)[0, :4])
 
 
+@pytest.mark.parametrize("pooling", ["gap", "gemean", "gsp", "gmp+gsp"])
+def test_an_orthogonal_map_keeps_angles_and_the_size_of_steps(pooling: str) -> None:
+    model = embedder(pooling=pooling, map_init="orthogonal")
+    weight = (model.pooling if "+" in pooling else model).map.weight.detach().flatten(1)
+    gram = weight @ weight.T if len(weight) <= weight.shape[1] else weight.T @ weight
+    torch.testing.assert_close(gram, torch.eye(len(gram)) / 3, rtol=1e-4, atol=1e-5)
+    uniform = embedder(pooling="gap").map.weight.detach()
+    assert float(weight.norm() / uniform.norm()) == pytest.approx(1, rel=0.1)
+
+
 def test_statistics_learn_where_they_are_not_frozen(tmp_path: Any) -> None:
     model = pretrained(tmp_path, freeze_batch_norm=False).train()
     assert model.frozen_batch_norms == 0

@@ -281,7 +281,10 @@ def test_a_spread_leaves_eps_open() -> None:
         ),
         ({"freeze_batch_norm_affine": True}, "freeze_batch_norm_affine needs freeze_batch_norm"),
         ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
-        ({"map_init": "zero"}, r"map_init must be one of \('torch', 'glorot'\), got 'zero'"),
+        (
+            {"map_init": "zero"},
+            r"map_init must be one of \('torch', 'glorot', 'orthogonal'\), got 'zero'",
+        ),
         (
             {"pool_defaults": "authors"},
             "pool_defaults authors is for the poolings cbam, otp, solar",

@@ -10,6 +10,9 @@ from sumpool.models.config import EmbedderConfig
 from sumpool.models.layout import FeatureLayout
 from sumpool.pooling import GlobalPool, build_pooling, pooling_class, pooling_options
 
+#: Length of the rows of an orthogonal map: that of the uniform one of torch.
+ORTHOGONAL_GAIN = 3**-0.5
+
 
 def build_head_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int) -> GlobalPool:
     """The pooling of ``config`` for features that lie as ``layout`` says."""
@@ -37,14 +40,17 @@ def build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool
         ValueError: If the initialization needs a single map and the pooling has others.
     """
     mapped = _map(config, layout, pooling)
-    if config.map_init == "glorot":
+    if config.map_init != "torch":
         # Poolings with a map inside have it under the same name, if it is a single one.
         single = getattr(pooling, "map", None) if pooling.linear_map == "inside" else mapped
         if not isinstance(single, nn.Linear | nn.Conv2d):
             raise ValueError(
-                f"map_init glorot needs a single linear map; {config.pooling} has others"
+                f"map_init {config.map_init} needs a single linear map; {config.pooling} has others"
             )
-        nn.init.xavier_uniform_(single.weight)
+        if config.map_init == "glorot":
+            nn.init.xavier_uniform_(single.weight)
+        else:
+            nn.init.orthogonal_(single.weight, ORTHOGONAL_GAIN)
     return mapped
 
 
