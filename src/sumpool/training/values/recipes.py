@@ -136,6 +136,9 @@ _BEST = Recipe(
     },
     length=Length(epochs=16, least=50, most=3000),
     frozen={
+        "map_init": Setting(
+            "orthogonal", "it keeps more of what the network knows", ("pool", "init")
+        ),
         "frozen_views": Setting(2, "on a CPU most of the time goes into views"),
         "learned_blocks": Setting(
             2,
