@@ -31,13 +31,7 @@ from sumpool.transport import (
 )
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
-from sumpool.transport.validation import (
-    LEAST_SHARE,
-    check_at_least_one,
-    check_eps,
-    check_mu,
-    check_one_of,
-)
+from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_eps, check_mu
 
 #: Accepted costs.
 COSTS = ("ball", "cosine", "norm")
@@ -84,8 +78,9 @@ class _GeneralizedSumPool(PrototypePool):
         check_at_least_one(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
-        check_one_of(COSTS, cost=cost)
-        check_one_of(SHARES, share=share)
+        for name, value, accepted in (("cost", cost, COSTS), ("share", share, SHARES)):
+            if value not in accepted:
+                raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
         if mu == 1 and (learn_mu or background):
             raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
         if share == "image" and (mu == 1 or learn_mu):
