@@ -147,7 +147,7 @@ _BEST = Recipe(
         ),
         "optimizer.lr": Setting(1e-4, "at 1e-3 unseen classes are retrieved worse than before"),
     },
-    frozen_length=Length(epochs=10, least=150, most=1000),
+    frozen_length=Length(epochs=10, least=30, most=1000),
     pair_rate=3e-5,
     proxy_rate=1e-4,
 )
