@@ -18,6 +18,7 @@ from sumpool import Pooled
 from sumpool.data import BrokenImageError, ImageFolder, open_feed
 from sumpool.evaluation import embed_images
 from sumpool.models import build_embedder
+from sumpool.models.head import ORTHOGONAL_GAIN, keep_principal_axes
 from sumpool.pooling import POOLINGS, pooling_class
 
 #: Poolings with the map before, after and inside, and one that needs maps.
@@ -178,6 +179,37 @@ def test_an_orthogonal_map_keeps_angles_and_the_size_of_steps(pooling: str) -> N
     torch.testing.assert_close(gram, torch.eye(len(gram)) / 3, rtol=1e-4, atol=1e-5)
     uniform = embedder(pooling="gap").map.weight.detach()
     assert float(weight.norm() / uniform.norm()) == pytest.approx(1, rel=0.1)
+
+
+def kept(layer: nn.Linear | nn.Conv2d, vectors: Tensor) -> float:
+    """Share of the squared length of unit vectors that a map with orthogonal rows keeps."""
+    unit = F.normalize(vectors.double(), dim=-1)
+    mapped = unit @ (layer.weight.detach().double().flatten(1) / ORTHOGONAL_GAIN).T
+    return float(mapped.square().sum() / len(unit))
+
+
+@pytest.mark.parametrize("count", [5, 8, 40])
+def test_principal_axes_keep_most_of_the_vectors(count: int) -> None:
+    torch.manual_seed(count)
+    layer = nn.Linear(12, 8, bias=False)
+    nn.init.orthogonal_(layer.weight, ORTHOGONAL_GAIN)
+    vectors = torch.randn(count, 12) * torch.linspace(1, 3, 12)
+    before = kept(layer, vectors)
+    keep_principal_axes(layer, vectors)
+    rows = layer.weight.detach()
+    torch.testing.assert_close(rows @ rows.T, torch.eye(8) / 3, rtol=1e-4, atol=1e-5)
+    unit = F.normalize(vectors.double(), dim=-1)
+    best = torch.linalg.eigvalsh(unit.T @ unit)[-8:].sum() / count
+    assert before < kept(layer, vectors) == pytest.approx(float(best), abs=1e-6)
+    if count <= 8:  # there is room for all of them
+        assert kept(layer, vectors) == pytest.approx(1, abs=1e-6)
+
+
+def test_a_map_that_loses_nothing_stays() -> None:
+    layer = nn.Conv2d(4, 6, 1, bias=False)
+    before = layer.weight.detach().clone()
+    keep_principal_axes(layer, torch.randn(9, 4))
+    assert torch.equal(layer.weight, before)
 
 
 def test_statistics_learn_where_they_are_not_frozen(tmp_path: Any) -> None:

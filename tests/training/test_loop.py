@@ -7,6 +7,7 @@ import os
 import signal
 from contextlib import nullcontext
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.models import EmbedderConfig, build_embedder
+from sumpool.models.head import ORTHOGONAL_GAIN, single_map
 from sumpool.pooling import MaximumSumPool2d
-from sumpool.training import GspConfig, OptimizerConfig, RunError, StopConfig, ZeroShotConfig
+from sumpool.training import (
+    GspConfig,
+    OptimizerConfig,
+    RunError,
+    StopConfig,
+    Trainer,
+    ZeroShotConfig,
+)
+from sumpool.training.assemble import build_task
 from sumpool.training.gradient_balance import measure_gradient_norms
 from sumpool.training.optimization import follow_cosine, parameter_groups
 from sumpool.transport import lipschitz_normalize, spread_of
 from training import tiny
-from training.tiny import CONFIG, Scripted, constant, trainer
+from training.tiny import CONFIG, Memory, MemoryFeed, Scripted, constant, fabric, trainer
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -431,6 +441,27 @@ def test_prototypes_start_among_embeddings_of_images() -> None:
     assert bool(pooling.prototypes_ready)
     distances = torch.cdist(pooling.prototypes.detach(), lipschitz_normalize(means))
     assert float(distances.amin(1).max()) < 1e-5
+
+
+@pytest.mark.parametrize("pool", ["gap", "gemean", "gsp", "gmp+gsp"])
+def test_the_map_starts_at_the_principal_axes_of_what_it_sees(pool: str) -> None:
+    options = {"prototypes": 4} if "gsp" in pool else {}
+    config = replace(CONFIG, pool=pool, map_init="principal", zero_shot=ZeroShotConfig(weight=0.0))
+    described = EmbedderConfig("small_cnn", "none", 8, pool, options, map_init="principal")
+    model, feed = build_embedder(described), MemoryFeed(Memory())
+    task = build_task(config, model, feed, constant, fabric(), data_set="default")
+    runner = Trainer(fabric(), task, config, None, progress=False)
+    model.eval()  # batch normalization as it is, in this pass and the one that is checked
+    runner._prepare()
+    with torch.no_grad():
+        batches = [it.images for it in islice(feed.train_batches(task.sampler), 6)]
+        maps = torch.cat([model.backbone_map(it) for it in batches])
+        seen = model.pooling(maps) if pool == "gemean" else maps.mean((2, 3))
+    unit = nn.functional.normalize(seen.double(), dim=-1)
+    layer: Any = single_map(model.map, model.pooling)
+    rows = layer.weight.detach().double().flatten(1) / ORTHOGONAL_GAIN
+    best = torch.linalg.eigvalsh(unit.T @ unit)[-8:].sum()
+    torch.testing.assert_close((unit @ rows.T).square().sum(), best, rtol=1e-6, atol=0)
 
 
 @pytest.mark.parametrize("multiplier", [1.0, 7.0])

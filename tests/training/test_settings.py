@@ -283,7 +283,7 @@ def test_a_spread_leaves_eps_open() -> None:
         ({"map_init": "glorot", "pool": "t-smk"}, "map_init glorot needs a single linear map"),
         (
             {"map_init": "zero"},
-            r"map_init must be one of \('torch', 'glorot', 'orthogonal'\), got 'zero'",
+            r"map_init must be one of \('torch', 'glorot', 'orthogonal', 'principal'\), got 'zero'",
         ),
         (
             {"pool_defaults": "authors"},

@@ -12,7 +12,7 @@ from typing import Any
 NORMALIZATIONS = ("l2", "ball")
 
 #: Accepted initializations of the linear map.
-MAP_INITS = ("torch", "glorot", "orthogonal")
+MAP_INITS = ("torch", "glorot", "orthogonal", "principal")
 #: Largest sizes that are accepted.
 LARGEST = {"embedding_size": 65_536, "resize": 4096, "crop": 2048}
 #: Options of a pooling that the embedder sets from its backbone.
@@ -39,8 +39,9 @@ class EmbedderConfig:
             so that it learns them either way.
         freeze_batch_norm_affine: Keep its scales and shifts too; needs frozen statistics.
         map_init: Initialization of the linear map: "torch", uniform in ±1/√C; "glorot", uniform in
-            ±√(6/(C + D)); or "orthogonal", a random subspace with all angles in it kept, in which
-            pretrained features are told apart better.
+            ±√(6/(C + D)); "orthogonal", a random subspace with all angles in it kept, in which
+            pretrained features are told apart better; or "principal", that until training begins,
+            then the subspace that keeps most of the features of training images.
         resize: Length of an image's shorter side before it is cropped; None leaves it to the
             backbone, most often 256.
         crop: Side of the square the network sees; None leaves it to the backbone, most often 227.

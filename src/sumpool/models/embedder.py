@@ -118,11 +118,15 @@ class Embedder(nn.Module):
         the parameters, under autocast as well. D is the embedding size where the map comes before
         the pooling, and otherwise the channels of the backbone.
         """
-        run = self._run_backbone if self._is_compiled_for(images) else run_backbone
-        features = run(self.backbone, images)
+        features = self.backbone_map(images)
         if self.pooling.linear_map == "before":
             features = self.map(features)
         return features.to(next(self.parameters()).dtype)
+
+    def backbone_map(self, images: Tensor) -> Tensor:
+        """What the backbone gives, before any map, in its own layout."""
+        run = self._run_backbone if self._is_compiled_for(images) else run_backbone
+        return run(self.backbone, images)
 
     def _is_compiled_for(self, images: Tensor) -> bool:
         # Each further size, and training mode without gradients, would be compiled once more.

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import nn
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.layout import FeatureLayout
@@ -41,9 +43,8 @@ def build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool
     """
     mapped = _map(config, layout, pooling)
     if config.map_init != "torch":
-        # Poolings with a map inside have it under the same name, if it is a single one.
-        single = getattr(pooling, "map", None) if pooling.linear_map == "inside" else mapped
-        if not isinstance(single, nn.Linear | nn.Conv2d):
+        single = single_map(mapped, pooling)
+        if single is None:
             raise ValueError(
                 f"map_init {config.map_init} needs a single linear map; {config.pooling} has others"
             )
@@ -52,6 +53,43 @@ def build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool
         else:
             nn.init.orthogonal_(single.weight, ORTHOGONAL_GAIN)
     return mapped
+
+
+def single_map(mapped: nn.Module, pooling: GlobalPool) -> nn.Linear | nn.Conv2d | None:
+    """The linear map of an embedder, its own or that inside of its pooling; None if not one."""
+    # Poolings with a map inside have it under the same name, if it is a single one.
+    single = getattr(pooling, "map", None) if pooling.linear_map == "inside" else mapped
+    return single if isinstance(single, nn.Linear | nn.Conv2d) else None
+
+
+@torch.no_grad()
+def keep_principal_axes(layer: nn.Linear | nn.Conv2d, vectors: Tensor) -> None:
+    """Turn an orthogonal map, in place, towards the directions in which ``vectors`` differ most.
+
+    Its rows become the first axes of their second moment, at unit length and not centered: of all
+    subspaces of its size, this one keeps most of them. Where there are fewer vectors than rows,
+    what is left of the map as it was fills the rest.
+
+    Args:
+        layer: From C to D dimensions; one with D ≥ C loses nothing and stays as it is.
+        vectors: What the map gets to see, (N, C).
+
+    Example:
+        >>> layer = nn.Linear(3, 1, bias=False)
+        >>> keep_principal_axes(layer, torch.tensor([[0.0, 2.0, 0.0], [0.0, -1.0, 0.0]]))
+        >>> layer.weight.abs().div(ORTHOGONAL_GAIN).round(decimals=4).tolist()
+        [[0.0, 1.0, 0.0]]
+    """
+    weight = layer.weight.flatten(1)
+    size, channels = weight.shape
+    if size >= channels:
+        return
+    # On the CPU and in double precision, so that every process finds the same axes.
+    unit = F.normalize(vectors.double().cpu(), dim=-1)
+    axes = torch.linalg.eigh(unit.T @ unit).eigenvectors.flip(-1)[:, : min(size, len(unit))]
+    both = torch.cat([axes, weight.T.double().cpu()], dim=1)
+    basis = torch.linalg.qr(both).Q[:, :size]
+    layer.weight.copy_((basis.T * ORTHOGONAL_GAIN).view_as(layer.weight))
 
 
 def _map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool) -> nn.Module:

@@ -168,7 +168,8 @@ class TrainConfig:
         gsp: options of generalized sum pooling, alone or beside gmp and gemean
         normalize: scale of embeddings v: l2, v/‖v‖, or ball, v/max(1, ‖v‖) (l2; with --ccp ball)
         map_init: initialization of the linear map: that of torch; glorot, as in the authors'
-            practice; or orthogonal, which keeps more of what the network knows
+            practice; orthogonal, which keeps more of what the network knows; or principal, the
+            axes of the features of training images, which keep most of it
         freeze_batch_norm: keep the pretrained statistics of batch normalization
         freeze_batch_norm_affine: keep its scales and shifts as well, as in the authors' practice
         freeze_backbone: train only map, pooling and loss, on feature maps that are computed once
@@ -229,7 +230,7 @@ class TrainConfig:
     pool_defaults: Literal["papers", "authors"] = "papers"
     gsp: GspConfig = field(default_factory=GspConfig)
     normalize: Literal["l2", "ball"] | None = None
-    map_init: Literal["torch", "glorot", "orthogonal"] = "torch"
+    map_init: Literal["torch", "glorot", "orthogonal", "principal"] = "torch"
     freeze_batch_norm: bool = True
     freeze_batch_norm_affine: bool = False
     freeze_backbone: bool = False

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from sumpool.data import Batch
 from sumpool.losses import LOSSES, Mixture
+from sumpool.models.head import keep_principal_axes, single_map
 from sumpool.training.config import TrainConfig
 from sumpool.training.errors import RunError
 from sumpool.training.gradient_balance import measure_gradient_norms
@@ -24,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: Images that ε is chosen on for a given spread.
 SPREAD_IMAGES = 256
+#: Images that the principal axes of the map are found on, at most.
+PRINCIPAL_IMAGES = 2048
 
 
 class Phases:
@@ -46,6 +49,7 @@ class Phases:
         self.warmup = warmup_steps(config, len(task.feed.dataset))
         self.zero_shot_weight = config.zero_shot.weight or 0.0
         model: Any = task.model
+        self._model = model
         self._feature_map: Callable[[Tensor], Tensor] = model.feature_map
         self._embed: Callable[[Tensor], Tensor] = model.embedding
         if LOSSES[config.loss].raw:
@@ -54,12 +58,14 @@ class Phases:
 
     @torch.no_grad()
     def begin(self, batch: Batch, step: int) -> None:
-        """Set prototypes and balance, before the first step that this process does.
+        """Set map, prototypes and balance, before the first step that this process does.
 
         Args:
             batch: The batch of that step.
             step: Its number; more than 0 in a resumed run.
         """
+        if step == 0 and self._config.map_init == "principal":
+            self._turn_map()
         if step >= self._config.gsp.average_steps:
             self._initialize_pooling(batch, step)
         if step == 0 and self._config.zero_shot.balance is not None:
@@ -103,6 +109,18 @@ class Phases:
         pooling.initialize_prototypes(gather(self._fabric, features, gradients=False))
         self._sharpen(step)
 
+    def _turn_map(self) -> None:
+        # Towards what it sees of images: features as pooled, or their mean where it comes first.
+        pooling, model = self._pooling, self._model
+        images = min(PRINCIPAL_IMAGES, len(self._task.feed.dataset))
+        seen = [
+            pooling(maps) if pooling.linear_map == "after" else pooling.to_tokens(maps)[0].mean(1)
+            for maps in self._maps(0, images, model.backbone_map)
+        ]
+        layer = single_map(model.map, pooling)
+        assert layer is not None  # or the model could not have been built
+        keep_principal_axes(layer, torch.cat(seen))
+
     def _balance(self, batch: Batch, ratio: float) -> None:
         criterion = self._task.criterion
         assert isinstance(criterion, Mixture)
@@ -136,13 +154,16 @@ class Phases:
         self._pooling.sharpen(torch.cat(list(self._maps(step, SPREAD_IMAGES))))
         logger.info("ε is set to %.4g", float(self._pooling.eps))
 
-    def _maps(self, step: int, images: int) -> Iterator[Tensor]:
+    def _maps(
+        self, step: int, images: int, run: Callable[[Tensor], Tensor] | None = None
+    ) -> Iterator[Tensor]:
         # Feature maps of at least that many images, of all processes. The batches come from an
         # iterator of their own, so that those of training stay the same.
+        run = run or self._feature_map
         batches = self._task.feed.train_batches(self._task.sampler, start=step)
         try:
             for _ in range(math.ceil(images / self._config.batch_size)):
-                features = self._feature_map(next(batches).images).float()
+                features = run(next(batches).images).float()
                 yield gather(self._fabric, features, gradients=False)
         finally:
             batches.close()  # type: ignore[attr-defined]

@@ -164,6 +164,8 @@ def prepare(
 def _follow(config: TrainConfig, source: Embedder) -> TrainConfig:
     """``config`` with what it leaves open as in ``source``, the model that training starts from."""
     view, own = source.preprocessing, source.config
+    if config.map_init == "principal":
+        raise ConfigError("map_init principal is for a map that starts anew, not for that of init")
     for name, value in (("backbone", own.backbone), ("weights", own.weights)):
         given = getattr(config, name)
         if given not in (None, value):
