@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 
 from sumpool.studies.shared import warm_start as module
 from sumpool.studies.shared.testbed import open_testbed, train_on
-from sumpool.studies.shared.warm_start import RATE, WEIGHTS, warm_start
+from sumpool.studies.shared.warm_start import FACTS, RATE, WEIGHTS, warm_start
+from sumpool.system.documents import load_json
 from sumpool.training import ConfigError, StopConfig
 
 
@@ -39,3 +40,12 @@ def test_a_start_is_trained_once_and_taken_by_every_cell(
     assert warm_start(testbed, tmp_path, quick=True) == begun
     with pytest.raises(ConfigError, match="holds a start of other settings"):
         warm_start(testbed, tmp_path, quick=False)
+
+
+@pytest.mark.process
+def test_a_start_on_foregrounds_sees_letters_alone(tmp_path: Path) -> None:
+    testbed = open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
+    begun = warm_start(testbed, tmp_path, quick=True, foreground=True, rate=0.01)
+    assert load_json(tmp_path / "warm-start" / FACTS)["config"]["crop"] == 24
+    assert begun.config.crop is None
+    assert begun.config.optimizer.lr == 0.01

@@ -45,7 +45,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"The methods differ in the pooling alone: {config['backbone']}, "
             f"{config['embedding_size']} dimensions, loss {str(config['loss']).upper()}, learning "
             f"rate {config['lr']:g}, {rows[0].settings['steps']} steps of {config['batch_size']} "
-            "images, the model of the best validation MAP@R. GSP: "
+            f"images{_start(rows[0])}, the model of the best validation MAP@R. GSP: "
             f"m = {config['prototypes']}, μ = {config['mu']:g}, ε = {config['eps']:g}.",
             "Weight on the letter: the share of the pooling weight that falls on the letter's "
             f"tile, a quarter of the image. {rows[0].metrics['queries']:.0f} queries. Every run "
@@ -53,6 +53,12 @@ def section(folder: Path, rows: list[Row]) -> Section:
         ],
         provenance=provenance(rows),
     )
+
+
+def _start(row: Row) -> str:
+    # Rows of earlier versions began at random weights.
+    steps = row.settings.get("start_steps")
+    return "" if steps is None else f" after {steps} on letters alone, which all runs share"
 
 
 def _methods(rows: list[Row]) -> dict[str, list[Row]]:

@@ -27,17 +27,34 @@ SEED = 1000
 RATE = 3e-3
 
 
-def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
+def warm_start(
+    testbed: Testbed,
+    out_dir: Path,
+    *,
+    quick: bool,
+    foreground: bool = False,
+    steps: int = STEPS,
+    rate: float = RATE,
+) -> Testbed:
     """``testbed`` with a backbone that was trained with C2 inside batches and average pooling.
 
     The backbone is trained once and kept in the folder of the study; a quick one takes two steps.
     The linear map after it starts at random, as after any pretrained backbone.
 
+    Args:
+        testbed: What the study trains on.
+        out_dir: The folder of the study.
+        quick: Whether it is a quick one.
+        foreground: Whether it is trained on foregrounds alone, where there is nothing to select.
+        steps: Steps of the start.
+        rate: Learning rate of what starts from it.
+
     Raises:
         ConfigError: If the folder holds a start of other settings.
     """
-    stop = replace(testbed.config.stop, max_steps=QUICK_STEPS if quick else STEPS)
-    config = replace(testbed.config, loss="c2", pool="gap", seed=SEED, stop=stop)
+    stop = replace(testbed.config.stop, max_steps=QUICK_STEPS if quick else steps)
+    shown = (testbed.distilled or {}) if foreground else {}
+    config = replace(testbed.config, loss="c2", pool="gap", seed=SEED, stop=stop, **shown)
     folder = out_dir / "warm-start"
     options = json.loads(json.dumps(asdict(config)))
     weights = folder / WEIGHTS
@@ -58,6 +75,6 @@ def warm_start(testbed: Testbed, out_dir: Path, *, quick: bool) -> Testbed:
         value = trained.metrics["validation"]["mean_average_precision_at_r"]
         facts = {"config": options, "validation_map_at_r": value, "torch": torch.__version__}
         write_json(folder / FACTS, facts)
-    optimizer = replace(testbed.config.optimizer, lr=RATE)
+    optimizer = replace(testbed.config.optimizer, lr=rate)
     begun = replace(testbed.config, weights=str(weights), optimizer=optimizer)
-    return replace(testbed, config=begun, rates=(RATE,))
+    return replace(testbed, config=begun, rates=(rate,))
