@@ -46,7 +46,10 @@ def test_no_position_exceeds_its_share(mu: float) -> None:
     torch.testing.assert_close(out.attributes.sum(1), torch.ones(3).double())
 
 
-@pytest.mark.parametrize("options", [{}, {"values": "features", "learn_gamma": True}])
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"values": "features", "learn_gamma": True}, {"values": "features", "hidden": 5}],
+)
 def test_derivatives_are_exact(options: dict[str, Any]) -> None:
     layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64, **options)
     x = X[:2, :4, :2, :3].clone().requires_grad_()
@@ -75,14 +78,17 @@ def test_an_unknown_choice_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("learn_gamma", [False, True])
 @pytest.mark.parametrize("gamma", [1.0, 3.0])
-def test_it_can_start_as_the_generalized_mean(gamma: float, learn_gamma: bool) -> None:
+@pytest.mark.parametrize("selection", [{"start": "equal"}, {"hidden": 16}])
+def test_it_can_start_as_the_generalized_mean(
+    selection: dict[str, Any], gamma: float, learn_gamma: bool
+) -> None:
     keyed = KeyedSumPool2d(
         8,
         gamma=gamma,
-        start="equal",
         values="features",
         learn_gamma=learn_gamma,
         dtype=torch.float64,
+        **selection,
     )
     mean = GeneralizedMeanPool2d(p=gamma, learn_p=learn_gamma).double()
     gradients = []
@@ -96,8 +102,29 @@ def test_it_can_start_as_the_generalized_mean(gamma: float, learn_gamma: bool) -
         assert isinstance(keyed.gamma, torch.Tensor)
         torch.testing.assert_close(keyed.gamma.grad, mean.p.grad)
     # From here it learns to select.
-    assert keyed.key.weight.grad is not None
-    assert keyed.key.weight.grad.abs().max() > 1e-6
+    learned = keyed.key.weight if "start" in selection else keyed.prototypes
+    assert learned.grad is not None
+    assert learned.grad.abs().max() > 1e-6
+
+
+def test_a_vanishing_share_is_the_softmax_of_the_scores() -> None:
+    layer = KeyedSumPool2d(8, mu=1e-9, hidden=16, dtype=torch.float64)
+    torch.nn.init.normal_(layer.prototypes)
+    scores = layer.key(X.flatten(2).mT).relu() @ layer.prototypes[0]
+    torch.testing.assert_close(
+        layer.pool(X).weights.flatten(1), scores.softmax(1), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_a_score_has_no_queries_to_start() -> None:
+    layer = KeyedSumPool2d(8, hidden=16, values="features")
+    assert {name for name, _ in layer.named_parameters()} == {
+        "prototypes",
+        "key.weight",
+        "key.bias",
+    }
+    with pytest.raises(ValueError, match="start is for queries and keys, not for hidden"):
+        KeyedSumPool2d(8, hidden=16, start="equal")
 
 
 @pytest.mark.parametrize("gamma", [1.0, 2.5])

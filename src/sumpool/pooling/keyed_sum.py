@@ -52,6 +52,7 @@ class _KeyedSumPool(GlobalPool):
         values: str = "normalized",
         *,
         learn_gamma: bool = False,
+        hidden: int | None = None,
         solver: str | Solver = "exact",
         flatten: bool = True,
         input_fmt: str | None = None,
@@ -66,6 +67,10 @@ class _KeyedSumPool(GlobalPool):
         check_positive(gamma=gamma)
         check_one_of(STARTS, start=start)
         check_one_of(VALUES, values=values)
+        if hidden is not None:
+            check_at_least_one(hidden=hidden)
+            if start != STARTS[0]:
+                raise ValueError(f"start is for queries and keys, not for hidden, got {start!r}")
         resolve_solver(solver)
         self.channels, self.start, self.values = channels, start, values
         self.mu, self.eps, self.solver = float(mu), float(eps), solver
@@ -73,19 +78,23 @@ class _KeyedSumPool(GlobalPool):
         self.gamma: float | nn.Parameter = self._gamma
         if learn_gamma:
             self.gamma = nn.Parameter(torch.full((), self._gamma, device=device, dtype=dtype))
-        self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
-        self.query = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
-        self.key = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
-        self.prototypes = nn.Parameter(
-            torch.empty(prototypes, channels, device=device, dtype=dtype)
-        )
+        self.norm: nn.LayerNorm | None = None
+        if hidden is None or values == "normalized":
+            self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
+        self.query: nn.Linear | None = None
+        if hidden is None:
+            self.query = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
+        size = hidden or channels
+        self.key = nn.Linear(channels, size, bias=bool(hidden), device=device, dtype=dtype)
+        self.prototypes = nn.Parameter(torch.empty(prototypes, size, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Draw the projections again, and the prototypes where there are several; reset γ."""
         for layer in (self.norm, self.query, self.key):
-            layer.reset_parameters()
-        if self.start == "identity":
+            if layer is not None:
+                layer.reset_parameters()
+        if self.query is not None and self.start == "identity":
             nn.init.eye_(self.query.weight)
             nn.init.eye_(self.key.weight)
         if self.start == "equal":
@@ -103,8 +112,11 @@ class _KeyedSumPool(GlobalPool):
 
     def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Costs (B, n, m) of ``features`` (B, n, C)."""
+        if self.query is None:
+            return -(affine(self.key, features).relu() @ self.prototypes.to(features.dtype).T)
         query = affine(self.query, weighted_sum(equal_weights(features, mask), features))
         queries = query.unsqueeze(1) + self.prototypes.to(query.dtype)  # (B, m, C)
+        assert self.norm is not None
         keys = affine(self.key, layer_norm(self.norm, features))
         return -(keys @ queries.mT) / math.sqrt(features.shape[-1])
 
@@ -112,13 +124,14 @@ class _KeyedSumPool(GlobalPool):
         """What is pooled of ``features`` (B, n, C): positive unless it is a weighted sum."""
         if self.values == "features":
             return features if self.linear else features.clamp(min=LEAST)
+        assert self.norm is not None
         values = layer_norm(self.norm, features)
         return zero_invalid(values, mask) if self.linear else above_least(values, mask)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The power mean of ``features`` (B, n, C) under the weights of the transport."""
         with torch.autocast(features.device.type, enabled=False):
-            local = features.to(solve_dtype(features, self.query.weight))
+            local = features.to(solve_dtype(features, self.key.weight))
             local = zero_invalid(local, mask)
             cost = self.costs(local, mask)
             result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
@@ -165,6 +178,14 @@ class KeyedSumPool2d(_KeyedSumPool):
     :class:`GeneralizedMeanPool2d` with the exponent γ, embeddings and derivatives included, and
     learns to select from there.
 
+    With ``hidden`` the image does not ask: as in DeLF [delf], a position has a score of its own
+    from two layers, and the transport bounds the share that scores can give it,
+
+    .. math::
+        c_{ji} = -ω_i^⊤ \operatorname{relu}(W_k f_j + b).
+
+    A single ω starts at 0, where all weights are 1/n.
+
     Args:
         channels: Channels C of the maps.
         prototypes: Number m of prototypes ω; a single one starts at 0.
@@ -176,6 +197,7 @@ class KeyedSumPool2d(_KeyedSumPool):
             weigh the same.
         values: What is pooled, "normalized" features v or the "features" f.
         learn_gamma: Whether the exponent is learned.
+        hidden: Units of the score in place of queries and keys; None asks with the image.
         solver: As in :class:`GeneralizedSumPool2d`.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
