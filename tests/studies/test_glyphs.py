@@ -37,3 +37,14 @@ def test_a_run_begins_anew_until_it_can_be_resumed(
         with pytest.raises(KeyboardInterrupt):
             glyphs.run(tmp_path, quick=True, jobs=1, progress=False)
         assert RunFolder(folder).facts()["resumed"] is resumed
+
+
+def test_finished_cells_need_no_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("trained again")
+
+    stored = Path(__file__).parents[2] / "docs/results/glyphs/rows.jsonl"
+    (tmp_path / stored.name).write_bytes(stored.read_bytes())
+    monkeypatch.setattr(glyphs, "warm_start", never)
+    rows = glyphs.run(tmp_path, progress=False)
+    assert [row.cell["seed"] for row in rows] == [0, 0, 1, 1, 2, 2]

@@ -45,7 +45,6 @@ def test_a_start_is_trained_once_and_taken_by_every_cell(
 @pytest.mark.process
 def test_a_start_on_foregrounds_sees_letters_alone(tmp_path: Path) -> None:
     testbed = open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
-    begun = warm_start(testbed, tmp_path, quick=True, foreground=True, rate=0.01)
+    begun = warm_start(testbed, tmp_path, quick=True, foreground=True)
     assert load_json(tmp_path / "warm-start" / FACTS)["config"]["crop"] == 24
     assert begun.config.crop is None
-    assert begun.config.optimizer.lr == 0.01

@@ -31,7 +31,7 @@ from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.measuring import foreground_weight
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import open_testbed
-from sumpool.studies.shared.warm_start import warm_start
+from sumpool.studies.shared.warm_start import FACTS, warm_start
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training import StopConfig, TrainConfig, run_training
 
@@ -63,7 +63,8 @@ def run(
     for folder in (out_dir / "runs", out_dir / "warm-start"):
         if force and folder.exists():
             shutil.rmtree(folder)
-    config = _config(out_dir, quick=quick)
+    testbed = open_testbed(out_dir, None, quick=False, weights=None, progress=False)
+    config = _config(testbed.config, quick=quick)
     settings = {
         "start_steps": START_STEPS,
         "steps": config.stop.max_steps,
@@ -77,6 +78,11 @@ def run(
     ]
     missing = [cell for cell in cells if store.find(cell) is None]
     folders = [cell_folder(out_dir, cell["method"], cell["seed"]) for cell in missing]
+    if missing:
+        if not (out_dir / "warm-start" / FACTS).is_file():
+            logger.info("training the network on letters alone")
+        begun = warm_start(testbed, out_dir, quick=quick, foreground=True, steps=START_STEPS)
+        config = replace(config, weights=begun.config.weights)
     steps = config.stop.max_steps
     assert steps is not None
     with _step_bar(folders, steps, progress and bool(missing)):
@@ -84,19 +90,13 @@ def run(
         return run_cells(store, cells, work, jobs=jobs, progress=False)
 
 
-def _config(out_dir: Path, *, quick: bool) -> TrainConfig:
-    """What all cells share."""
-    testbed = open_testbed(out_dir, None, quick=False, weights=None, progress=False)
-    if not (out_dir / "warm-start").exists():
-        logger.info("training the network on letters alone")
-    config = warm_start(
-        testbed, out_dir, quick=quick, foreground=True, steps=START_STEPS, rate=testbed.rates[-1]
-    ).config
+def _config(config: TrainConfig, *, quick: bool) -> TrainConfig:
+    """What all cells share, of what all studies of glyphs share."""
     stop = StopConfig(validate_every=100, patience=1000, max_steps=STEPS)
     if quick:
         stop = StopConfig(validate_every=QUICK_STEPS, patience=1, max_steps=QUICK_STEPS)
     optimizer = replace(config.optimizer, schedule="cosine", ema=AVERAGE)
-    # Letters and collages differ in brightness: the statistics of the one are not for the other.
+    # Statistics of letters alone are not those of collages.
     return replace(config, stop=stop, optimizer=optimizer, freeze_batch_norm=False)
 
 

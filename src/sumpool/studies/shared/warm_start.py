@@ -34,7 +34,6 @@ def warm_start(
     quick: bool,
     foreground: bool = False,
     steps: int = STEPS,
-    rate: float = RATE,
 ) -> Testbed:
     """``testbed`` with a backbone that was trained with C2 inside batches and average pooling.
 
@@ -47,7 +46,6 @@ def warm_start(
         quick: Whether it is a quick one.
         foreground: Whether it is trained on foregrounds alone, where there is nothing to select.
         steps: Steps of the start.
-        rate: Learning rate of what starts from it.
 
     Raises:
         ConfigError: If the folder holds a start of other settings.
@@ -75,6 +73,6 @@ def warm_start(
         value = trained.metrics["validation"]["mean_average_precision_at_r"]
         facts = {"config": options, "validation_map_at_r": value, "torch": torch.__version__}
         write_json(folder / FACTS, facts)
-    optimizer = replace(testbed.config.optimizer, lr=rate)
+    optimizer = replace(testbed.config.optimizer, lr=RATE)
     begun = replace(testbed.config, weights=str(weights), optimizer=optimizer)
-    return replace(testbed, config=begun, rates=(rate,))
+    return replace(testbed, config=begun, rates=(RATE,))
