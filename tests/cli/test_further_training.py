@@ -82,6 +82,7 @@ def test_init_takes_what_fits_and_says_what_is_new(first: Path) -> None:
     [
         (["--backbone=resnet20"], "has small_cnn: give --backbone small_cnn"),
         (["--weights=packaged"], "has none: leave weights out"),
+        (["--map-init=principal"], "map_init principal is for a map that starts anew"),
         (["--resume", "RUN"], "but the run was begun with None"),
     ],
 )
