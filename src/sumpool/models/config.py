@@ -40,7 +40,7 @@ class EmbedderConfig:
         freeze_batch_norm_affine: Keep its scales and shifts too; needs frozen statistics.
         map_init: Initialization of the linear map: "torch", uniform in ±1/√C; "glorot", uniform in
             ±√(6/(C + D)); "orthogonal", a random subspace with all angles in it kept, in which
-            pretrained features are told apart better; or "principal", that until training begins,
+            pretrained features stay more distinct; or "principal", that until training begins,
             then the subspace that keeps most of the features of training images.
         resize: Length of an image's shorter side before it is cropped; None leaves it to the
             backbone, most often 256.

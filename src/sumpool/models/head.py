@@ -64,11 +64,10 @@ def single_map(mapped: nn.Module, pooling: GlobalPool) -> nn.Linear | nn.Conv2d 
 
 @torch.no_grad()
 def keep_principal_axes(layer: nn.Linear | nn.Conv2d, vectors: Tensor) -> None:
-    """Turn an orthogonal map, in place, towards the directions in which ``vectors`` differ most.
+    """Turn an orthogonal map, in place, to the subspace that keeps most of ``vectors``.
 
-    Its rows become the first axes of their second moment, at unit length and not centered: of all
-    subspaces of its size, this one keeps most of them. Where there are fewer vectors than rows,
-    what is left of the map as it was fills the rest.
+    Its rows become the first principal axes of the vectors at unit length, which are not centered.
+    Where there are fewer vectors than rows, what is left of the map as it was fills the rest.
 
     Args:
         layer: From C to D dimensions; one with D ≥ C loses nothing and stays as it is.
