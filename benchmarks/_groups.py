@@ -125,7 +125,10 @@ def layer(plan: Plan) -> Iterator[Group]:
         for i, size in enumerate(plan.sizes):
             some = plan.compile == "some" and i < 2 and dtype == plan.dtypes[0]
             names = variants(
-                plan.iterations, cuda=plan.cuda, compiled=some or plan.compile == "all"
+                plan.iterations,
+                cuda=plan.cuda,
+                compiled=some or plan.compile == "all",
+                keys=True,
             )
             build = head_builder(plan, size, dtype, with_map=True)
             yield Group("layer", size, names, dtype, build)
@@ -202,7 +205,7 @@ def resnet(plan: Plan) -> Iterator[Group]:
             lambda parameters: torch.optim.SGD(parameters, lr=0.0, momentum=0.9),
         )
 
-    names = [GAP, "exact", f"iterative-{plan.iterations[-1]}", GAP_AGAIN]
+    names = [GAP, "exact", "keys", f"iterative-{plan.iterations[-1]}", GAP_AGAIN]
     if plan.cuda:
         names.insert(2, "fused")
     yield Group("resnet", size, names, dtype, build, model=model, longer=10)

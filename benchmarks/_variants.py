@@ -8,7 +8,7 @@ from typing import cast
 import torch
 from torch import Tensor, nn
 
-from sumpool.pooling import GeneralizedSumPool2d, GlobalAveragePool2d
+from sumpool.pooling import GeneralizedSumPool2d, GlobalAveragePool2d, KeyedSumPool2d
 from sumpool.transport import Iterative, Solver, TransportProblem, TransportResult
 from sumpool.transport.exact import attach_gradient
 
@@ -83,11 +83,12 @@ def variants(
     compiled: bool,
     linear: bool = True,
     printed: bool = False,
+    keys: bool = False,
 ) -> list[str]:
     """Names in the order of one round; the baseline stands at both ends."""
-    names = [GAP, "exact"]
-    if compiled:
-        names.append("exact-compiled")
+    names = [GAP]
+    for name in ("exact", "keys") if keys else ("exact",):
+        names += [name, f"{name}-compiled"] if compiled else [name]
     if cuda:
         names.append("fused")
     names += [f"iterative-{k}" for k in iterations]
@@ -126,9 +127,13 @@ def build_pool(name: str, d: int, m: int) -> nn.Module:
 
 
 def build_head(name: str, size: Size) -> nn.Module:
-    """The 1×1 map to the embedding size, then the pooling."""
+    """The 1×1 map to the embedding size, then the pooling; keys are pooled before their map."""
     # The same map whatever is pooled after it.
     torch.manual_seed(0)
+    if name.startswith("keys"):
+        start = {"start": "equal", "values": "features", "gamma": 3.0, "learn_gamma": True}
+        pool = KeyedSumPool2d(size.C, mu=0.3, **start)
+        return nn.Sequential(pool, nn.Linear(size.C, size.d, bias=False))
     conv = nn.Conv2d(size.C, size.d, 1, bias=False)
     return nn.Sequential(conv, build_pool(name, size.d, size.m))
 

@@ -47,7 +47,7 @@ def variants_in(results: dict[str, Any], section: str, axis: str | None = None) 
 @pytest.mark.process
 def test_every_variant_is_measured(results: dict[str, Any]) -> None:
     names = {"gap", "gap-again", "exact", "iterative-2", "iterative-4", "autodiff-2", "autodiff-4"}
-    assert variants_in(results, "layer") == names | {"linear-4"}
+    assert variants_in(results, "layer") == names | {"linear-4", "keys"}
     assert variants_in(results, "alone") == names | {"linear-4", "printed-4"}
     for axis in "nmd":
         assert variants_in(results, "growth", axis) == names - {"iterative-2", "autodiff-2"}

@@ -163,6 +163,40 @@ def test_the_average_of_the_weights_is_evaluated_and_kept(keep: Any) -> None:
             torch.testing.assert_close(value, wanted, msg=name)
 
 
+@pytest.mark.parametrize("ema", [None, 0.5])
+def test_the_kept_model_has_its_share_of_the_start(ema: float | None) -> None:
+    rates: dict[str, Any] = {"lr": 0.01, "proxy_lr_multiplier": 1.0, "ema": ema}
+    last = stop(keep="last", patience=None)
+    evaluated: list[dict[str, Tensor]] = []
+
+    class Watch(Scripted):
+        def __call__(self, model: nn.Module) -> dict[str, float]:
+            evaluated.append(weights(model))
+            return super().__call__(model)
+
+    whole = trainer(optimizer=OptimizerConfig(**rates), stop=last)
+    mixed = trainer(
+        validate=Watch([0.1, 0.9, 0.3]),
+        optimizer=OptimizerConfig(**rates, start_share=0.25),
+        stop=last,
+    )
+    prepare, start = mixed._prepare, {}
+
+    def watched() -> None:
+        prepare()
+        start.update(weights(mixed.model))
+
+    mixed._prepare = watched  # type: ignore[method-assign]
+    whole.fit()
+    mixed.fit()
+    found, wanted = weights(mixed.model), weights(whole.model)
+    assert_equal(found, evaluated[-1])
+    assert not torch.equal(start["map.weight"], wanted["map.weight"])
+    for name, value in found.items():
+        expected = 0.75 * wanted[name] + 0.25 * start[name]
+        torch.testing.assert_close(value, expected.to(value.dtype), msg=name)
+
+
 def test_averaging_does_not_change_what_is_trained() -> None:
     rates = {"lr": 0.01, "proxy_lr_multiplier": 1.0}
     last = stop(keep="last", patience=None)
@@ -507,7 +541,9 @@ CASES = {
         "loss_options": {"start_step": 3, "memory_batches": 2},
         "zero_shot": ZeroShotConfig(weight=0.3, begin=3, end=9),
         "gsp": GspConfig(4, 0.5, spread=0.8),
-        "optimizer": OptimizerConfig(0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9),
+        "optimizer": OptimizerConfig(
+            0.01, proxy_lr_multiplier=1.0, schedule="cosine", ema=0.9, start_share=0.25
+        ),
     },
     "a given spread among images, then learned; plateau": {
         "gsp": GspConfig(4, 0.5, spread=0.8, init="image", learn_eps=True, lr_multiplier=5.0),

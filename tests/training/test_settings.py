@@ -191,6 +191,22 @@ def test_average_pooling_goes_without_the_zero_shot_loss() -> None:
             {"optimizer": OptimizerConfig(ema=0.9), "ccp": CcpConfig(enabled=True)},
             r"optimizer\.ema and ccp exclude",
         ),
+        (
+            {"optimizer": OptimizerConfig(start_share=0.5), "ccp": CcpConfig(enabled=True)},
+            r"optimizer\.start_share and ccp exclude",
+        ),
+        (
+            {
+                "optimizer": OptimizerConfig(start_share=0.5),
+                "pool": "gsp",
+                "gsp": GspConfig(average_steps=5),
+            },
+            r"optimizer\.start_share and gsp\.average_steps exclude",
+        ),
+        (
+            {"optimizer": OptimizerConfig(start_share=1.0)},
+            r"optimizer\.start_share must lie in \[0, 1\), got 1",
+        ),
         ({"selection": "test", "test": False}, "which test false leaves closed"),
         ({"crop_area": [0.5, 0.2]}, r"crop_area must be two numbers in \(0, 1\], in order, got"),
         ({"crop_area": [0.5]}, "crop_area must be two numbers"),

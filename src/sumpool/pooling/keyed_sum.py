@@ -117,8 +117,9 @@ class _KeyedSumPool(GlobalPool):
         query = affine(self.query, weighted_sum(equal_weights(features, mask), features))
         queries = query.unsqueeze(1) + self.prototypes.to(query.dtype)  # (B, m, C)
         assert self.norm is not None
-        keys = affine(self.key, layer_norm(self.norm, features))
-        return -(keys @ queries.mT) / math.sqrt(features.shape[-1])
+        # Queries in the space of the features: one product per image, not one per position.
+        asked = queries @ self.key.weight.to(query.dtype)
+        return -(layer_norm(self.norm, features) @ asked.mT) / math.sqrt(features.shape[-1])
 
     def summands(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """What is pooled of ``features`` (B, n, C): positive unless it is a weighted sum."""

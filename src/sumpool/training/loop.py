@@ -55,7 +55,8 @@ class Trainer:
     """Runs a task until patience ends; an interrupted run resumes bit for bit.
 
     After :meth:`fit` the model holds the weights of its best validation, or with ``stop.keep``
-    "last" those of the last step; with ``optimizer.ema`` their averages.
+    "last" those of the last step; with ``optimizer.ema`` their averages, and with
+    ``optimizer.start_share`` these mixed with the first weights.
 
     Args:
         fabric: Devices, processes and precision; launched.
@@ -99,8 +100,9 @@ class Trainer:
             recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
         self._plateau = build_plateau(optimizer, config.optimizer)
-        decay = config.optimizer.ema
-        self._average = None if decay is None else WeightAverage(self.model, decay)
+        decay, share = config.optimizer.ema, config.optimizer.start_share
+        averages = decay is not None or share > 0
+        self._average = WeightAverage(self.model, decay or 0.0, share) if averages else None
         wrapped = fabric.setup_optimizers(optimizer)
         assert not isinstance(wrapped, tuple)
         self.optimizer = wrapped
@@ -215,6 +217,8 @@ class Trainer:
         with closing(batches):
             batch = next(batches)
         self._phases.begin(batch, self.progress.step)
+        if self._average is not None and self.progress.step == 0:
+            self._average.begin()
         if self.alternating is not None and self.progress.step == 0:
             self.alternating.begin()
         if self.config.hardware.cuda_graph:

@@ -184,11 +184,13 @@ class WeightAverage:
 
     After update t (1, 2, …) it is d·average + (1 − d)·weights with d = min(decay, (t − 1)/(t + 8)):
     the first update copies the weights, and early ones forget fast. Updates are in place, so that
-    they work beside a recorded step.
+    they work beside a recorded step. The model gets the average, or with a share s of the start
+    (1 − s)·average + s·weights at :meth:`begin` [wise-ft].
 
     Args:
         model: On its device, where its tensors must stay.
-        decay: In (0, 1).
+        decay: In [0, 1); 0 keeps the last weights alone.
+        start_share: Share in [0, 1) of the weights that training began with.
 
     Example:
         >>> layer = nn.Linear(1, 1, bias=False)
@@ -203,10 +205,17 @@ class WeightAverage:
         2.0
     """
 
-    def __init__(self, model: nn.Module, decay: float) -> None:
+    def __init__(self, model: nn.Module, decay: float, start_share: float = 0.0) -> None:
         state = {name: it for name, it in model.state_dict().items() if it.is_floating_point()}
         self._decay, self._names, self._weights = decay, list(state), list(state.values())
         self._average = [it.clone() for it in self._weights]
+        self._start_share = start_share
+        self._start = [it.clone() for it in self._weights] if start_share else []
+
+    def begin(self) -> None:
+        """Take the current weights as those that training begins with."""
+        if self._start:
+            torch._foreach_copy_(self._start, self._weights)
 
     def update(self, count: int) -> None:
         """Add the current weights as update number ``count``; up to 1 starts over."""
@@ -225,17 +234,20 @@ class WeightAverage:
             torch._foreach_copy_(self._weights, own)
 
     def apply(self) -> None:
-        """Give the model the average as its weights."""
+        """Give the model the average, with its share of the start, as its weights."""
         torch._foreach_copy_(self._weights, self._average)
+        if self._start:
+            torch._foreach_lerp_(self._weights, self._start, self._start_share)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The average, by the names of the model's state."""
-        return dict(zip(self._names, self._average, strict=True))
+        """The average by the names of the model's state, and the start behind ``start.``."""
+        start = {f"start.{name}": it for name, it in zip(self._names, self._start, strict=False)}
+        return {**dict(zip(self._names, self._average, strict=True)), **start}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        for name, average in zip(self._names, self._average, strict=True):
-            average.copy_(state[name])
+        for name, tensor in self.state_dict().items():
+            tensor.copy_(state[name])
 
 
 def _trainable(module: nn.Module) -> list[nn.Parameter]:

@@ -109,7 +109,11 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
     ("be at least 2", lambda value: value >= 2, ("folds",)),
     ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation", "gsp.spread", "optimizer.ema")),
     ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
-    ("lie in [0, 1)", lambda value: 0 <= value < 1, ("center.momentum",)),
+    (
+        "lie in [0, 1)",
+        lambda value: 0 <= value < 1,
+        ("center.momentum", "optimizer.start_share"),
+    ),
     ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight", "gsp.mix")),
 )
 

@@ -18,7 +18,9 @@ def check_end(config: TrainConfig) -> None:
     optimizer, stop = config.optimizer, config.stop
     cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
     ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
-    kept = "stop.keep last" if last else "optimizer.ema"
+    averages = {"ema": optimizer.ema is not None, "start_share": optimizer.start_share > 0}
+    averaged = [f"optimizer.{name}" for name, given in averages.items() if given]
+    kept = "stop.keep last" if last else " and ".join(averaged)
     for wrong, why in (
         (
             stop.max_steps is None
@@ -51,8 +53,13 @@ def check_end(config: TrainConfig) -> None:
             "one of them out",
         ),
         (
-            config.ccp.enabled and (last or optimizer.ema is not None),
+            config.ccp.enabled and (last or bool(averaged)),
             f"{kept} and ccp exclude each other: problems of ccp end with weights of their own",
+        ),
+        (
+            averages["start_share"] and config.gsp.average_steps > 0,
+            "optimizer.start_share and gsp.average_steps exclude each other: there are no "
+            "prototypes before training",
         ),
     ):
         if wrong:
