@@ -87,6 +87,24 @@ def test_a_batch_has_no_more_classes_than_there_are(loss: str, classes: int) -> 
     assert config.batch_size // config.images_per_class <= classes
 
 
+@pytest.mark.parametrize(
+    ("images", "given", "share"),
+    [
+        (1000, {}, 0.5),
+        (1001, {}, None),
+        (1000, {"optimizer__start_share": 0.0}, 0.0),
+        (1000, {"ccp__enabled": True, "loss": "c2"}, None),
+        (1000, {"pool": "gsp", "gsp__average_steps": 5}, None),
+        (5000, {"freeze_backbone": True}, 0.5),
+    ],
+)
+def test_few_images_keep_half_of_the_start(
+    images: int, given: dict[str, Any], share: float | None
+) -> None:
+    assert resolved(size=(images, 50), **given).optimizer.start_share == share
+    assert resolved("papers", (images, 50)).optimizer.start_share is None
+
+
 def test_steps_follow_the_images_within_bounds() -> None:
     few, some, many = (resolved(size=(count, 50)).stop for count in (100, 2000, 10**6))
     length = RECIPES["best"].length

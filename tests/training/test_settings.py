@@ -89,7 +89,7 @@ def test_nothing_is_left_open_but_what_means_something() -> None:
     assert open_still == meaningful | {
         *("recipe", "minutes"),
         "optimizer.plateau_patience",
-        "optimizer.ema",
+        *("optimizer.ema", "optimizer.start_share"),
         "ccp.solution",
         "center.momentum",
         "stop.max_steps",

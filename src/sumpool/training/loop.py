@@ -100,7 +100,7 @@ class Trainer:
             recorded_on=fabric.device if config.hardware.cuda_step else None,
         )
         self._plateau = build_plateau(optimizer, config.optimizer)
-        decay, share = config.optimizer.ema, config.optimizer.start_share
+        decay, share = config.optimizer.ema, config.optimizer.start_share or 0.0
         averages = decay is not None or share > 0
         self._average = WeightAverage(self.model, decay or 0.0, share) if averages else None
         wrapped = fabric.setup_optimizers(optimizer)

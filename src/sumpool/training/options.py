@@ -35,7 +35,8 @@ class OptimizerConfig:
         ema: decay of an exponential moving average of the weights, such as 0.999; the average is
             evaluated and kept, training continues with the weights themselves; null is none
         start_share: share of the weights before training in the model that is evaluated and kept,
-            such as 0.5: it forgets less of what the network knew
+            such as 0.5: it forgets less of what the network knew; null is 0, or what the recipe
+            takes for few images
         restarts: steps at which training goes back to the best model so far, and goes on with other
             rates
         restart_factor: these rates over the first ones
@@ -53,7 +54,7 @@ class OptimizerConfig:
     plateau_factor: float = 0.5
     schedule: Literal["constant", "cosine"] = "constant"
     ema: float | None = None
-    start_share: float = 0.0
+    start_share: float | None = None
     restarts: list[int] = field(default_factory=list)
     restart_factor: float = 0.1
     name: Literal["adam", "adamw", "radam"] = "adam"

@@ -18,7 +18,7 @@ def check_end(config: TrainConfig) -> None:
     optimizer, stop = config.optimizer, config.stop
     cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
     ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
-    averages = {"ema": optimizer.ema is not None, "start_share": optimizer.start_share > 0}
+    averages = {"ema": optimizer.ema is not None, "start_share": bool(optimizer.start_share)}
     averaged = [f"optimizer.{name}" for name, given in averages.items() if given]
     kept = "stop.keep last" if last else " and ".join(averaged)
     for wrong, why in (

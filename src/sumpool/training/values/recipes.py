@@ -74,6 +74,8 @@ class Recipe:
         frozen: Settings that are added, or replaced, with a frozen backbone.
         length: Steps, where ``stop.max_steps`` is null; None leaves them to patience.
         frozen_length: The same with a frozen backbone.
+        few: Training images up to which half of the weights before training is kept, where
+            ``optimizer.start_share`` is null.
         pair_rate: Learning rate with losses without proxies.
         proxy_rate: Learning rate with proxy losses.
     """
@@ -85,6 +87,7 @@ class Recipe:
     frozen: Mapping[str, Setting] = field(default_factory=dict)
     length: Length | None = None
     frozen_length: Length | None = None
+    few: int = 0
     pair_rate: float = 1e-5
     proxy_rate: float = 1e-5
 
@@ -121,6 +124,9 @@ _BEST = Recipe(
             ("pool_options", "gsp", "zero_shot", "ccp.enabled"),
         ),
         "embedding_size": Setting(512, "the size of most published tables"),
+        "map_init": Setting(
+            "orthogonal", "it keeps more of what the network knows", ("pool", "init")
+        ),
         "batch_size": Setting(64, "proxies are compared with more images at a time"),
         "zero_shot.weight": Setting(0.0, "it gains nothing on photographs", ("zero_shot",)),
         "optimizer.name": Setting("adamw", "weight decay apart from the gradient"),
@@ -135,17 +141,22 @@ _BEST = Recipe(
         ),
     },
     length=Length(epochs=16, least=50, most=3000),
+    few=1000,
     frozen={
-        "map_init": Setting(
-            "orthogonal", "it keeps more of what the network knows", ("pool", "init")
-        ),
         "frozen_views": Setting(2, "on a CPU most of the time goes into views"),
         "learned_blocks": Setting(
             2,
             "14 % of the network, and a point of P@1 more (docs/results/minutes-cpu)",
             ("backbone", "backbone_options", "init"),
         ),
-        "optimizer.lr": Setting(1e-4, "at 1e-3 unseen classes are retrieved worse than before"),
+        "optimizer.lr": Setting(
+            3e-4, "with half of the start; alone it forgets (docs/results/minutes-cpu)"
+        ),
+        "optimizer.start_share": Setting(
+            0.5,
+            "what was learned without what is forgotten: unseen classes gain in both measures",
+            ("optimizer.lr", "ccp.enabled", "gsp.average_steps"),
+        ),
     },
     frozen_length=Length(epochs=10, least=30, most=1000),
     pair_rate=3e-5,
@@ -249,6 +260,8 @@ def data_options(
         "images_per_class": _per_class(config.batch_size, classes, images_per_class),
     }
     steps = config.stop.max_steps or length.steps(images, config.batch_size)
+    if images <= recipe.few and not (config.ccp.enabled or config.gsp.average_steps):
+        options["optimizer.start_share"] = 0.5
     if has_length(config):
         options |= {"stop.max_steps": steps, "stop.validate_every": math.ceil(steps / VALIDATIONS)}
     return options
