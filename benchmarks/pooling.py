@@ -131,7 +131,7 @@ def main(arguments: list[str] | None = None) -> None:
     add(
         "--compile",
         choices=("none", "some", "all"),
-        help="where exact-compiled is timed: some = the first two sizes of the first dtype "
+        help="where …-compiled is timed: some = the first two sizes of the first dtype "
         "(default; 10 to 40 s each to compile), none with --quick",
     )
     add("--channels-last", action="store_true", help="maps in the channels_last layout")
