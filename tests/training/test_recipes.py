@@ -96,6 +96,8 @@ def test_a_batch_has_no_more_classes_than_there_are(loss: str, classes: int) -> 
         (1000, {"ccp__enabled": True, "loss": "c2"}, None),
         (1000, {"pool": "gsp", "gsp__average_steps": 5}, None),
         (5000, {"freeze_backbone": True}, 0.5),
+        (1000, {"backbone": "small_cnn"}, None),
+        (1000, {"weights": "none"}, None),
     ],
 )
 def test_few_images_keep_half_of_the_start(

@@ -221,7 +221,14 @@ def _recipe_options(
 ) -> dict[str, Any]:
     if size is None:
         return {}
-    return data_options(config, *size, proxy=loss.proxy, images_per_class=loss.images_per_class)
+    weights = config.weights or _weights(config.backbone)
+    return data_options(
+        config,
+        *size,
+        proxy=loss.proxy,
+        images_per_class=loss.images_per_class,
+        pretrained=weights != "none" or config.init is not None,
+    )
 
 
 def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> dict[str, Any]:

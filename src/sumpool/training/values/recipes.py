@@ -74,8 +74,8 @@ class Recipe:
         frozen: Settings that are added, or replaced, with a frozen backbone.
         length: Steps, where ``stop.max_steps`` is null; None leaves them to patience.
         frozen_length: The same with a frozen backbone.
-        few: Training images up to which half of the weights before training is kept, where
-            ``optimizer.start_share`` is null.
+        few: Training images up to which half of the learned weights before training is kept, where
+            ``optimizer.start_share`` is null; with a frozen backbone it always is.
         pair_rate: Learning rate with losses without proxies.
         proxy_rate: Learning rate with proxy losses.
     """
@@ -151,11 +151,6 @@ _BEST = Recipe(
         ),
         "optimizer.lr": Setting(
             3e-4, "with half of the start; alone it forgets (docs/results/minutes-cpu)"
-        ),
-        "optimizer.start_share": Setting(
-            0.5,
-            "what was learned without what is forgotten: unseen classes gain in both measures",
-            ("optimizer.lr", "ccp.enabled", "gsp.average_steps"),
         ),
     },
     frozen_length=Length(epochs=10, least=30, most=1000),
@@ -239,7 +234,13 @@ def has_gpu(accelerator: str | None) -> bool:
 
 
 def data_options(
-    config: TrainConfig, images: int, classes: int, *, proxy: bool, images_per_class: int
+    config: TrainConfig,
+    images: int,
+    classes: int,
+    *,
+    proxy: bool,
+    images_per_class: int,
+    pretrained: bool,
 ) -> dict[str, Any]:
     """What the recipe of ``config`` makes of options that are null, for data of this size.
 
@@ -250,6 +251,7 @@ def data_options(
         proxy: Whether the loss has proxies.
         images_per_class: Images of a class in a batch that the loss asks for. With fewer classes
             than a batch takes, there are more.
+        pretrained: Whether the network has learned before.
     """
     recipe = RECIPES.get(config.recipe or "papers", RECIPES["papers"])
     length = recipe.frozen_length if config.freeze_backbone else recipe.length
@@ -260,7 +262,8 @@ def data_options(
         "images_per_class": _per_class(config.batch_size, classes, images_per_class),
     }
     steps = config.stop.max_steps or length.steps(images, config.batch_size)
-    if images <= recipe.few and not (config.ccp.enabled or config.gsp.average_steps):
+    keeps = pretrained and not (config.ccp.enabled or config.gsp.average_steps)
+    if keeps and (images <= recipe.few or config.freeze_backbone):
         options["optimizer.start_share"] = 0.5
     if has_length(config):
         options |= {"stop.max_steps": steps, "stop.validate_every": math.ceil(steps / VALIDATIONS)}
