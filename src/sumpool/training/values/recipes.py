@@ -124,9 +124,6 @@ _BEST = Recipe(
             ("pool_options", "gsp", "zero_shot", "ccp.enabled"),
         ),
         "embedding_size": Setting(512, "the size of most published tables"),
-        "map_init": Setting(
-            "orthogonal", "it keeps more of what the network knows", ("pool", "init")
-        ),
         "batch_size": Setting(64, "proxies are compared with more images at a time"),
         "zero_shot.weight": Setting(0.0, "it gains nothing on photographs", ("zero_shot",)),
         "optimizer.name": Setting("adamw", "weight decay apart from the gradient"),
@@ -143,6 +140,9 @@ _BEST = Recipe(
     length=Length(epochs=16, least=50, most=3000),
     few=1000,
     frozen={
+        "map_init": Setting(
+            "orthogonal", "it keeps more of what the network knows", ("pool", "init")
+        ),
         "frozen_views": Setting(2, "on a CPU most of the time goes into views"),
         "learned_blocks": Setting(
             2,
