@@ -81,6 +81,7 @@ class Plan:
         compile: "none", "some" (the first two sizes of the first dtype) or "all".
         channels_last: Layout of the maps.
         most_sizes: How many of the sizes are gone through, from the first.
+        only: Variants that are measured beside average pooling; None is all.
     """
 
     device: torch.device
@@ -90,6 +91,7 @@ class Plan:
     compile: str = "some"
     channels_last: bool = False
     most_sizes: int = len(SIZES)
+    only: frozenset[str] | None = None
 
     @property
     def cuda(self) -> bool:
@@ -117,7 +119,11 @@ def groups_of(plan: Plan) -> Iterator[Group]:
     makers = {"layer": layer, "resnet": resnet, "alone": alone, "growth": growth}
     for section in SECTIONS:
         if section in plan.sections:
-            yield from makers[section](plan)
+            for group in makers[section](plan):
+                if plan.only is not None:
+                    kept = plan.only | {GAP, GAP_AGAIN}
+                    group.names = [name for name in group.names if name in kept]
+                yield group
 
 
 def layer(plan: Plan) -> Iterator[Group]:

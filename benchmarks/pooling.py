@@ -30,6 +30,7 @@ import os
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,7 @@ def main(arguments: list[str] | None = None) -> None:
     add("--sections", help=f"some of {','.join(SECTIONS)}; default all, resnet on CUDA only")
     add("--dtype", help=f"some of {','.join(DTYPES)}; default both on CUDA, float32 on the CPU")
     add("--sizes", type=int, help=f"the first so many of {len(SIZES)}; default all on CUDA, else 1")
+    add("--variants", help="only these beside gap, such as keys,keys-compiled; default all")
     add("--quick", action="store_true", help="tiny sizes, to see that all runs (seconds)")
     add(
         "--compile",
@@ -162,7 +164,11 @@ def main(arguments: list[str] | None = None) -> None:
         compile=args.compile or ("none" if args.quick else "some"),
         channels_last=args.channels_last,
         most_sizes=args.sizes or (len(SIZES) if cuda else 1),
+        only=None if args.variants is None else frozenset(args.variants.split(",")),
     )
+    names = {name for group in groups_of(replace(plan, only=None)) for name in group.names}
+    if plan.only:
+        chosen(parser, "--variants", args.variants, tuple(sorted(names)), ())
     clock = Clock(
         plan.device,
         rounds=args.rounds or (2 if args.quick else 9 if cuda else 5),
