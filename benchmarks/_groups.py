@@ -213,5 +213,5 @@ def resnet(plan: Plan) -> Iterator[Group]:
 
     names = [GAP, "exact", "keys", f"iterative-{plan.iterations[-1]}", GAP_AGAIN]
     if plan.cuda:
-        names.insert(2, "fused")
+        names[2:2] = ["fused", "keys-fused"]
     yield Group("resnet", size, names, dtype, build, model=model, longer=10)

@@ -90,7 +90,7 @@ def variants(
     for name in ("exact", "keys") if keys else ("exact",):
         names += [name, f"{name}-compiled"] if compiled else [name]
     if cuda:
-        names.append("fused")
+        names += ["fused", "keys-fused"] if keys else ["fused"]
     names += [f"iterative-{k}" for k in iterations]
     if linear:
         names.append(f"linear-{iterations[-1]}")
@@ -132,7 +132,7 @@ def build_head(name: str, size: Size) -> nn.Module:
     torch.manual_seed(0)
     if name.startswith("keys"):
         start = {"start": "equal", "values": "features", "gamma": 3.0, "learn_gamma": True}
-        pool = KeyedSumPool2d(size.C, mu=0.3, **start)
+        pool = KeyedSumPool2d(size.C, mu=0.3, fused=name == "keys-fused", **start)
         return nn.Sequential(pool, nn.Linear(size.C, size.d, bias=False))
     conv = nn.Conv2d(size.C, size.d, 1, bias=False)
     return nn.Sequential(conv, build_pool(name, size.d, size.m))

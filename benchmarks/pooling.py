@@ -5,7 +5,7 @@
 
 Variants: gap (average pooling, timed at both ends of each round), exact (plain), exact-compiled
 (torch.compile of map and pooling), keys and keys-compiled (GSP on keys that starts as a power mean,
-then the map), fused (CUDA), iterative-k (the papers' iteration with the
+then the map), fused and keys-fused (CUDA), iterative-k (the papers' iteration with the
 closed-form gradient, in logarithms), linear-k (the same in plain numbers), autodiff-k
 (differentiated through its k iterations) and, for pooling alone, printed-k (the same with the
 matrix products that the papers print in every iteration).

@@ -141,6 +141,7 @@ def test_a_variant_that_fails_leaves_the_others(modules: dict[str, ModuleType]) 
     [
         (["--sections", "layer,speed"], "--sections: no 'speed', choose from layer, resnet"),
         (["--dtype", "int8"], "--dtype: no 'int8', choose from float32, bfloat16"),
+        (["--quick", "--variants", "gap,kees"], "--variants: no 'kees', choose from autodiff"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_choices(

@@ -16,8 +16,10 @@ from sumpool.pooling.base import (
     equal_weights,
     zero_invalid,
 )
-from sumpool.pooling.generalized_mean import LEAST, above_least, generalized_mean
+from sumpool.pooling.generalized_mean import LEAST, LEAST_EXPONENT, above_least, generalized_mean
 from sumpool.transport import Solver, partial_transport
+from sumpool.transport.exact import Exact
+from sumpool.transport.fused.limits import MAX_FEATURES, triton_support, use_fused
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
 from sumpool.transport.validation import (
@@ -54,6 +56,7 @@ class _KeyedSumPool(GlobalPool):
         learn_gamma: bool = False,
         hidden: int | None = None,
         solver: str | Solver = "exact",
+        fused: bool | None = False,
         flatten: bool = True,
         input_fmt: str | None = None,
         num_prefix_tokens: int = 0,
@@ -73,7 +76,7 @@ class _KeyedSumPool(GlobalPool):
                 raise ValueError(f"start is for queries and keys, not for hidden, got {start!r}")
         resolve_solver(solver)
         self.channels, self.start, self.values = channels, start, values
-        self.mu, self.eps, self.solver = float(mu), float(eps), solver
+        self.mu, self.eps, self.solver, self.fused = float(mu), float(eps), solver, fused
         self._gamma = float(gamma)
         self.gamma: float | nn.Parameter = self._gamma
         if learn_gamma:
@@ -131,6 +134,8 @@ class _KeyedSumPool(GlobalPool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """The power mean of ``features`` (B, n, C) under the weights of the transport."""
+        if use_fused(self.fused, features, lambda: self.fused_support(features, mask)):
+            return self._pool_fused(features, details)
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.key.weight))
             local = zero_invalid(local, mask)
@@ -143,6 +148,51 @@ class _KeyedSumPool(GlobalPool):
                 embedding = generalized_mean(values, self.gamma, mask, LEAST / 2, result.weights)
         attributes = result.attributes if details else None
         return Pooled(embedding.to(features.dtype), result.weights, attributes)
+
+    def fused_support(self, features: Tensor, mask: Tensor | None = None) -> str | None:
+        """Why the fused kernels cannot pool ``features`` (B, n, C), or None if they can.
+
+        They need what :func:`~sumpool.transport.fused_support` needs and one query of the image on
+        its features, without a mask.
+        """
+        if self.query is None or len(self.prototypes) > 1 or self.values != "features":
+            return "they are for one prototype, values 'features' and no hidden units"
+        if self.linear:
+            return "gamma is 1 and not learned: a weighted sum"
+        if mask is not None:
+            return "there is a mask"
+        if torch.compiler.is_compiling():
+            return "the layer is being compiled"
+        if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+            return f"features are {features.dtype}, not float32, float16 or bfloat16"
+        if self.key.weight.dtype != torch.float32:
+            return f"parameters are {self.key.weight.dtype}, not float32"
+        if not isinstance(resolve_solver(self.solver), Exact):
+            return "the solver is not exact"
+        if not len(features):
+            return "there is no image"
+        if features.shape[1] > MAX_FEATURES:
+            return f"there are {features.shape[1]} features, more than {MAX_FEATURES}"
+        return triton_support("features", features)
+
+    def _pool_fused(self, features: Tensor, details: bool) -> Pooled:
+        from sumpool.transport.fused.keyed_ops import KeyedPowerMean
+
+        norm = self.norm
+        assert self.query is not None
+        assert norm is not None
+        if isinstance(self.gamma, Tensor):
+            gamma = self.gamma.clamp_min(LEAST_EXPONENT)
+        else:
+            gamma = self.key.weight.new_full((), self.gamma)
+        with torch.autocast(features.device.type, enabled=False):
+            embedding, weights = KeyedPowerMean.apply(
+                features, self.query.weight, self.prototypes, self.key.weight, norm.weight,
+                norm.bias, norm.eps, gamma, self.mu, self.eps,
+            )  # fmt: skip
+        # A single prototype has all of what is pooled.
+        attributes = weights.new_ones(len(features), 1) if details else None
+        return Pooled(embedding, weights, attributes)
 
     def extra_repr(self) -> str:
         """What the layers below do not say, for ``print``."""
@@ -200,6 +250,8 @@ class KeyedSumPool2d(_KeyedSumPool):
         learn_gamma: Whether the exponent is learned.
         hidden: Units of the score in place of queries and keys; None asks with the image.
         solver: As in :class:`GeneralizedSumPool2d`.
+        fused: Whether to run fused CUDA kernels: False, True, or None where they apply (one
+            prototype, the features as values, no mask). They have first derivatives only.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

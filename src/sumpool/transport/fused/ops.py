@@ -92,7 +92,8 @@ def _precision() -> str:
     return "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32"
 
 
-def _on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Where kernels of ``x`` are launched."""
     if x.is_cuda and x.device.index != torch.cuda.current_device():
         return torch.cuda.device(x.device)
     return contextlib.nullcontext()
@@ -127,7 +128,7 @@ def _forward(
     has_mask, has_mu, has_eps = mask is not None, mu_tensor is not None, eps_tensor is not None
     tile = (blocks.rows, blocks.prototypes, blocks.channels, _precision())
     rest = 1.0 - mu
-    with _on_device_of(features):
+    with on_device_of(features):
         if blocks.tiles == 1:
             _POOL_IMAGE.launch(
                 (batch, 1, 1),
@@ -212,7 +213,7 @@ def _backward(
     precision = _precision()
     # Gradients of half-precision features are rounded to 8 or 11 bits: tf32's 11 lose nothing.
     rough = "tf32" if features.dtype != torch.float32 else precision
-    with _on_device_of(features):
+    with on_device_of(features):
         _TILE_GRADIENTS.launch(
             (programs, 1, 1),
             (
