@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from bench.bench_tasks import fail_on_odd_seeds, train_quickly
 from sumpool.bench import execute
 from sumpool.bench import parallelism as filling
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.execute import TrainedCell
 from sumpool.bench.parallelism import Parallelism
 from sumpool.bench.store.store import BenchStore
 from sumpool.cli import bench, main
@@ -76,7 +78,11 @@ def training(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
 
     def use(train: Any) -> None:
         monkeypatch.setattr(execute, "train_or_resume", train)
-        monkeypatch.setattr(bench, "_executor", lambda store, cells, *_: (one_by_one, cells))
+
+        def here(store: Any, parts: list[Any], *_: Any) -> tuple[Any, list[BenchCell]]:
+            return one_by_one, [cell for part, _ in parts for cell in part]
+
+        monkeypatch.setattr(bench, "_executor", here)
 
     return use
 
@@ -119,6 +125,68 @@ def test_a_grid_is_run_and_what_is_finished_is_not_run_again(
     assert "0 cells finished, 8 were finished before or elsewhere" in capsys.readouterr().out
     assert main(["bench", "status", "--out", "b"]) == 0
     assert "8 cells: 8 done, 0 running, 0 failed, 0 waiting" in capsys.readouterr().out
+
+
+def queue(photos: Path, *more: str) -> Path:
+    """A file with two grids, one of them twice, and more lines."""
+    path = Path("queue.txt")
+    first = shlex.join(["sumpool", *grid(photos, "--pool=gap", "--seeds=2")])
+    second = shlex.join(["sumpool", *grid(photos, "--pool=gmp", "--seeds=2")])
+    path.write_text("\n".join(["# two poolings", first, "", second, first, *more]), "utf-8")
+    return path
+
+
+def test_the_grids_of_a_queue_advance_together(
+    photos: Path, capsys: pytest.CaptureFixture[str], training: Callable[[Any], None]
+) -> None:
+    order: list[tuple[int, int | None, str]] = []
+
+    def train(cell: BenchCell, run: Path) -> TrainedCell:
+        order.append((cell.member.seed, cell.member.fold, cell.method))
+        return train_quickly(cell, run)
+
+    training(train)
+    assert main(["bench", "queue", str(queue(photos)), "--out=b"]) == 0
+    assert "16 cells finished, 0 were finished before" in capsys.readouterr().out
+    assert order == [(s, f, m) for s in (0, 1) for f in (1, 2, 3, 4) for m in ("gap", "gmp")]
+    assert main(grid(photos, "--pool=gmp", "--seeds=2", "--out=b")) == 0
+    assert "0 cells finished, 8 were finished before or elsewhere" in capsys.readouterr().out
+
+
+def test_a_dry_run_of_a_queue_lists_its_cells_once(
+    photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "queue", str(queue(photos)), "--dry-run"]) == 0
+    assert "16 cells, 0 of them finished" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        ("sumpool study cost", "line 6: a line begins with `sumpool bench` and one of fair, conv"),
+        ("sumpool bench fair --data x --jobs 3", "line 6: --jobs is for the whole queue: give it"),
+        ("sumpool bench fair --data x --dry-run", "line 6: --dry-run is for the whole queue"),
+        ("sumpool bench fair --data x --pol gap", "line 6: unknown option --pol: did you mean"),
+        ("sumpool bench fair --data x --pool gop", "line 6: pool"),
+        ("sumpool bench fair --data 'x", "line 6: No closing quotation"),
+        ("sumpool bench fair --data nowhere", "line 6: "),
+    ],
+)
+def test_a_line_that_is_no_grid_is_refused_by_its_number(
+    photos: Path, capsys: pytest.CaptureFixture[str], line: str, complaint: str
+) -> None:
+    assert main(["bench", "queue", str(queue(photos, line))]) == 1
+    printed = capsys.readouterr().err
+    assert complaint in printed
+    assert len(printed.splitlines()) == 1
+
+
+def test_a_queue_that_is_missing_or_empty_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "queue", "queue.txt"]) == 1
+    assert "cannot read the queue queue.txt" in capsys.readouterr().err
+    Path("queue.txt").write_text("# nothing\n", "utf-8")
+    assert main(["bench", "queue", "queue.txt"]) == 1
+    assert "the queue queue.txt has no command" in capsys.readouterr().err
 
 
 def test_failures_are_reported_with_the_end_of_their_log(
@@ -315,9 +383,9 @@ def test_what_is_set_is_not_chosen_for_the_user(
 ) -> None:
     gpu = Parallelism(4, False, {"workers": 1}, "for a test", gpus=1, compiled=True)
     monkeypatch.setattr(filling, "auto_jobs", lambda: gpu)
-    options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto", set=given)
+    options: Any = SimpleNamespace(ray=None, gpus=0.0, cpus=1, jobs="auto")
     cell = BenchCell("fair", "cub", "gap", Member(seed=0, fold=1), TrainConfig(format="cub"))
     with ExitStack() as stack:
-        _, (fitted,) = bench._executor(BenchStore(tmp_path), [cell], options, stack)
+        _, (fitted,) = bench._executor(BenchStore(tmp_path), [([cell], given)], options, stack)
     assert fitted.config.hardware.compile is compiled
     assert fitted.config.hardware.cuda_step

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, grid_of
+from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, check_names, grid_of
+from sumpool.cli.bench_queue import add_queue_options, queue_parts
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
 from sumpool.cli.options import HelpFormatter, positive
 from sumpool.cli.parsing import Parser
 from sumpool.system.wording import counted
-from sumpool.training.values.choices import check_choices
 
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
@@ -29,6 +29,7 @@ DESCRIPTION = """\
 Train many models under one protocol, and compare the results with the published numbers.
 
   sumpool bench fair --data cub --loss c2 --pool gap gsp      train what is missing of a grid
+  sumpool bench queue grids.txt                               several grids as one
   sumpool bench status                                        progress, from another terminal
   sumpool bench table                                         the numbers, as in the papers
 
@@ -64,6 +65,9 @@ def add_actions(parser: ArgumentParser) -> None:
         )
         add_grid_options(one)
         actions.add_subcommand(name, one, help=summary)
+    queue = Parser(formatter_class=HelpFormatter)
+    add_queue_options(queue)
+    actions.add_subcommand("queue", queue, help="the grids of a file, all of them at once")
     status = Parser(description=STATUS_DESCRIPTION, formatter_class=HelpFormatter)
     add_out(status)
     status.add_argument("--watch", action="store_true", help="show it again every few seconds")
@@ -85,6 +89,8 @@ def run(options: Namespace) -> int:
     chosen: Namespace = options[action]
     if action in GRIDS:
         return _run_grid(action, chosen)
+    if action == "queue":
+        return _run_parts(queue_parts(chosen), chosen)
     if action == "status":
         return _show_status(chosen)
     if action == "recipes":
@@ -97,7 +103,7 @@ def interrupt_message(options: Namespace) -> str:
     """What is kept after an interrupt."""
     from sumpool.bench import BenchStore
 
-    if options.action not in GRIDS:
+    if options.action not in (*GRIDS, "queue"):
         return "nothing is lost"
     out = options[options.action].out
     rows = len(BenchStore(out).rows())
@@ -108,21 +114,26 @@ def interrupt_message(options: Namespace) -> str:
 
 
 def _run_grid(protocol: str, options: Namespace) -> int:
-    for name in ("loss", "pool", "backbone"):
-        check_choices(name, *options[name])
-    check_choices("center_reg", *(it for it in options.center_reg if it != "none"))
+    check_names(options)
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.bench import BenchStore, check_cells, expand, run_bench
+    from sumpool.bench import expand
+
+    return _run_parts([(expand(grid_of(protocol, options)), options.set)], options)
+
+
+def _run_parts(parts: list[tuple[list[BenchCell], list[str]]], options: Namespace) -> int:
+    """Run the cells of all parts, which are grids with what was set for them."""
+    from sumpool.bench import BenchStore, check_cells, run_bench
     from sumpool.bench.plan import plan_text
 
     store = BenchStore(options.out.absolute())
-    cells = expand(grid_of(protocol, options))
     if options.dry_run:
+        cells = [cell for part, _ in parts for cell in part]
         check_cells(cells, here=False)
         print(plan_text(store, cells))
         return 0
     with ExitStack() as while_it_runs:
-        executor, cells = _executor(store, cells, options, while_it_runs)
+        executor, cells = _executor(store, parts, options, while_it_runs)
         here = options.ray is None
         missing = {cell.data_set for cell in cells if here and store.row(cell.id) is None}
         check_cells(cells, here=here, decode=missing)
@@ -134,15 +145,14 @@ def _run_grid(protocol: str, options: Namespace) -> int:
 
 
 def _executor(
-    store: BenchStore, cells: list[BenchCell], options: Namespace, while_it_runs: ExitStack
+    store: BenchStore,
+    parts: list[tuple[list[BenchCell], list[str]]],
+    options: Namespace,
+    while_it_runs: ExitStack,
 ) -> tuple[Executor, list[BenchCell]]:
     """Where the cells run, and the cells as they run best there."""
-    from sumpool.bench.settings import parse_settings
     from sumpool.training import ConfigError
 
-    group = "hardware."
-    named = parse_settings(options.set)
-    keep = [name.removeprefix(group) for name in named if name.startswith(group)]
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
@@ -154,7 +164,7 @@ def _executor(
 
         cluster = RayCluster(options.ray, gpus=options.gpus, cpus=options.cpus, folder=store.folder)
         parallelism = part_of_a_node(options.gpus, options.cpus)
-        return cluster, _fitted(store, cells, parallelism, keep)
+        return cluster, _fitted(store, parts, parallelism)
     from sumpool.bench import LocalProcesses
     from sumpool.bench.parallelism import auto_jobs
     from sumpool.system.executors.mps import mps_server
@@ -162,25 +172,30 @@ def _executor(
     parallelism = auto_jobs()
     if options.jobs != "auto":
         if not parallelism.gpus:
-            return LocalProcesses(options.jobs), cells
+            return LocalProcesses(options.jobs), [cell for part, _ in parts for cell in part]
         parallelism = replace(parallelism, jobs=options.jobs, why="as --jobs says")
     print(f"{counted(parallelism.jobs, 'cell')} in parallel: {parallelism.why}", file=sys.stderr)
     if parallelism.mps:
         print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
     executor = LocalProcesses(parallelism.jobs, parallelism.threads, parallelism.gpus)
-    return executor, _fitted(store, cells, parallelism, keep)
+    return executor, _fitted(store, parts, parallelism)
 
 
 def _fitted(
-    store: BenchStore, cells: list[BenchCell], parallelism: Parallelism, keep: list[str]
+    store: BenchStore, parts: list[tuple[list[BenchCell], list[str]]], parallelism: Parallelism
 ) -> list[BenchCell]:
     """The cells configured for this machine, with images shared in the store."""
+    from sumpool.bench.settings import parse_settings
 
-    def fitted(config: TrainConfig) -> TrainConfig:
-        images = store.folder / "images"
+    images, group = store.folder / "images", "hardware."
+
+    def fitted(config: TrainConfig, given: list[str]) -> TrainConfig:
+        keep = [it.removeprefix(group) for it in parse_settings(given) if it.startswith(group)]
         return parallelism.configure(config, data_set=config.format, cache_dir=images, keep=keep)
 
-    return [replace(cell, config=fitted(cell.config)) for cell in cells]
+    return [
+        replace(cell, config=fitted(cell.config, given)) for part, given in parts for cell in part
+    ]
 
 
 def _print_summary(store: BenchStore, summary: Summary) -> None:

@@ -11,6 +11,7 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_allow_outside, count
 from sumpool.training.config import TrainConfig
+from sumpool.training.values.choices import check_choices
 
 if TYPE_CHECKING:
     from sumpool.bench import Grid
@@ -224,6 +225,11 @@ def add_grid_options(parser: ArgumentParser) -> None:
         help="any option of `sumpool train`, for all cells, such as stop.patience=5 or cache=gpu",
     )
     add_allow_outside(parser)
+    add_run_options(parser)
+
+
+def add_run_options(parser: ArgumentParser) -> None:
+    """Add what says where and how cells run."""
     add_root(parser)
     add_out(parser)
     for name, kind, default, metavar, help in (
@@ -236,8 +242,16 @@ def add_grid_options(parser: ArgumentParser) -> None:
         ("cpus", float, 1.0, "N", "with --ray, the CPUs per cell (default: 1)"),
         ("retries", repeats, 1, "N", "how often a cell that failed is retried"),
     ):  # fmt: skip
-        add(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
-    add("--dry_run", action="store_true", help="list the cells and their time; train nothing")
+        parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
+    help = "list the cells and their time; train nothing"
+    parser.add_argument("--dry_run", action="store_true", help=help)
+
+
+def check_names(options: Namespace) -> None:
+    """Refuse losses, poolings, networks and regularizers that there are not."""
+    for name in ("loss", "pool", "backbone"):
+        check_choices(name, *options[name])
+    check_choices("center_reg", *(it for it in options.center_reg if it != "none"))
 
 
 def grid_of(protocol: str, options: Namespace) -> Grid:
