@@ -19,7 +19,11 @@ from sumpool.training.config import flat_switches
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGE = (DOCS / "mission.md").read_text(encoding="utf-8")
-QUEUE = (DOCS / "results" / "mission-queue.txt").read_text(encoding="utf-8").splitlines()
+QUEUE = [
+    line
+    for name in ("mission-queue.txt", "mission-studies.txt")
+    for line in (DOCS / "results" / name).read_text(encoding="utf-8").splitlines()
+]
 HEADER = "| source | what | file | command | measured | published, and the difference |"
 CODE = re.compile(r"`([^`]+)`")
 

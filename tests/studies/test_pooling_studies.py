@@ -55,13 +55,16 @@ def test_shares_of_tiles() -> None:
 def test_variants_of_gsp_on_collages_differ_in_what_they_are_named_after(tmp_path: Path) -> None:
     ground = testbed.open_testbed(tmp_path, None, quick=False, weights=None, progress=False)
     cell = {"loss": "c2", "lr": 6e-3, "seed": 0}
-    plain, late, sharp, more = (
+    plain, late, sharp, more, power, score = (
         collage.method_config(ground, {**cell, "method": method})
-        for method in ("gsp", "gsp-late", "gsp-sharp", "gsp+zs")
+        for method in ("gsp", "gsp-late", "gsp-sharp", "gsp+zs", "gsp-power", "gsp-score")
     )
     assert late == replace(plain, gsp=replace(plain.gsp, average_steps=ground.late))
     assert sharp == replace(plain, gsp=replace(plain.gsp, mu=0.1, eps=30.0))
     assert more == replace(plain, zero_shot=testbed.ZERO_SHOT)
+    assert power.pool == score.pool == "gsp-keys"
+    assert power.gsp == replace(plain.gsp, prototypes=1, mu=0.3, eps=1.0)
+    assert score.gsp == replace(plain.gsp, prototypes=1, mu=0.05, eps=1.0)
 
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from sumpool.studies.shared.study import Study
 STUDY = Study.in_folder(
     __name__,
     "all poolings on collages: which of them finds the foreground",
-    "132 runs on glyphs, about an hour on two cores; 288 on CIFAR collages (--data)",
+    "192 runs on glyphs, an hour and a half on two cores; 408 on CIFAR collages (--data)",
 )
 PAPER = Study(
     "collages with the training of the paper: plateau schedule, no warm-up, λ = 0.5",
