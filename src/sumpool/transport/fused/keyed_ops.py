@@ -55,8 +55,9 @@ class KeyedPowerMean(torch.autograd.Function):
         asks = torch.addmm(prototype, mean, query.mT)
         asked = asks @ key
         factor = eps / math.sqrt(d)
-        score, means, rstd, odds, weights = mean.new_empty(5, batch, n)
+        score, means, rstd, odds = mean.new_empty(4, batch, n)
         total = mean.new_empty(batch)
+        weights = mean.new_empty(batch, n)
         embedding = features.new_empty(batch, d)
         log_sum, slope = mean.new_empty(2, batch, d)
         f = (features, *features.stride())
