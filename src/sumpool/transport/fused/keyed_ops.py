@@ -27,6 +27,11 @@ ALONG_CHANNELS, ALONG_POSITIONS = (16, 256), (64, 32)
 WARPS = 4
 
 
+def _warps(every: int) -> int:
+    """Warps of a program that holds all positions of an image."""
+    return WARPS if every <= 2048 else 2 * WARPS
+
+
 class KeyedPowerMean(torch.autograd.Function):
     """Embedding (B, C) and weights (B, n) of features (B, n, C).
 
@@ -69,7 +74,7 @@ class KeyedPowerMean(torch.autograd.Function):
                 (*f, asked, scale, factor, edge, n, d, score, means, rstd, total), tile, WARPS,
             )  # fmt: skip
             _WEIGH_IMAGE.launch(
-                (batch, 1, 1), (score, mu, 1.0 - mu, n, odds, weights), (every,), WARPS
+                (batch, 1, 1), (score, mu, 1.0 - mu, n, odds, weights), (every,), _warps(every)
             )
             _POWER_MEAN.launch(
                 (batch, triton.cdiv(d, block[1]), 1),
@@ -111,7 +116,7 @@ class KeyedPowerMean(torch.autograd.Function):
             )  # fmt: skip
             _SCORE_GRADIENT.launch(
                 (batch, 1, 1), (odds, share, weights, gw, rstd, n, push),
-                (gw is not None, ctx.every), WARPS,
+                (gw is not None, ctx.every), _warps(ctx.every),
             )  # fmt: skip
             _QUERY_GRADIENT.launch(
                 (batch, blocks, 1),
