@@ -72,17 +72,18 @@ def one_by_one(work: Callable, cells: Sequence[BenchCell]) -> Iterator[Done]:
             yield Done(cell, None, error)
 
 
+def in_this_process(store: Any, parts: list[Any], *_: Any) -> tuple[Any, list[BenchCell]]:
+    """Stands in for the executor of the command."""
+    return one_by_one, [cell for part, _ in parts for cell in part]
+
+
 @pytest.fixture
 def training(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
     """Has cells trained in this process, by a function."""
 
     def use(train: Any) -> None:
         monkeypatch.setattr(execute, "train_or_resume", train)
-
-        def here(store: Any, parts: list[Any], *_: Any) -> tuple[Any, list[BenchCell]]:
-            return one_by_one, [cell for part, _ in parts for cell in part]
-
-        monkeypatch.setattr(bench, "_executor", here)
+        monkeypatch.setattr(bench, "_executor", in_this_process)
 
     return use
 
@@ -335,7 +336,7 @@ def test_real_runs_survive_kill_9_of_worker_and_runner(
     assert set(checkpoints()) >= set(seen) - {row.id for row in store.rows()}, said
     finished_before = {row.id for row in store.rows()}
 
-    monkeypatch.setattr(bench, "_executor", lambda store, cells, *_: (one_by_one, cells))
+    monkeypatch.setattr(bench, "_executor", in_this_process)
     assert main(arguments) == 0
     rows = BenchStore(store.folder).rows()
     assert [row.fold for row in rows] == [1, 2, 3, 4]
