@@ -21,6 +21,7 @@ from sumpool.system.wording import counted
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell, BenchStore, Executor, Summary
     from sumpool.bench.parallelism import Parallelism
+    from sumpool.cli.bench_queue import Parts
     from sumpool.training import TrainConfig
 
 SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
@@ -121,7 +122,7 @@ def _run_grid(protocol: str, options: Namespace) -> int:
     return _run_parts([(expand(grid_of(protocol, options)), options.set)], options)
 
 
-def _run_parts(parts: list[tuple[list[BenchCell], list[str]]], options: Namespace) -> int:
+def _run_parts(parts: Parts, options: Namespace) -> int:
     """Run the cells of all parts, which are grids with what was set for them."""
     from sumpool.bench import BenchStore, check_cells, run_bench
     from sumpool.bench.plan import plan_text
@@ -146,7 +147,7 @@ def _run_parts(parts: list[tuple[list[BenchCell], list[str]]], options: Namespac
 
 def _executor(
     store: BenchStore,
-    parts: list[tuple[list[BenchCell], list[str]]],
+    parts: Parts,
     options: Namespace,
     while_it_runs: ExitStack,
 ) -> tuple[Executor, list[BenchCell]]:
@@ -181,9 +182,7 @@ def _executor(
     return executor, _fitted(store, parts, parallelism)
 
 
-def _fitted(
-    store: BenchStore, parts: list[tuple[list[BenchCell], list[str]]], parallelism: Parallelism
-) -> list[BenchCell]:
+def _fitted(store: BenchStore, parts: Parts, parallelism: Parallelism) -> list[BenchCell]:
     """The cells configured for this machine, with images shared in the store."""
     from sumpool.bench.settings import parse_settings
 

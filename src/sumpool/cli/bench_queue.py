@@ -16,6 +16,9 @@ from sumpool.training.config import ConfigError, flat_switches
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell
 
+    #: Cells, and what was set for them.
+    Parts = list[tuple[list[BenchCell], list[str]]]
+
 DESCRIPTION = """\
 Train the grids of FILE, which has one command a line:
 
@@ -42,7 +45,7 @@ def add_queue_options(parser: ArgumentParser) -> None:
     add_run_options(parser)
 
 
-def queue_parts(options: Namespace) -> list[tuple[list[BenchCell], list[str]]]:
+def queue_parts(options: Namespace) -> Parts:
     """The cells of all commands, one at a time in the order they run, and what was set for each.
 
     Raises:

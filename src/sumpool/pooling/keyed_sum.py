@@ -19,7 +19,7 @@ from sumpool.pooling.base import (
 from sumpool.pooling.generalized_mean import LEAST, LEAST_EXPONENT, above_least, generalized_mean
 from sumpool.transport import Solver, partial_transport
 from sumpool.transport.exact import Exact
-from sumpool.transport.fused.limits import MAX_FEATURES, triton_support, use_fused
+from sumpool.transport.fused.limits import MAX_FEATURES, feature_support, use_fused
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
 from sumpool.transport.validation import (
@@ -163,8 +163,6 @@ class _KeyedSumPool(GlobalPool):
             return "there is a mask"
         if torch.compiler.is_compiling():
             return "the layer is being compiled"
-        if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-            return f"features are {features.dtype}, not float32, float16 or bfloat16"
         if self.key.weight.dtype != torch.float32:
             return f"parameters are {self.key.weight.dtype}, not float32"
         if not isinstance(resolve_solver(self.solver), Exact):
@@ -173,7 +171,7 @@ class _KeyedSumPool(GlobalPool):
             return "there is no image"
         if features.shape[1] > MAX_FEATURES:
             return f"there are {features.shape[1]} features, more than {MAX_FEATURES}"
-        return triton_support("features", features)
+        return feature_support(features)
 
     def _pool_fused(self, features: Tensor, details: bool) -> Pooled:
         from sumpool.transport.fused.keyed_ops import KeyedPowerMean

@@ -41,11 +41,9 @@ def fused_support(
         >>> fused_support(torch.zeros(1, 4, 8, dtype=torch.float64), torch.zeros(2, 8), 0.3, 5.0)
         'features are torch.float64, not float32, float16 or bfloat16'
     """
-    if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
-        return f"features are {features.dtype}, not float32, float16 or bfloat16"
     if prototypes.dtype == torch.float64:
         return "prototypes are torch.float64"
-    reason = triton_support("features", features)
+    reason = feature_support(features)
     if reason is not None:
         return reason
     chosen = resolve_solver(solver)
@@ -64,6 +62,13 @@ def fused_support(
         if size > most:
             return f"there are {size} {name}, more than {most}"
     return None
+
+
+def feature_support(features: Tensor) -> str | None:
+    """Why no kernel can take ``features``, of any sizes, or None if one can."""
+    if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
+        return f"features are {features.dtype}, not float32, float16 or bfloat16"
+    return triton_support("features", features)
 
 
 def triton_support(name: str, x: Tensor) -> str | None:
