@@ -56,7 +56,7 @@ class _KeyedSumPool(GlobalPool):
         learn_gamma: bool = False,
         hidden: int | None = None,
         solver: str | Solver = "exact",
-        fused: bool | None = False,
+        fused: bool | None = None,
         flatten: bool = True,
         input_fmt: str | None = None,
         num_prefix_tokens: int = 0,
@@ -179,14 +179,13 @@ class _KeyedSumPool(GlobalPool):
         norm = self.norm
         assert self.query is not None
         assert norm is not None
-        if isinstance(self.gamma, Tensor):
-            gamma = self.gamma.clamp_min(LEAST_EXPONENT)
-        else:
-            gamma = self.key.weight.new_full((), self.gamma)
+        gamma: float | Tensor = self.gamma
+        if not isinstance(gamma, Tensor):
+            gamma = self.key.weight.new_full((), gamma)
         with torch.autocast(features.device.type, enabled=False):
             embedding, weights = KeyedPowerMean.apply(
                 features, self.query.weight, self.prototypes, self.key.weight, norm.weight,
-                norm.bias, norm.eps, gamma, self.mu, self.eps,
+                norm.bias, norm.eps, gamma, LEAST_EXPONENT, self.mu, self.eps,
             )  # fmt: skip
         # A single prototype has all of what is pooled.
         attributes = weights.new_ones(len(features), 1) if details else None
@@ -248,8 +247,8 @@ class KeyedSumPool2d(_KeyedSumPool):
         learn_gamma: Whether the exponent is learned.
         hidden: Units of the score in place of queries and keys; None asks with the image.
         solver: As in :class:`GeneralizedSumPool2d`.
-        fused: Whether to run fused CUDA kernels: False, True, or None where they apply (one
-            prototype, the features as values, no mask). They have first derivatives only.
+        fused: Whether to run the fused CUDA kernels: None where they apply (one prototype, the
+            features as values, no mask), True or False. They have first derivatives only.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

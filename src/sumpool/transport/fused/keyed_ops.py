@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from sumpool.transport.fused import keyed
 from sumpool.transport.fused.launch import Kernel
 from sumpool.transport.fused.ops import on_device_of
 
+_IMAGE_MEAN = Kernel(keyed.image_mean)
 _SCORE_TILE = Kernel(keyed.score_tile)
 _WEIGH_IMAGE = Kernel(keyed.weigh_image)
 _POWER_MEAN = Kernel(keyed.power_mean)
@@ -21,23 +23,65 @@ _SHARE_TILE = Kernel(keyed.share_tile)
 _SCORE_GRADIENT = Kernel(keyed.score_gradient)
 _QUERY_GRADIENT = Kernel(keyed.query_gradient)
 _FEATURE_GRADIENT = Kernel(keyed.feature_gradient)
+_SUM_IMAGES = Kernel(keyed.sum_images)
 
-#: Positions and channels of a tile, for sums over channels and for sums over positions.
-ALONG_CHANNELS, ALONG_POSITIONS = (16, 256), (64, 32)
-WARPS = 4
+#: Positions and channels of a tile, and warps, of the kernels in the order of their use.
+Tiles = dict[str, tuple[int, int, int]]
+CHANNELS_LAST: Tiles = {
+    "mean": (16, 64, 2),
+    "score": (4, 256, 2),
+    "power": (16, 64, 2),
+    "share": (8, 256, 4),
+    "query": (16, 64, 2),
+    "feature": (8, 256, 4),
+}
+SMALL_MAPS: Tiles = {
+    "mean": (16, 128, 4),
+    "score": (16, 128, 4),
+    "power": (16, 128, 4),
+    "share": (8, 256, 4),
+    "query": (16, 128, 4),
+    "feature": (16, 32, 1),
+}
+LARGE_MAPS: Tiles = {
+    "mean": (128, 8, 4),
+    "score": (64, 16, 4),
+    "power": (64, 16, 2),
+    "share": (32, 128, 4),
+    "query": (64, 16, 2),
+    "feature": (64, 16, 2),
+}
+#: Images and channels of a tile of their sum, and warps; positions of a large map.
+_SUM, _LARGE = (32, 32, 4), 128
+
+
+def tiles_of(features: Tensor) -> Tiles:
+    """What was fastest for maps of this layout and size."""
+    if features.stride(2) == 1:
+        return CHANNELS_LAST
+    return LARGE_MAPS if features.shape[1] >= _LARGE else SMALL_MAPS
 
 
 def _warps(every: int) -> int:
     """Warps of a program that holds all positions of an image."""
-    return WARPS if every <= 2048 else 2 * WARPS
+    return 4 if every <= 2048 else 8
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """a b in float32, of factors in float32 or bfloat16."""
+    if a.dtype == torch.float32:
+        return a @ b
+    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float()
 
 
 class KeyedPowerMean(torch.autograd.Function):
     """Embedding (B, C) and weights (B, n) of features (B, n, C).
 
     Arguments after the features: W_q, ω (1, C), W_k, scales and shifts of the layer norm and its ε,
-    the exponent γ as a tensor, μ and ε. Parameters are float32. The shifts add the same to every
-    score: they change nothing, and their gradient is 0.
+    the exponent γ as a tensor and the least it counts as, μ and ε. Parameters are float32. The
+    shifts add the same to every score: they change nothing, and their gradient is 0. With bfloat16
+    features, logarithms have 22 bits and gradients are multiplied by W_q and W_k in bfloat16, as
+    under autocast.
     """
 
     @staticmethod
@@ -51,40 +95,46 @@ class KeyedPowerMean(torch.autograd.Function):
         shift: Tensor,
         edge: float,
         gamma: Tensor,
+        floor: float,
         mu: float,
         eps: float,
     ) -> tuple[Tensor, Tensor]:
         """Pool, and keep what the backward pass needs."""
         batch, n, d = features.shape
-        mean = features.mean(1, dtype=torch.float32)
-        asks = torch.addmm(prototype, mean, query.mT)
-        asked = asks @ key
-        factor = eps / math.sqrt(d)
-        score, means, rstd, odds = mean.new_empty(4, batch, n)
-        total = mean.new_empty(batch)
-        weights = mean.new_empty(batch, n)
+        new = query.new_empty
+        score, means, rstd, odds = new(4, batch, n)
+        weights, total = new(batch, n), new(batch)
+        mean, (log_sum, slope) = new(batch, d), new(2, batch, d)
         embedding = features.new_empty(batch, d)
-        log_sum, slope = mean.new_empty(2, batch, d)
+        factor = eps / math.sqrt(d)
         f = (features, *features.stride())
         every = max(16, triton.next_power_of_2(n))
-        tile, block = ALONG_CHANNELS, ALONG_POSITIONS
+        fast = features.dtype != torch.float32 and os.environ.get("TRITON_INTERPRET") != "1"
+        tiles = tiles_of(features)
         with on_device_of(features):
+            bn, bd, warps = tiles["mean"]
+            _IMAGE_MEAN.launch((batch, triton.cdiv(d, bd), 1), (*f, n, d, mean), (bn, bd), warps)
+            asks = torch.addmm(prototype, mean, query.mT)
+            asked = asks @ key
+            bn, bd, warps = tiles["score"]
             _SCORE_TILE.launch(
-                (batch, triton.cdiv(n, tile[0]), 1),
-                (*f, asked, scale, factor, edge, n, d, score, means, rstd, total), tile, WARPS,
+                (batch, triton.cdiv(n, bn), 1),
+                (*f, asked, scale, factor, edge, n, d, score, means, rstd, total), (bn, bd), warps,
             )  # fmt: skip
             _WEIGH_IMAGE.launch(
                 (batch, 1, 1), (score, mu, 1.0 - mu, n, odds, weights), (every,), _warps(every)
             )
+            bn, bd, warps = tiles["power"]
             _POWER_MEAN.launch(
-                (batch, triton.cdiv(d, block[1]), 1),
-                (*f, weights, gamma, n, d, embedding, log_sum, slope), block, WARPS,
+                (batch, triton.cdiv(d, bd), 1),
+                (*f, weights, gamma, floor, n, d, embedding, log_sum, slope),
+                (bn, bd, fast), warps,
             )  # fmt: skip
         ctx.save_for_backward(
             features, query, key, scale, gamma, mean, asks, asked, score, means, rstd, odds,
             weights, total, log_sum, slope,
         )  # fmt: skip
-        ctx.factor, ctx.every = factor, every
+        ctx.settings = factor, floor, every, fast
         ctx.set_materialize_grads(False)
         return embedding, weights
 
@@ -96,47 +146,66 @@ class KeyedPowerMean(torch.autograd.Function):
             features, query, key, scale, gamma, mean, asks, asked, score, means, rstd, odds,
             weights, total, log_sum, slope,
         ) = ctx.saved_tensors  # fmt: skip
+        factor, floor, every, fast = ctx.settings
         batch, n, d = features.shape
         if ge is None:
             ge = features.new_zeros(batch, d)
         if gw is not None:
             gw = gw.contiguous()
-        tile, block = ALONG_CHANNELS, ALONG_POSITIONS
-        blocks = triton.cdiv(d, block[1])
+        tiles = tiles_of(features)
+        dtype = torch.bfloat16 if features.dtype == torch.bfloat16 else torch.float32
         share, push = torch.empty_like(score), torch.empty_like(score)
-        to_asked, to_scale = torch.empty_like(asked), torch.empty_like(asked)
-        to_gamma = asked.new_empty(batch, blocks)
+        to_asked, to_scales = torch.empty_like(asked, dtype=dtype), torch.empty_like(asked)
         to_features = torch.empty_like(features)
         f = (features, *features.stride())
+        power = (gamma, floor, n, d)
         to_embedding = (ge, *ge.stride())
         with on_device_of(features):
+            bn, bd, warps = tiles["share"]
             _SHARE_TILE.launch(
-                (batch, triton.cdiv(n, tile[0]), 1),
-                (*f, weights, gamma, n, d, log_sum, *to_embedding, share), tile, WARPS,
+                (batch, triton.cdiv(n, bn), 1),
+                (*f, weights, *power, log_sum, *to_embedding, share), (bn, bd, fast), warps,
             )  # fmt: skip
             _SCORE_GRADIENT.launch(
                 (batch, 1, 1), (odds, share, weights, gw, rstd, n, push),
-                (gw is not None, ctx.every), _warps(ctx.every),
+                (gw is not None, every), _warps(every),
             )  # fmt: skip
+            bn, bd, warps = tiles["query"]
+            parts = triton.cdiv(d, bd)
+            to_gammas = asked.new_empty(batch, parts)
             _QUERY_GRADIENT.launch(
-                (batch, blocks, 1),
+                (batch, parts, 1),
                 (
-                    *f, asked, scale, ctx.factor, gamma, n, d, push, means, log_sum, slope,
-                    *to_embedding, to_asked, to_scale, to_gamma,
+                    *f, asked, scale, factor, *power, push, means, log_sum, slope,
+                    *to_embedding, to_asked, to_scales, to_gammas,
                 ),
-                block, WARPS,
+                (bn, bd), warps,
             )  # fmt: skip
+            query, key = query.to(dtype), key.to(dtype)
             to_asks = to_asked @ key.mT
-            to_mean = to_asks @ query
+            to_mean = _product(to_asks, query)
+            bn, bd, warps = tiles["feature"]
             _FEATURE_GRADIENT.launch(
-                (batch, triton.cdiv(n, block[0]), blocks),
+                (batch, triton.cdiv(n, bn), triton.cdiv(d, bd)),
                 (
-                    *f, asked, scale, ctx.factor, weights, gamma, n, d, push, score, means, rstd,
+                    *f, asked, scale, factor, weights, *power, push, score, means, rstd,
                     total, log_sum, *to_embedding, to_mean, to_features, *to_features.stride(),
                 ),
-                block, WARPS,
+                (bn, bd, fast), warps,
+            )  # fmt: skip
+            to_prototype, to_scale = asked.new_empty(1, d), torch.empty_like(scale)
+            to_gamma = torch.empty_like(gamma)
+            bn, bd, warps = _SUM
+            _SUM_IMAGES.launch(
+                (triton.cdiv(d, bd) + 1, 1, 1),
+                (
+                    to_scales, to_asks, to_gammas, gamma, floor, batch, d, parts,
+                    to_scale, to_prototype, to_gamma,
+                ),
+                (bn, bd), warps,
             )  # fmt: skip
         return (
-            to_features, to_asks.mT @ mean, to_asks.sum(0, keepdim=True), asks.mT @ to_asked,
-            to_scale.sum(0), torch.zeros_like(scale), None, to_gamma.sum(), None, None,
+            to_features, _product(to_asks.mT, mean.to(dtype)), to_prototype,
+            _product(asks.to(dtype).mT, to_asked), to_scale, torch.zeros_like(scale), None,
+            to_gamma, None, None, None,
         )  # fmt: skip
