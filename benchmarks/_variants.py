@@ -131,8 +131,7 @@ def build_head(name: str, size: Size) -> nn.Module:
     # The same map whatever is pooled after it.
     torch.manual_seed(0)
     if name.startswith("keys"):
-        start = {"start": "equal", "values": "features", "gamma": 3.0, "learn_gamma": True}
-        pool = KeyedSumPool2d(size.C, mu=0.3, fused=name == "keys-fused", **start)
+        pool = KeyedSumPool2d(size.C, fused=name == "keys-fused")
         return nn.Sequential(pool, nn.Linear(size.C, size.d, bias=False))
     conv = nn.Conv2d(size.C, size.d, 1, bias=False)
     return nn.Sequential(conv, build_pool(name, size.d, size.m))

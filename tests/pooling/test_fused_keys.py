@@ -21,8 +21,7 @@ pytestmark = EXPECTED_WARNINGS
 def layer(channels: int, **options: Any) -> KeyedSumPool2d:
     """A layer in the middle of its training."""
     torch.manual_seed(0)
-    given = {"learn_gamma": True, "gamma": 3.0, "values": "features", "fused": True} | options
-    pool = KeyedSumPool2d(channels, **given)
+    pool = KeyedSumPool2d(channels, **{"start": "random", "fused": True, **options})
     with torch.no_grad():
         pool.prototypes.normal_()
         if pool.norm is not None:
@@ -136,7 +135,7 @@ def test_images_do_not_affect_each_other() -> None:
     [
         ({"prototypes": 2}, "one prototype"),
         ({"values": "normalized"}, "values 'features'"),
-        ({"hidden": 5}, "no hidden units"),
+        ({"hidden": 5, "start": "equal"}, "no hidden units"),
         ({"gamma": 1.0, "learn_gamma": False}, "gamma is 1"),
         ({"solver": "iterative"}, "solver is not exact"),
     ],

@@ -13,9 +13,13 @@ from sumpool.pooling.generalized_mean import generalized_mean
 X = torch.rand(3, 8, 5, 5, generator=torch.Generator().manual_seed(0)).double()
 
 
-def layers(**options: float) -> tuple[KeyedSumPool2d, SimPool2d]:
-    keyed = KeyedSumPool2d(8, dtype=torch.float64, **options)
-    simple = SimPool2d(8, gamma=keyed.gamma, dtype=torch.float64)
+#: As SimPool has them.
+NORMALIZED: dict[str, Any] = {"values": "normalized", "start": "random", "learn_gamma": False}
+
+
+def layers(mu: float, gamma: float = 2.0) -> tuple[KeyedSumPool2d, SimPool2d]:
+    keyed = KeyedSumPool2d(8, mu=mu, gamma=gamma, dtype=torch.float64, **NORMALIZED)
+    simple = SimPool2d(8, gamma=gamma, dtype=torch.float64)
     simple.load_state_dict({k: v for k, v in keyed.state_dict().items() if k != "prototypes"})
     return keyed, simple
 
@@ -39,7 +43,7 @@ def test_the_whole_image_is_pooled_by_a_power_mean() -> None:
 
 @pytest.mark.parametrize("mu", [0.1, 0.5])
 def test_no_position_exceeds_its_share(mu: float) -> None:
-    layer = KeyedSumPool2d(8, prototypes=3, mu=mu, eps=50.0, dtype=torch.float64)
+    layer = KeyedSumPool2d(8, 3, mu, eps=50.0, start="random", dtype=torch.float64)
     out = layer.pool(X)
     assert out.weights.max() <= 1 / (25 * mu) + 1e-12
     torch.testing.assert_close(out.weights.sum((1, 2)), torch.ones(3).double())
@@ -48,7 +52,7 @@ def test_no_position_exceeds_its_share(mu: float) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"values": "features", "learn_gamma": True}, {"values": "features", "hidden": 5}],
+    [{"start": "random"}, {"hidden": 5}, {**NORMALIZED, "gamma": 2.0}],
 )
 def test_derivatives_are_exact(options: dict[str, Any]) -> None:
     layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64, **options)
@@ -78,17 +82,12 @@ def test_an_unknown_choice_is_refused_by_name(name: str) -> None:
 
 @pytest.mark.parametrize("learn_gamma", [False, True])
 @pytest.mark.parametrize("gamma", [1.0, 3.0])
-@pytest.mark.parametrize("selection", [{"start": "equal"}, {"hidden": 16}])
-def test_it_can_start_as_the_generalized_mean(
-    selection: dict[str, Any], gamma: float, learn_gamma: bool
+@pytest.mark.parametrize("hidden", [None, 16])
+def test_it_starts_as_the_generalized_mean(
+    hidden: int | None, gamma: float, learn_gamma: bool
 ) -> None:
     keyed = KeyedSumPool2d(
-        8,
-        gamma=gamma,
-        values="features",
-        learn_gamma=learn_gamma,
-        dtype=torch.float64,
-        **selection,
+        8, gamma=gamma, learn_gamma=learn_gamma, hidden=hidden, dtype=torch.float64
     )
     mean = GeneralizedMeanPool2d(p=gamma, learn_p=learn_gamma).double()
     gradients = []
@@ -102,7 +101,7 @@ def test_it_can_start_as_the_generalized_mean(
         assert isinstance(keyed.gamma, torch.Tensor)
         torch.testing.assert_close(keyed.gamma.grad, mean.p.grad)
     # From here it learns to select.
-    learned = keyed.key.weight if "start" in selection else keyed.prototypes
+    learned = keyed.prototypes if hidden else keyed.key.weight
     assert learned.grad is not None
     assert learned.grad.abs().max() > 1e-6
 
@@ -117,24 +116,24 @@ def test_a_vanishing_share_is_the_softmax_of_the_scores() -> None:
 
 
 def test_a_score_has_no_queries_to_start() -> None:
-    layer = KeyedSumPool2d(8, hidden=16, values="features")
+    layer = KeyedSumPool2d(8, hidden=16, learn_gamma=False)
     assert {name for name, _ in layer.named_parameters()} == {
         "prototypes",
         "key.weight",
         "key.bias",
     }
-    with pytest.raises(ValueError, match="start is for queries and keys, not for hidden"):
-        KeyedSumPool2d(8, hidden=16, start="equal")
+    with pytest.raises(ValueError, match="start must be 'equal' with hidden, got 'random'"):
+        KeyedSumPool2d(8, hidden=16, start="random")
 
 
 @pytest.mark.parametrize("gamma", [1.0, 2.5])
 def test_the_features_of_the_whole_image_are_pooled_as_they_are(gamma: float) -> None:
-    keyed = KeyedSumPool2d(8, mu=1.0, gamma=gamma, values="features", dtype=torch.float64)
+    keyed = KeyedSumPool2d(8, mu=1.0, gamma=gamma, learn_gamma=False, dtype=torch.float64)
     torch.testing.assert_close(keyed(X), generalized_mean(X.flatten(2).mT, gamma))
 
 
 def test_a_learned_exponent_is_reset() -> None:
-    layer = KeyedSumPool2d(4, gamma=3.0, learn_gamma=True)
+    layer = KeyedSumPool2d(4)
     assert isinstance(layer.gamma, torch.Tensor)
     with torch.no_grad():
         layer.gamma.fill_(7)

@@ -74,9 +74,9 @@ def test_heat_of_a_part_is_inside_it_and_sums_to_the_similarity(pooling: str) ->
     [
         ("gemean+gsp", {"weigh": "powers"}),
         ("gemean+gsp", {"background": True}),
-        ("gsp-keys", {"gamma": 1.0, "prototypes": 3}),
-        ("gsp-keys", {"gamma": 3.0, "values": "features", "learn_gamma": True}),
-        ("gsp-keys", {"gamma": 1.0, "values": "features"}),
+        ("gsp-keys", {"gamma": 1.0, "learn_gamma": False, "values": "normalized", "prototypes": 3}),
+        ("gsp-keys", {"start": "random"}),
+        ("gsp-keys", {"gamma": 1.0, "learn_gamma": False, "start": "random"}),
         ("gsp-parts", {"with_sum": True, "mix": 0.5}),
     ],
 )

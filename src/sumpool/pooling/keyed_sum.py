@@ -33,10 +33,9 @@ from sumpool.transport.validation import (
 
 #: Number of queries by default, and inverse smoothing ε.
 QUERIES, EPS = 1, 1.0
-#: What the projections of queries and keys start as.
-STARTS = ("random", "identity", "equal")
-#: What is pooled.
-VALUES = ("normalized", "features")
+#: What the layer starts as, and what is pooled; the first of each by default.
+STARTS = ("equal", "random", "identity")
+VALUES = ("features", "normalized")
 
 
 class _KeyedSumPool(GlobalPool):
@@ -49,11 +48,11 @@ class _KeyedSumPool(GlobalPool):
         prototypes: int = QUERIES,
         mu: float = 0.3,
         eps: float = EPS,
-        gamma: float = 2.0,
-        start: str = "random",
-        values: str = "normalized",
+        gamma: float = 3.0,
+        start: str = STARTS[0],
+        values: str = VALUES[0],
         *,
-        learn_gamma: bool = False,
+        learn_gamma: bool = True,
         hidden: int | None = None,
         solver: str | Solver = "exact",
         fused: bool | None = None,
@@ -73,7 +72,7 @@ class _KeyedSumPool(GlobalPool):
         if hidden is not None:
             check_at_least_one(hidden=hidden)
             if start != STARTS[0]:
-                raise ValueError(f"start is for queries and keys, not for hidden, got {start!r}")
+                raise ValueError(f"start must be {STARTS[0]!r} with hidden, got {start!r}")
         resolve_solver(solver)
         self.channels, self.start, self.values = channels, start, values
         self.mu, self.eps, self.solver, self.fused = float(mu), float(eps), solver, fused
@@ -100,7 +99,7 @@ class _KeyedSumPool(GlobalPool):
         if self.query is not None and self.start == "identity":
             nn.init.eye_(self.query.weight)
             nn.init.eye_(self.key.weight)
-        if self.start == "equal":
+        elif self.query is not None and self.start == "equal":
             nn.init.zeros_(self.key.weight)
         with torch.no_grad():
             if isinstance(self.gamma, Tensor):
@@ -213,18 +212,16 @@ class KeyedSumPool2d(_KeyedSumPool):
     costs, and
 
     .. math::
-        g_c = \Big(\sum_j p_j (v_{jc} - \min_{ic} v_{ic} + 10^{-6})^γ\Big)^{1/γ} ,
+        g_c = \Big(\sum_j p_j \max(f_{jc}, 10^{-6})^γ\Big)^{1/γ} ,
 
-    or the weighted sum Σ_j p_j v_j at γ = 1. With one prototype, ε = 1 and μ → 0 the weights are
-    the attention of SimPool [simpool], which no share bounds; μ = 1 is the power mean, and with
-    γ = 1 average pooling, of the normalized features.
+    with γ learned. μ = 1 is the power mean, and with a fixed γ = 1 average pooling. W_k starts at
+    0, where all weights are 1/n: the layer starts as :class:`GeneralizedMeanPool2d` with the
+    exponent γ, embeddings and derivatives included, and learns to select from there.
 
-    A normalized feature has lost its norm, by which networks tell what matters, and the layer
-    starts far below what the network knows. With ``values="features"`` the features are pooled as
-    they are, :math:`g_c = (\sum_j p_j \max(f_{jc}, 10^{-6})^γ)^{1/γ}`, and with ``start="equal"``
-    all weights are 1/n before training: the layer starts as
-    :class:`GeneralizedMeanPool2d` with the exponent γ, embeddings and derivatives included, and
-    learns to select from there.
+    With ``values="normalized"``, :math:`v_{jc} - \min_{ic} v_{ic} + 10^{-6}` is pooled in place of
+    the features, or v itself at a fixed γ = 1. Then, with one prototype, ε = 1 and μ → 0, this is
+    SimPool [simpool], whose attention no share bounds. A normalized feature has lost its norm, by
+    which networks tell what matters, and the layer starts far below what the network knows.
 
     With ``hidden`` the image does not ask: as in DeLF [delf], a position has a score of its own
     from two layers, and the transport bounds the share that scores can give it,
@@ -232,18 +229,18 @@ class KeyedSumPool2d(_KeyedSumPool):
     .. math::
         c_{ji} = -ω_i^⊤ \operatorname{relu}(W_k f_j + b).
 
-    A single ω starts at 0, where all weights are 1/n.
+    A single ω starts at 0, where all weights are 1/n, too.
 
     Args:
         channels: Channels C of the maps.
         prototypes: Number m of prototypes ω; a single one starts at 0.
         mu: Share μ in (0, 1] of each image that is pooled; no position has more than 1/(n μ).
         eps: Inverse smoothing ε > 0.
-        gamma: Exponent γ > 0 of the power mean; 1 is a weighted sum.
-        start: What W_q and W_k start as: "random", where all positions weigh nearly the same,
-            "identity", where those like the mean weigh most, or "equal", where W_k is 0 and all
-            weigh the same.
-        values: What is pooled, "normalized" features v or the "features" f.
+        gamma: Exponent γ > 0 of the power mean; 1, if it is not learned, is a weighted sum.
+        start: What the layer starts as: "equal", where W_k is 0 and all positions weigh the same,
+            "random", where they nearly do, or "identity" (W_q and W_k), where those like the mean
+            weigh most.
+        values: What is pooled, the "features" f or "normalized" features v.
         learn_gamma: Whether the exponent is learned.
         hidden: Units of the score in place of queries and keys; None asks with the image.
         solver: As in :class:`GeneralizedSumPool2d`.

@@ -37,18 +37,10 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "netvlad-8192": {"pool": "netvlad", "embedding_size": 8192, "pool_options": {"clusters": 64}},
     "gsp-late": {"pool": "gsp"},
     "gsp-sharp": {"pool": "gsp"},
-    "gsp-power": {
-        "pool": "gsp-keys",
-        "pool_options": {
-            "start": "equal",
-            "values": "features",
-            "gamma": 3.0,
-            "learn_gamma": True,
-        },
-    },
+    "gsp-power": {"pool": "gsp-keys"},
     "gsp-score": {
         "pool": "gsp-keys",
-        "pool_options": {"values": "features", "hidden": 512, "gamma": 1.0},
+        "pool_options": {"hidden": 512, "gamma": 1.0, "learn_gamma": False},
     },
     "gsp+zs": {"pool": "gsp"},
     "distilled": {"pool": "gap"},
