@@ -31,6 +31,7 @@ from sumpool.tune import store as store_module
 from sumpool.tune import trial as trial_module
 from sumpool.tune.page import importances, write_tune_page
 from sumpool.tune.result import Result, result_of, train_command
+from sumpool.tune.sampling import suggest
 from sumpool.tune.search import run_search
 from sumpool.tune.space import parse_space
 from sumpool.tune.store import BEST, DATABASE, LOCK, Trial, TuneStore
@@ -254,3 +255,17 @@ def test_what_decides_the_score_is_found() -> None:
     shares = importances(result)
     assert max(shares, key=lambda name: shares[name]) == "optimizer.lr"
     assert importances(replace(result, trials=trials[:3])) == {}
+
+
+def test_no_point_is_asked_for_twice() -> None:
+    rate, pool = parse_space(VARY, CONFIG)
+    # The process would ask for the upper end again and again.
+    best = [({"optimizer.lr": 10.0**power}, float(power)) for power in (-5, -4, -3, -2)]
+    known = [params for params, _ in best]
+    asked = suggest(best, [rate], 3, seed=0)
+    assert all(it not in [*known, *asked[:place]] for place, it in enumerate(asked))
+    assert asked == suggest(best, [rate], 3, seed=0)
+    assert suggest([({"pool": "gap"}, 1.0)], [pool], 1, seed=0) == [{"pool": "gsp"}]
+    # Where nothing is left, a known point is better than none.
+    both = [({"pool": "gap"}, 1.0), ({"pool": "gsp"}, 0.0)]
+    assert suggest(both, [pool], 1, seed=0)[0]["pool"] in ("gap", "gsp")

@@ -8,6 +8,8 @@ from typing import Any
 from sumpool.training.config import ConfigError
 from sumpool.tune.space import Dimension
 
+#: Random points that are tried in place of one that is known.
+TRIES = 100
 #: Values of options by name, and the score they gave.
 Point = tuple[Mapping[str, Any], float]
 
@@ -46,7 +48,8 @@ def suggest(
 ) -> list[dict[str, Any]]:
     """Where to look next for a larger score: values by option, of ``count`` new points.
 
-    The sampler is made anew each time: what it suggests depends on the arguments alone.
+    The sampler is made anew each time: what it suggests depends on the arguments alone. A random
+    point takes the place of one that is known, unless there is no other.
 
     Args:
         points: What is known.
@@ -62,4 +65,13 @@ def suggest(
         search.add_trial(
             optuna.trial.create_trial(params=dict(params), distributions=space_of, value=value)
         )
-    return [dict(search.ask(space_of).params) for _ in range(count)]
+    chance = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
+    known = [dict(params) for params, _ in points]
+    for _ in range(count):
+        asked = dict(search.ask(space_of).params)
+        for _ in range(TRIES):
+            if asked not in known:
+                break
+            asked = dict(chance.ask(space_of).params)
+        known.append(asked)
+    return known[len(points) :]
