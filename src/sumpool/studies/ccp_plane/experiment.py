@@ -1,7 +1,7 @@
 """Chance-constrained proxies in the plane: do proxies stay apart, and does their cover shrink?
 
     sumpool study ccp-plane              (scikit-learn's digits: 4 minutes on two cores)
-    sumpool study ccp-plane --data DIR   (the four files of MNIST or Fashion-MNIST: for a GPU)
+    sumpool study ccp-plane --data DIR   (the four files of MNIST or Fashion-MNIST: half an hour)
 
 Debian's ``dataset-fashion-mnist`` has Fashion-MNIST in ``/usr/share/datasets/fashion-mnist``.
 
