@@ -6,6 +6,7 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -37,10 +38,28 @@ def panel_row(
     return figure, dict(zip(names, grid, strict=True))
 
 
-def legend_below(figure: Figure, handles: Sequence[Artist], ncols: int, **options: Any) -> None:
-    """A legend without a frame below all panels."""
+def legend_below(figure: Figure, handles: Sequence[Artist], most: int, **options: Any) -> None:
+    """A legend without a frame below all panels, of ``most`` columns if the figure has room."""
     shared: dict[str, Any] = {"fontsize": 8.5, "frameon": False, **options}
+    room = 72 * figure.get_figwidth() / shared["fontsize"]
+    ncols = _columns([len(str(it.get_label())) for it in handles], most, room)
     figure.legend(handles=handles, loc="outside lower center", ncols=ncols, **shared)
+
+
+def _columns(lengths: Sequence[int], most: int, room: float) -> int:
+    """How many columns of labels with so many letters fit into ``room``, in sizes of the font.
+
+    Example:
+        >>> _columns([20, 5, 5, 20], 4, 40.0), _columns([20, 5, 5, 20], 4, 35.0)
+        (3, 2)
+    """
+    for columns in range(most, 1, -1):
+        # As matplotlib splits them.
+        widest = [it.max() for it in np.array_split(np.array(lengths), columns) if len(it)]
+        # A letter is about half as wide as the font is large; the sign and the gaps take 5 sizes.
+        if 0.55 * sum(widest) + 5 * len(widest) <= room:
+            return columns
+    return 1
 
 
 def color_at(place: int) -> str:
