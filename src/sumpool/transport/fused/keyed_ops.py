@@ -25,41 +25,25 @@ _QUERY_GRADIENT = Kernel(keyed.query_gradient)
 _FEATURE_GRADIENT = Kernel(keyed.feature_gradient)
 _SUM_IMAGES = Kernel(keyed.sum_images)
 
-#: Positions and channels of a tile, and warps, of the kernels in the order of their use.
-Tiles = dict[str, tuple[int, int, int]]
-CHANNELS_LAST: Tiles = {
-    "mean": (16, 64, 2),
-    "score": (4, 256, 2),
-    "power": (16, 64, 2),
-    "share": (8, 256, 4),
-    "query": (16, 64, 2),
-    "feature": (8, 256, 4),
-}
-SMALL_MAPS: Tiles = {
-    "mean": (16, 128, 4),
-    "score": (16, 128, 4),
-    "power": (16, 128, 4),
-    "share": (8, 256, 4),
-    "query": (16, 128, 4),
-    "feature": (16, 32, 1),
-}
-LARGE_MAPS: Tiles = {
-    "mean": (128, 8, 4),
-    "score": (64, 16, 4),
-    "power": (64, 16, 2),
-    "share": (32, 128, 4),
-    "query": (64, 16, 2),
-    "feature": (64, 16, 2),
+#: Positions and channels of a tile, and warps: what was fastest for channels that lie together, and
+#: for positions that do in small and in large maps.
+TILES = {
+    "mean": ((16, 64, 2), (16, 128, 4), (128, 8, 4)),
+    "score": ((4, 256, 2), (16, 128, 4), (64, 16, 4)),
+    "power": ((16, 64, 2), (16, 128, 4), (64, 16, 2)),
+    "share": ((8, 256, 4), (8, 256, 4), (32, 128, 4)),
+    "query": ((16, 64, 2), (16, 128, 4), (64, 16, 2)),
+    "feature": ((8, 256, 4), (16, 32, 1), (64, 16, 2)),
 }
 #: Images and channels of a tile of their sum, and warps; positions of a large map.
 _SUM, _LARGE = (32, 32, 4), 128
 
 
-def tiles_of(features: Tensor) -> Tiles:
-    """What was fastest for maps of this layout and size."""
+def _kind(features: Tensor) -> int:
+    """Which of the three tiles suits ``features``."""
     if features.stride(2) == 1:
-        return CHANNELS_LAST
-    return LARGE_MAPS if features.shape[1] >= _LARGE else SMALL_MAPS
+        return 0
+    return 2 if features.shape[1] >= _LARGE else 1
 
 
 def _warps(every: int) -> int:
@@ -110,13 +94,13 @@ class KeyedPowerMean(torch.autograd.Function):
         f = (features, *features.stride())
         every = max(16, triton.next_power_of_2(n))
         fast = features.dtype != torch.float32 and os.environ.get("TRITON_INTERPRET") != "1"
-        tiles = tiles_of(features)
+        kind = _kind(features)
         with on_device_of(features):
-            bn, bd, warps = tiles["mean"]
+            bn, bd, warps = TILES["mean"][kind]
             _IMAGE_MEAN.launch((batch, triton.cdiv(d, bd), 1), (*f, n, d, mean), (bn, bd), warps)
             asks = torch.addmm(prototype, mean, query.mT)
             asked = asks @ key
-            bn, bd, warps = tiles["score"]
+            bn, bd, warps = TILES["score"][kind]
             _SCORE_TILE.launch(
                 (batch, triton.cdiv(n, bn), 1),
                 (*f, asked, scale, factor, edge, n, d, score, means, rstd, total), (bn, bd), warps,
@@ -124,7 +108,7 @@ class KeyedPowerMean(torch.autograd.Function):
             _WEIGH_IMAGE.launch(
                 (batch, 1, 1), (score, mu, 1.0 - mu, n, odds, weights), (every,), _warps(every)
             )
-            bn, bd, warps = tiles["power"]
+            bn, bd, warps = TILES["power"][kind]
             _POWER_MEAN.launch(
                 (batch, triton.cdiv(d, bd), 1),
                 (*f, weights, gamma, floor, n, d, embedding, log_sum, slope),
@@ -152,7 +136,7 @@ class KeyedPowerMean(torch.autograd.Function):
             ge = features.new_zeros(batch, d)
         if gw is not None:
             gw = gw.contiguous()
-        tiles = tiles_of(features)
+        kind = _kind(features)
         dtype = torch.bfloat16 if features.dtype == torch.bfloat16 else torch.float32
         share, push = torch.empty_like(score), torch.empty_like(score)
         to_asked, to_scales = torch.empty_like(asked, dtype=dtype), torch.empty_like(asked)
@@ -161,7 +145,7 @@ class KeyedPowerMean(torch.autograd.Function):
         power = (gamma, floor, n, d)
         to_embedding = (ge, *ge.stride())
         with on_device_of(features):
-            bn, bd, warps = tiles["share"]
+            bn, bd, warps = TILES["share"][kind]
             _SHARE_TILE.launch(
                 (batch, triton.cdiv(n, bn), 1),
                 (*f, weights, *power, log_sum, *to_embedding, share), (bn, bd, fast), warps,
@@ -170,7 +154,7 @@ class KeyedPowerMean(torch.autograd.Function):
                 (batch, 1, 1), (odds, share, weights, gw, rstd, n, push),
                 (gw is not None, every), _warps(every),
             )  # fmt: skip
-            bn, bd, warps = tiles["query"]
+            bn, bd, warps = TILES["query"][kind]
             parts = triton.cdiv(d, bd)
             to_gammas = asked.new_empty(batch, parts)
             _QUERY_GRADIENT.launch(
@@ -184,7 +168,7 @@ class KeyedPowerMean(torch.autograd.Function):
             query, key = query.to(dtype), key.to(dtype)
             to_asks = to_asked @ key.mT
             to_mean = _product(to_asks, query)
-            bn, bd, warps = tiles["feature"]
+            bn, bd, warps = TILES["feature"][kind]
             _FEATURE_GRADIENT.launch(
                 (batch, triton.cdiv(n, bn), triton.cdiv(d, bd)),
                 (
