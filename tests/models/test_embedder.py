@@ -160,6 +160,18 @@ def test_frozen_scales_and_shifts_stay(tmp_path: Any) -> None:
     assert model.backbone.conv1.weight.grad is not None
 
 
+@pytest.mark.parametrize("map_init", ["torch", "orthogonal"])
+@pytest.mark.parametrize("pooling", ["gsp", "gsp-keys", "simpool", "delf", "cbam", "gsop", "solar"])
+def test_for_one_seed_all_poolings_start_from_the_same_map(pooling: str, map_init: str) -> None:
+    expected, found = (
+        build_embedder(config(pooling=name, map_init=map_init), seed=3).map.weight.flatten(1)
+        for name in ("gap", pooling)
+    )
+    assert torch.equal(expected, found)
+    other = build_embedder(config(pooling=pooling, map_init=map_init), seed=4).map.weight
+    assert not torch.equal(found, other.flatten(1))
+
+
 @pytest.mark.parametrize("pooling", ["gap", "gmp", "gsp", "gmp+gsp"])
 def test_glorots_map_is_uniform_in_its_bounds(pooling: str) -> None:
     model = embedder(pooling=pooling, map_init="glorot")

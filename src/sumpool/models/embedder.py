@@ -68,7 +68,7 @@ class Embedder(nn.Module):
         self.layout = layout = backbone.layout
         self.backbone = backbone.network
         self.pooling: GlobalPool = build_head_pooling(config, layout, seed)
-        self.map = build_map(config, layout, self.pooling)
+        self.map = build_map(config, layout, self.pooling, seed)
         self.batch_norm_frozen = config.freeze_batch_norm and config.weights != "none"
         if config.freeze_batch_norm_affine:
             for layer in self._batch_norms():

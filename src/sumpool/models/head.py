@@ -35,14 +35,22 @@ def build_head_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int)
     )
 
 
-def build_map(config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool) -> nn.Module:
+def build_map(
+    config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool, seed: int
+) -> nn.Module:
     """The linear map to the embedding size, where ``pooling`` wants it, initialized.
+
+    It comes from the seed alone, whatever ``pooling`` drew for itself: poolings that are compared
+    seed by seed start from the same map.
 
     Raises:
         ValueError: If the initialization needs a single map and the pooling has others.
     """
-    mapped = _map(config, layout, pooling)
-    if config.map_init != "torch":
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        mapped = _map(config, layout, pooling)
+        if config.map_init == "torch":
+            return mapped
         single = single_map(mapped, pooling)
         if single is None:
             raise ValueError(
