@@ -182,7 +182,7 @@ for name in KERNELS:
                 return "constexpr"
             if it.endswith("_ptr"):
                 half = it in ("f_ptr", "df_ptr", "embedding_ptr", "ge_ptr")
-                half |= it in ("to_asked_ptr", "to_asks_ptr")
+                half |= it in ("left_ptr", "right_ptr", "to_asks_ptr")
                 return f"*{features}" if half else "*fp32"
             return "fp32" if it in ("mu", "rest", "factor", "edge", "floor") else "i32"
         signature = {it: kind(it) for it in function.arg_names}

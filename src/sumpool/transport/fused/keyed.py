@@ -178,10 +178,15 @@ def score_gradient(
 @triton.jit
 def query_gradient(
     f_ptr, f_b, f_n, f_d, asked_ptr, scale_ptr, factor, gamma_ptr, floor, n, d, push_ptr, mean_ptr,
-    log_ptr, slope_ptr, ge_ptr, ge_b, ge_d, to_asked_ptr, to_scale_ptr, to_gamma_ptr,
+    log_ptr, slope_ptr, ge_ptr, ge_b, ge_d, image_ptr, asks_ptr, left_ptr, right_ptr, to_scale_ptr,
+    to_gamma_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Gradients to the query, to the scales of the layer norm and to γ: the image's share."""
+    """Gradients to the query, to the scales of the layer norm and to γ: the image's share.
+
+    The gradient to the query is the second of the right factors whose products are the gradients to
+    W_q and W_k; the mean of the image and what it asks for are put where the others belong.
+    """
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
     channels = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
@@ -198,7 +203,10 @@ def query_gradient(
     at = b * d + channels
     scale = tl.load(scale_ptr + channels, mask=there, other=0.0).to(tl.float32)
     asked = tl.load(asked_ptr + at, mask=there, other=0.0)
-    tl.store(to_asked_ptr + at, to_k * scale, mask=there)
+    second = tl.num_programs(0).to(tl.int64) * d + at
+    tl.store(right_ptr + second, to_k * scale, mask=there)
+    tl.store(right_ptr + at, tl.load(image_ptr + at, mask=there, other=0.0), mask=there)
+    tl.store(left_ptr + second, tl.load(asks_ptr + at, mask=there, other=0.0), mask=there)
     tl.store(to_scale_ptr + at, to_k * asked, mask=there)
     log_sum, to_log = _to_log(log_ptr + b * d, ge_ptr + b * ge_b, ge_d, gamma, channels, there)
     slope = tl.load(slope_ptr + at, mask=there, other=0.0)
@@ -244,10 +252,10 @@ def feature_gradient(
 @triton.jit
 def sum_images(
     to_scale_ptr, to_asks_ptr, to_gamma_ptr, gamma_ptr, floor, batch, d, parts,
-    scale_ptr, prototype_ptr, exponent_ptr,
+    scale_ptr, shift_ptr, prototype_ptr, exponent_ptr,
     BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Gradients to the scales, ω and γ, from the shares of all images."""
+    """Gradients to the scales, ω and γ, from the shares of all images; 0 to the shifts."""
     block = tl.program_id(0)
     if block == tl.num_programs(0) - 1:
         sums = tl.zeros((BLOCK_B * BLOCK_D,), tl.float32)
@@ -267,6 +275,7 @@ def sum_images(
             scales += load_tile(to_scale_ptr, images, channels, d, 1, known, there)
             asks += load_tile(to_asks_ptr, images, channels, d, 1, known, there)
         tl.store(scale_ptr + channels, tl.sum(scales, 0), mask=there)
+        tl.store(shift_ptr + channels, tl.zeros((BLOCK_D,), tl.float32), mask=there)
         tl.store(prototype_ptr + channels, tl.sum(asks, 0), mask=there)
 
 

@@ -52,10 +52,11 @@ def _warps(every: int) -> int:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, of factors in float32 or bfloat16."""
-    if a.dtype == torch.float32:
-        return a @ b
-    return torch.mm(a, b, out_dtype=torch.float32) if a.is_cuda else a.float() @ b.float()
+    """a b in float32, of matrices, or batches of them, in float32 or bfloat16."""
+    if a.dtype == torch.float32 or not a.is_cuda:
+        return a.float() @ b.float()
+    multiply = torch.mm if a.dim() == 2 else torch.bmm
+    return multiply(a, b, out_dtype=torch.float32)
 
 
 class KeyedPowerMean(torch.autograd.Function):
@@ -98,7 +99,7 @@ class KeyedPowerMean(torch.autograd.Function):
         with on_device_of(features):
             bn, bd, warps = TILES["mean"][kind]
             _IMAGE_MEAN.launch((batch, triton.cdiv(d, bd), 1), (*f, n, d, mean), (bn, bd), warps)
-            asks = torch.addmm(prototype, mean, query.mT)
+            asks = torch.addmm(prototype[0], mean, query.mT)
             asked = asks @ key
             bn, bd, warps = TILES["score"][kind]
             _SCORE_TILE.launch(
@@ -139,7 +140,9 @@ class KeyedPowerMean(torch.autograd.Function):
         kind = _kind(features)
         dtype = torch.bfloat16 if features.dtype == torch.bfloat16 else torch.float32
         share, push = torch.empty_like(score), torch.empty_like(score)
-        to_asked, to_scales = torch.empty_like(asked, dtype=dtype), torch.empty_like(asked)
+        # Factors of the gradients to W_q and W_k, which are one product.
+        left, right = asked.new_empty(2, 2, batch, d, dtype=dtype)
+        to_scales = torch.empty_like(asked)
         to_features = torch.empty_like(features)
         f = (features, *features.stride())
         power = (gamma, floor, n, d)
@@ -161,12 +164,12 @@ class KeyedPowerMean(torch.autograd.Function):
                 (batch, parts, 1),
                 (
                     *f, asked, scale, factor, *power, push, means, log_sum, slope,
-                    *to_embedding, to_asked, to_scales, to_gammas,
+                    *to_embedding, mean, asks, left, right, to_scales, to_gammas,
                 ),
                 (bn, bd), warps,
             )  # fmt: skip
             query, key = query.to(dtype), key.to(dtype)
-            to_asks = to_asked @ key.mT
+            to_asks = torch.mm(right[1], key.mT, out=left[0])
             to_mean = _product(to_asks, query)
             bn, bd, warps = TILES["feature"][kind]
             _FEATURE_GRADIENT.launch(
@@ -177,19 +180,19 @@ class KeyedPowerMean(torch.autograd.Function):
                 ),
                 (bn, bd, fast), warps,
             )  # fmt: skip
-            to_prototype, to_scale = asked.new_empty(1, d), torch.empty_like(scale)
-            to_gamma = torch.empty_like(gamma)
+            to_prototype, to_gamma = asked.new_empty(1, d), torch.empty_like(gamma)
+            to_scale, to_shift = torch.empty_like(scale), torch.empty_like(scale)
             bn, bd, warps = _SUM
             _SUM_IMAGES.launch(
                 (triton.cdiv(d, bd) + 1, 1, 1),
                 (
                     to_scales, to_asks, to_gammas, gamma, floor, batch, d, parts,
-                    to_scale, to_prototype, to_gamma,
+                    to_scale, to_shift, to_prototype, to_gamma,
                 ),
                 (bn, bd), warps,
             )  # fmt: skip
+            to_query, to_key = _product(left.mT, right)
         return (
-            to_features, _product(to_asks.mT, mean.to(dtype)), to_prototype,
-            _product(asks.to(dtype).mT, to_asked), to_scale, torch.zeros_like(scale), None,
-            to_gamma, None, None, None,
+            to_features, to_query, to_prototype, to_key, to_scale, to_shift, None, to_gamma,
+            None, None, None,
         )  # fmt: skip
