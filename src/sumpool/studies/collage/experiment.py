@@ -12,10 +12,10 @@ were searched on CIFAR collages. "gsp-power" is GSP on keys that starts as a pow
 photographs, and "gsp-score" selects by a score of two layers, as DeLF does. "gsp+zs" adds the
 zero-shot loss. Poolings with 8192 numbers are left out on glyphs, where a run would take minutes.
 
-On CIFAR collages at the rate 3e-4, MAP@R in % over 3 seeds with C2 and PNCA: gap 12.2 ± 0.3 and
-15.1 ± 0.2, gsp 13.7 ± 0.5 and 18.2 ± 0.5, gsp-sharp 14.5 ± 0.2 and 19.1 ± 0.7, gsop, the best,
-14.6 ± 0.8 and 19.7 ± 0.4, distilled 21.9 ± 0.3 and 27.8 ± 0.5. At 1e-3 all but gemax are worse
-(docs/results/collage-h200).
+On CIFAR collages at the rate 3e-4, MAP@R in % over 3 seeds with C2 and PNCA: gap 11.0 ± 1.3 and
+14.9 ± 0.2, gsp 13.9 ± 0.9 and 18.2 ± 0.5, gsp-power 13.9 ± 0.7 and 19.9 ± 0.5, gsop 14.2 ± 0.6
+and 20.7 ± 0.8, gsp-score 14.6 ± 0.9 and 20.3 ± 0.6, distilled 21.9 ± 0.3 and 27.8 ± 0.5. At 1e-3
+all but gemax are worse (docs/results/collage-h200).
 """
 
 from __future__ import annotations
