@@ -13,6 +13,7 @@ import pytest
 
 from sumpool.system.processes import COMPILERS, WorkerError, run_in_processes
 from system.worker_tasks import (
+    breaks_its_process,
     dies_after_its_answer,
     dies_at_one,
     holds_open,
@@ -30,6 +31,12 @@ def test_a_process_that_dies_takes_one_piece_with_it() -> None:
     assert done[2].found == 4
     assert isinstance(done[1].failure, WorkerError)
     assert str(done[1].failure) == "its process ended with exit code -9"
+
+
+def test_what_one_item_breaks_does_not_fail_the_others() -> None:
+    done = {it.item: it for it in run_in_processes(breaks_its_process, [0, 1, 2], 1)}
+    assert str(done[0].failure) == "broken"
+    assert (done[1].found, done[2].found) == (1, 2)
 
 
 def test_a_process_that_dies_after_its_answer_takes_nothing_with_it() -> None:

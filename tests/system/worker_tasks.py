@@ -20,6 +20,15 @@ def sleeps(number: int) -> int:
     return number
 
 
+def breaks_its_process(item: int) -> int:
+    """Fails at 0, and from then on in the same process."""
+    if item == 0:
+        os.environ["BROKEN"] = "yes"
+    if "BROKEN" in os.environ:
+        raise ValueError("broken")
+    return item
+
+
 def dies_after_its_answer(number: int) -> int:
     if number == 0:
         threading.Timer(0.2, os._exit, [9]).start()

@@ -55,8 +55,9 @@ def run_in_processes(
 ) -> Generator[Done[T, R], None, None]:
     """Apply ``work`` to ``items`` in ``jobs`` processes; yields results as they are finished.
 
-    An item that fails is yielded with its failure, and the others continue. A process that dies
-    takes one item with it and is replaced. When the iterator is closed, or interrupted, the
+    An item that fails is yielded with its failure, and the others continue in other processes: what
+    broke one, such as an error of CUDA, would fail all that follow in it. A process that dies takes
+    one item with it and is replaced. When the iterator is closed, or interrupted, the
     processes are ended and unfinished items are lost. They end with this process too, however it
     ends: see :func:`terminate_with_parent`.
 
@@ -109,7 +110,7 @@ def run_in_processes(
                     continue
                 try:
                     # Before this answer is looked at, which may take long.
-                    if left:
+                    if left and failure is None:
                         give(ready, process)
                     else:
                         ready.close()
