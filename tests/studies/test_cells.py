@@ -79,7 +79,7 @@ def test_a_cell_that_fails_keeps_no_other_from_being_stored(tmp_path: Path, jobs
 def test_a_cell_that_cannot_be_stored_is_one_that_failed(tmp_path: Path, jobs: int) -> None:
     with pytest.raises(StoreError, match=r"'number': 2.*square.*nan") as raised:
         run_cells(store(tmp_path), CELLS, measures_nan_at_two, jobs=jobs, progress=False)
-    assert any("the first of 1 that failed" in note for note in raised.value.__notes__)
+    assert any("the first of 1 that failed; what is" in note for note in raised.value.__notes__)
     assert sorted(row.cell["number"] for row in read_rows(tmp_path)) == [0, 1, 3]
 
 

@@ -85,7 +85,10 @@ def _store_all(store: ResultStore, finished: Generator[DoneCell, None, None], ba
                 bar.set_postfix_str(f"{len(failures)} failed")
     if failures:
         cell, first = failures[0]
-        first.add_note(f"in the cell {cell}, the first of {len(failures)} that failed")
+        first.add_note(
+            f"in the cell {cell}, the first of {len(failures)} that failed; what is "
+            "finished is stored, and the same command computes the rest"
+        )
         raise first
 
 
