@@ -184,8 +184,9 @@ def query_gradient(
 ):  # fmt: skip
     """Gradients to the query, to the scales of the layer norm and to γ: the image's share.
 
-    The gradient to the query is the second of the right factors whose products are the gradients to
-    W_q and W_k; the mean of the image and what it asks for are put where the others belong.
+    The gradients to W_q and W_k are products of the factors ``left`` and ``right``, over images.
+    Here ``right`` gets the image's mean and the gradient to its query, ``left`` the second of its
+    two, what the image asks for.
     """
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
