@@ -106,6 +106,13 @@ def test_prototypes_find_the_largest_attribute(index: Index) -> None:
     np.testing.assert_allclose([it.similarity for it in found], np.sort(z[:, 2])[::-1][:3])
 
 
+def test_a_single_prototype_is_nothing_to_search_by(photos: Path, tmp_path: Path) -> None:
+    found = build(photos, tmp_path / "index", "gsp-keys")
+    assert found.prototypes == 0
+    with pytest.raises(QueryError, match="the pooling gsp-keys has no prototypes to search by"):
+        found.search_prototype(0)
+
+
 def test_a_part_is_explained_to_the_similarity(index: Index) -> None:
     why = index.explain((2, (5, 5, 40, 40)), 7)
     assert why.result_map.sum() == pytest.approx(why.similarity, abs=1e-5)

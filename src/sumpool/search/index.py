@@ -149,7 +149,7 @@ class Index(IndexedImages):
 
     @property
     def prototypes(self) -> int:
-        """Number of prototypes; 0 where the model has none."""
+        """Number of prototypes to search by; 0 where the model has none, or one for all images."""
         return 0 if self._attributes is None else self._attributes.shape[1]
 
     @cached_property
@@ -162,7 +162,8 @@ class Index(IndexedImages):
         if column.null_count == len(column):
             return None
         attributes: NDArray[np.float32] = column.flatten().to_numpy().reshape(len(self), -1)
-        return attributes
+        # A single prototype has all of every image: it tells none from another.
+        return attributes if attributes.shape[1] > 1 else None
 
     def embed(self, query: Query, box: Sequence[float] | None = None) -> Embedded:
         """The query as the network embeds it.

@@ -140,6 +140,12 @@ _BEST = Recipe(
     length=Length(epochs=16, least=50, most=3000),
     few=1000,
     frozen={
+        "pool": Setting(
+            "gsp-keys",
+            "level with the power mean on photographs, ahead of it with clutter around the object "
+            "(docs/results/minutes-cpu)",
+            ("pool_options", "gsp", "zero_shot", "ccp.enabled"),
+        ),
         "map_init": Setting(
             "orthogonal", "it keeps more of what the network knows", ("pool", "init")
         ),
