@@ -106,6 +106,8 @@ _LARGE = partial(
 )
 #: What sets the end of a run, or its rates, by validations.
 _BY_VALIDATION = ("ccp.enabled", "optimizer.restarts")
+#: What belongs to a pooling that the recipe would replace.
+_OTHER_POOLING = ("pool_options", "gsp", "zero_shot", "ccp.enabled")
 _BEST = Recipe(
     summary="what this package knows to be best",
     measured="schedule, average of the weights and rate of pair losses: CUB with C2 and 128 "
@@ -121,7 +123,7 @@ _BEST = Recipe(
             "gemean",
             "level with gsp-keys, which starts as this and learns to select, on photographs with "
             "EfficientNet-Lite0, and ahead of it in precision at 1 (docs/results/photographs-h200)",
-            ("pool_options", "gsp", "zero_shot", "ccp.enabled"),
+            _OTHER_POOLING,
         ),
         "embedding_size": Setting(512, "the size of most published tables"),
         "batch_size": Setting(64, "proxies are compared with more images at a time"),
@@ -143,8 +145,8 @@ _BEST = Recipe(
         "pool": Setting(
             "gsp-keys",
             "level with the power mean on photographs, ahead of it with clutter around the object "
-            "(docs/results/minutes-cpu)",
-            ("pool_options", "gsp", "zero_shot", "ccp.enabled"),
+            "(docs/results/minutes-cpu and clutter-cpu)",
+            _OTHER_POOLING,
         ),
         "map_init": Setting(
             "orthogonal", "it keeps more of what the network knows", ("pool", "init")
