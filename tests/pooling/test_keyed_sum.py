@@ -52,12 +52,7 @@ def test_no_position_exceeds_its_share(mu: float) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [
-        {"start": "random"},
-        {"hidden": 5},
-        {**NORMALIZED, "gamma": 2.0},
-        {"start": "random", "norm_power": 1.5},
-    ],
+    [{"start": "random"}, {"hidden": 5}, {**NORMALIZED, "gamma": 2.0}],
 )
 def test_derivatives_are_exact(options: dict[str, Any]) -> None:
     layer = KeyedSumPool2d(4, prototypes=2, mu=0.4, eps=3.0, dtype=torch.float64, **options)
@@ -118,28 +113,6 @@ def test_a_vanishing_share_is_the_softmax_of_the_scores() -> None:
     torch.testing.assert_close(
         layer.pool(X).weights.flatten(1), scores.softmax(1), rtol=1e-6, atol=1e-9
     )
-
-
-@pytest.mark.parametrize("hidden", [None, 16])
-def test_with_their_power_positions_start_to_weigh_by_their_norms(hidden: int | None) -> None:
-    layer = KeyedSumPool2d(8, mu=1e-9, eps=2.0, norm_power=1.5, hidden=hidden, dtype=torch.float64)
-    weights = layer.pool(X).weights.flatten(1)
-    powers = X.flatten(2).norm(dim=1).pow(3.0)
-    expected = powers / powers.sum(1, keepdim=True)
-    torch.testing.assert_close(weights, expected, rtol=1e-6, atol=1e-9)
-    torch.testing.assert_close(layer.pool(7 * X).weights.flatten(1), weights)
-    x = X.clone()
-    x[0] = 0.0
-    assert layer.pool(x).weights.isfinite().all()
-    layer.norm_power.data.fill_(9.0)
-    layer.reset_parameters()
-    assert layer.norm_power.item() == 1.5
-
-
-def test_norms_have_no_part_by_default_and_no_negative_power() -> None:
-    assert "norm_power" not in KeyedSumPool2d(8).state_dict()
-    with pytest.raises(ValueError, match=r"norm_power must be .*, got -1"):
-        KeyedSumPool2d(8, norm_power=-1.0)
 
 
 def test_a_score_has_no_queries_to_start() -> None:

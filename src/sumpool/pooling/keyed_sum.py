@@ -53,7 +53,6 @@ class _KeyedSumPool(GlobalPool):
         values: str = VALUES[0],
         *,
         learn_gamma: bool = True,
-        norm_power: float = 0.0,
         hidden: int | None = None,
         solver: str | Solver = "exact",
         fused: bool | None = None,
@@ -68,8 +67,6 @@ class _KeyedSumPool(GlobalPool):
         check_mu(mu)
         check_eps(eps)
         check_positive(gamma=gamma)
-        if norm_power:
-            check_positive(norm_power=norm_power)
         check_one_of(STARTS, start=start)
         check_one_of(VALUES, values=values)
         if hidden is not None:
@@ -83,10 +80,6 @@ class _KeyedSumPool(GlobalPool):
         self.gamma: float | nn.Parameter = self._gamma
         if learn_gamma:
             self.gamma = nn.Parameter(torch.full((), self._gamma, device=device, dtype=dtype))
-        self._norm_power = float(norm_power)
-        self.norm_power: nn.Parameter | None = None
-        if norm_power:
-            self.norm_power = nn.Parameter(torch.empty((), device=device, dtype=dtype))
         self.norm: nn.LayerNorm | None = None
         if hidden is None or values == "normalized":
             self.norm = nn.LayerNorm(channels, eps=1e-6, device=device, dtype=dtype)
@@ -111,8 +104,6 @@ class _KeyedSumPool(GlobalPool):
         with torch.no_grad():
             if isinstance(self.gamma, Tensor):
                 self.gamma.fill_(self._gamma)
-            if self.norm_power is not None:
-                self.norm_power.fill_(self._norm_power)
             # One of them starts as what the image asks for alone.
             self.prototypes.normal_() if len(self.prototypes) > 1 else self.prototypes.zero_()
 
@@ -123,13 +114,6 @@ class _KeyedSumPool(GlobalPool):
 
     def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
         """Costs (B, n, m) of ``features`` (B, n, C)."""
-        cost = self._key_costs(features, mask)
-        if self.norm_power is None:
-            return cost
-        squares = features.square().sum(-1, keepdim=True).clamp(min=LEAST**2)
-        return cost - self.norm_power.to(cost.dtype) / 2 * squares.log()
-
-    def _key_costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
         if self.query is None:
             return -(affine(self.key, features).relu() @ self.prototypes.to(features.dtype).T)
         query = affine(self.query, weighted_sum(equal_weights(features, mask), features))
@@ -172,8 +156,6 @@ class _KeyedSumPool(GlobalPool):
         """
         if self.query is None or len(self.prototypes) > 1 or self.values != "features":
             return "they are for one prototype, values 'features' and no hidden units"
-        if self.norm_power is not None:
-            return "norms are part of the costs"
         if self.linear:
             return "gamma is 1 and not learned: a weighted sum"
         if mask is not None:
@@ -249,11 +231,6 @@ class KeyedSumPool2d(_KeyedSumPool):
 
     A single ω starts at 0, where all weights are 1/n, too.
 
-    With ``norm_power`` the norms of the features are part of the costs, :math:`c_{ji} - β \log
-    ‖f_j‖`: before it learns anything else, a position weighs in proportion to ‖f_j‖\ :sup:`βε`, up
-    to the share of a position. Networks differ in how much of the selection their norms do by
-    themselves (docs/results/search-frozen-cpu).
-
     Args:
         channels: Channels C of the maps.
         prototypes: Number m of prototypes ω; a single one starts at 0.
@@ -265,8 +242,6 @@ class KeyedSumPool2d(_KeyedSumPool):
             weigh most.
         values: What is pooled, the "features" f or "normalized" features v.
         learn_gamma: Whether the exponent is learned.
-        norm_power: Exponent β of the norms that positions weigh by at the start, learned from
-            there; 0 leaves norms out of the costs.
         hidden: Units of the score in place of queries and keys; None asks with the image.
         solver: As in :class:`GeneralizedSumPool2d`.
         fused: Whether to run the fused CUDA kernels: None where they apply (one prototype, the

@@ -21,7 +21,7 @@ OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
 }
 #: How parameters of GSP end that ``gsp.lr_multiplier`` is for.
 SELECTION = (
-    *(".prototypes", ".log_eps", ".mix_logit", ".norm_weight", ".norm_power"),
+    *(".prototypes", ".log_eps", ".mix_logit", ".norm_weight"),
     *(".share_map.weight", ".share_map.bias", "pooling.query.weight"),
     *("pooling.key.weight", "pooling.key.bias"),
 )
