@@ -17,6 +17,8 @@ def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 given_back = faults()
 reuse_freed_memory()
+# The first few may not fit where one lay before, if small objects took the bytes around it.
+faults()
 print(given_back, faults())
 """
 
@@ -26,5 +28,4 @@ print(given_back, faults())
 def test_large_blocks_are_reused() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     given_back, reused = map(int, run.stdout.split())
-    # The first few may not fit where one lay before, if small objects took the bytes around it.
-    assert reused <= given_back / 4
+    assert reused <= given_back / 20  # one of the twenty
