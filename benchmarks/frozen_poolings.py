@@ -70,6 +70,10 @@ def measure(
 ) -> list[dict[str, Any]]:
     """Retrieval metrics of every pooling on the same maps."""
     network, layout, preprocessing = build_backbone(backbone, weights=weights)
+    if layout.format != "NCHW":
+        raise SystemExit(
+            f"--backbone must give maps (B, C, h, w), {backbone} gives {layout.format}"
+        )
     network.eval()
     dataset = choose(open_dataset(data, "auto", "train"), classes, images)
     feed = open_feed(dataset, preprocessing, workers=0)
