@@ -127,6 +127,13 @@ def main(arguments: list[str] | None = None) -> None:
     add("--device", choices=("auto", "cpu", "cuda"), default="auto")
     add("--sections", help=f"some of {','.join(SECTIONS)}; default all, resnet on CUDA only")
     add("--dtype", help=f"some of {','.join(DTYPES)}; default both on CUDA, float32 on the CPU")
+    add(
+        "--float32",
+        choices=("torch", "exact", "tf32"),
+        default="torch",
+        help="on CUDA, how float32 is multiplied: exact or tf32 everywhere, or as torch has it, "
+        "convolutions (the map of gap) in tf32 and products (that of keys) exactly",
+    )
     add("--sizes", type=int, help=f"the first so many of {len(SIZES)}; default all on CUDA, else 1")
     add("--variants", help="only these beside gap, such as keys,keys-compiled; default all")
     add("--quick", action="store_true", help="tiny sizes, to see that all runs (seconds)")
@@ -152,6 +159,11 @@ def main(arguments: list[str] | None = None) -> None:
     cuda = args.device == "cuda"
     if cuda and not torch.cuda.is_available():
         parser.error("--device cuda: torch sees no CUDA device here")
+    if args.float32 != "torch":
+        if not cuda:
+            parser.error(f"--float32 {args.float32} is for --device cuda")
+        torch.backends.cudnn.allow_tf32 = args.float32 == "tf32"
+        torch.set_float32_matmul_precision("high" if args.float32 == "tf32" else "highest")
     if args.threads:
         torch.set_num_threads(args.threads)
     sections = SECTIONS if cuda else tuple(name for name in SECTIONS if name != "resnet")

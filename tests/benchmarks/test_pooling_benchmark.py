@@ -142,9 +142,10 @@ def test_a_variant_that_fails_leaves_the_others(modules: dict[str, ModuleType]) 
         (["--sections", "layer,speed"], "--sections: no 'speed', choose from layer, resnet"),
         (["--dtype", "int8"], "--dtype: no 'int8', choose from float32, bfloat16"),
         (["--quick", "--variants", "gap,kees"], "--variants: no 'kees', choose from autodiff"),
+        (["--device", "cpu", "--float32", "tf32"], "--float32 tf32 is for --device cuda"),
     ],
 )
-def test_an_unknown_name_is_refused_with_the_choices(
+def test_what_cannot_be_measured_is_refused(
     modules: dict[str, ModuleType],
     capsys: pytest.CaptureFixture[str],
     arguments: list[str],
