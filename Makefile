@@ -51,7 +51,6 @@ lint: $(STAMP)  ## Check style, formatting and types.
 	@echo "==> Checking types"
 	$(BIN)/mypy
 	@echo "==> Checking that the installed packages fit each other"
-	$(BIN)/uv pip check --python $(BIN)/python
 	$(BIN)/python -m pip check
 
 timings: $(STAMP)  ## Time the solvers and poolings; results go to runs/timings.
@@ -78,7 +77,7 @@ lock-check: $(STAMP)  ## Install everything by hash into build/locked, and check
 	@echo "==> Installing the packages of $(LOCKED) by hash into build/locked"
 	$(BIN)/uv venv --quiet --clear --python $(BIN)/python build/locked
 	$(BIN)/uv pip install --quiet --require-hashes --requirements $(LOCKED) --python build/locked/bin/python
-	$(BIN)/uv pip check --python build/locked/bin/python
+	$(BIN)/python -m pip --python build/locked/bin/python check
 
 sbom: $(STAMP)  ## Write the bill of materials of the environment to build/sbom.json (CycloneDX).
 	@mkdir -p build
