@@ -28,4 +28,6 @@ print(given_back, faults())
 def test_large_blocks_are_reused() -> None:
     run = subprocess.run([sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True)
     given_back, reused = map(int, run.stdout.split())
+    if given_back < 20 * 32:  # pages of 2 MB, the largest
+        pytest.skip("torch has an allocator of its own here, which keeps large blocks by itself")
     assert reused <= given_back / 20  # one of the twenty

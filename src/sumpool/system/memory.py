@@ -48,7 +48,7 @@ def reuse_freed_memory() -> None:
 
     It gives blocks of 32 MB and more, such as the maps of a batch, back to the system at once, and
     the system clears every page of the next one: more than half of the time of a network on a CPU
-    (docs/results/network-cpu).
+    (docs/results/network-cpu). Torch for ARM has an allocator of its own that keeps them anyway.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         for parameter, value in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):
