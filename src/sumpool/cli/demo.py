@@ -1,4 +1,4 @@
-"""``sumpool demo``: train two poolings and compare them on a page."""
+"""``sumpool demo``: train three poolings and compare them on a page."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from sumpool.studies.shared.study import sole_writer
 SUMMARY = "a first look: average and generalized sum pooling, trained and compared"
 
 DESCRIPTION = """\
-Train a small network, once with average pooling (GAP) and once with generalized sum pooling (GSP),
-and compare how well images of unseen classes find each other.
+Train a small network with average pooling (GAP), with generalized sum pooling as published (GSP),
+and with GSP on learned keys, and compare how well images of unseen classes find each other.
 
 The images are collages, drawn on the spot: one letter and three digits. The class is the letter;
 the digits are background that all classes share. The network learns letters alone first, and all
 runs start from there. Prints mean and standard deviation over the seeds, and writes one page with
 curves, the pixels each pooling looks at and links to every run, DIR/report.html, that opens in any
-browser without a network. Takes about 2 minutes on two cores.
+browser without a network. Takes about 4 minutes on two cores.
 Finished runs are kept: after an interrupt, the same command continues from there.
 
 examples:
@@ -32,7 +32,7 @@ examples:
 NOTES = (
     "A collage shows one letter and three digits in four tiles. Letters are the classes, digits "
     "are background that all classes share, and the letters of the test set were never seen in "
-    "training. All runs start from one network that was trained on training letters alone. The two "
+    "training. All runs start from one network that was trained on training letters alone. The "
     "methods differ in the pooling: loss, learning rate, batches and steps are the same, and of "
     "each run the step with the best MAP@R on validation letters is kept.",
 )

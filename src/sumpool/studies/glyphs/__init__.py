@@ -4,6 +4,6 @@ from sumpool.studies.shared.study import Study
 
 STUDY = Study.in_folder(
     __name__,
-    "train GAP and GSP on letters among digits: retrieval of letters never seen",
-    "about 2 minutes on two cores",
+    "train GAP, GSP and GSP on keys on letters among digits: retrieval of letters never seen",
+    "about 4 minutes on two cores",
 )

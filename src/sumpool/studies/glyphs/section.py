@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from sumpool.report.run.curves import score_picture
 from sumpool.report.section import Section, grouped, provenance, seeds_in_words, values
@@ -46,7 +47,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{config['embedding_size']} dimensions, loss {str(config['loss']).upper()}, learning "
             f"rate {config['lr']:g}, {rows[0].settings['steps']} steps of {config['batch_size']} "
             f"images{_start(rows[0])}, the model of the best validation MAP@R. GSP: "
-            f"m = {config['prototypes']}, μ = {config['mu']:g}, ε = {config['eps']:g}.",
+            f"m = {config['prototypes']}, μ = {config['mu']:g}, "
+            f"ε = {config['eps']:g}{_keys(config)}.",
             "Weight on the letter: the share of the pooling weight that falls on the letter's "
             f"tile, a quarter of the image. {rows[0].metrics['queries']:.0f} queries. Every run "
             "has a page of its own under runs/.",
@@ -59,6 +61,11 @@ def _start(row: Row) -> str:
     # Rows of earlier versions began at random weights.
     steps = row.settings.get("start_steps")
     return "" if steps is None else f" after {steps} on letters alone, which all runs share"
+
+
+def _keys(config: dict[str, Any]) -> str:
+    # Earlier versions compared two poolings.
+    return f"; on keys: μ = {config['keys_mu']:g}" if "keys_mu" in config else ""
 
 
 def _methods(rows: list[Row]) -> dict[str, list[Row]]:
