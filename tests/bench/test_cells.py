@@ -140,6 +140,18 @@ def test_cells_stored_when_best_was_the_default_solution_keep_their_identity() -
     assert identity_options(flat(resolved))["chance.solution"] == "last"
 
 
+def test_cells_stored_when_halves_were_added_up_keep_their_identity() -> None:
+    found = [
+        identity_options(flat(resolve(TrainConfig(pool=pool, zero_shot=given), "cub")))
+        for pool, given in (
+            ("gap", ZeroShotConfig()),
+            ("gsp", ZeroShotConfig(reduction="sum")),
+            ("gsp", ZeroShotConfig()),
+        )
+    ]
+    assert [it.get("zero_shot.reduction") for it in found] == [None, None, "mean"]
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [

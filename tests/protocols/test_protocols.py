@@ -18,7 +18,7 @@ from sumpool.training import (
     TrainConfig,
     resolve,
 )
-from sumpool.training.config import flat
+from sumpool.training.config import flat, with_options
 
 FAIR, CONVENTIONAL = PROTOCOLS["fair"], PROTOCOLS["conventional"]
 
@@ -241,6 +241,24 @@ def test_the_settings_of_skewed_means(data_set: str, rate: float, epochs: int, e
     }.items() <= found.items()
     for size in (32, 1024):
         assert settings("skewed-means", data_set, pool="gap", embedding_size=size)
+
+
+@pytest.mark.parametrize(("name", "loss"), [("libc", "libc"), ("skewed-means", "panchor")])
+def test_epochs_are_counted_in_images_that_are_known(name: str, loss: str) -> None:
+    with pytest.raises(ConfigError, match=f"protocol {name} counts epochs of cub, .* data folder"):
+        settings(name, "folder", pool="gap", loss=loss)
+
+
+@pytest.mark.parametrize(
+    ("name", "loss", "option", "value", "printed"),
+    [("libc", "libc", "erasing", 0.1, 0.5), ("skewed-means", "panchor", "crop", 288, 224)],
+)
+def test_another_view_is_a_departure(
+    name: str, loss: str, option: str, value: float, printed: float
+) -> None:
+    protocol, asked = PROTOCOLS[name], TrainConfig(data="x", pool="gap", loss=loss)
+    config = protocol.configure(with_options(asked, {option: value}), Member(None, 0), "cub")
+    assert protocol.departures(config, "cub") == {option: (value, printed)}
 
 
 @pytest.mark.parametrize(

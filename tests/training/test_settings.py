@@ -314,6 +314,25 @@ def test_a_model_that_cannot_be_built_is_refused(changes: dict[str, Any], compla
         build_model(resolve(config, "cub"))
 
 
+def test_the_zero_shot_loss_is_that_of_the_authors_unless_set() -> None:
+    for pool, given, expected in (
+        ("gsp", ZeroShotConfig(), "mean"),
+        ("gsp", ZeroShotConfig(reduction="sum"), "sum"),
+        ("gsp", ZeroShotConfig(weight=0.0), None),
+        ("gap", ZeroShotConfig(), None),
+    ):
+        config = TrainConfig("x", pool=pool, zero_shot=given)
+        assert resolve(config, "cub").zero_shot.reduction == expected
+    criterion: Any = build_criterion(resolve(TrainConfig("x", pool="gsp"), "cub"), 5, "cub")
+    assert (criterion.zero_shot.reduction, criterion.zero_shot.scale) == ("mean", 9.5)
+
+
+def test_runs_without_the_zero_shot_loss_may_have_stored_its_former_default() -> None:
+    check_effects(TrainConfig("x", pool="gap", zero_shot=ZeroShotConfig(reduction="sum")))
+    with pytest.raises(ConfigError, match=r"without effect: zero_shot\.… with pool gap"):
+        check_effects(TrainConfig("x", pool="gap", zero_shot=ZeroShotConfig(reduction="mean")))
+
+
 def test_options_of_the_model_are_passed_on() -> None:
     config = TrainConfig(
         "x",
@@ -323,14 +342,14 @@ def test_options_of_the_model_are_passed_on() -> None:
         crop_area=[0.2, 1.0],
         train_crop=24,
         map_init="glorot",
-        zero_shot=ZeroShotConfig(0.1, reduction="mean"),
+        zero_shot=ZeroShotConfig(0.1, reduction="sum"),
     )
     model = build_model(resolve(config, "cub"))
     assert model.preprocessing.area_share == (0.2, 1.0)
     assert model.preprocessing.train_side == 24
     assert model.config.map_init == "glorot"
     criterion: Any = build_criterion(resolve(config, "cub"), 5, "cub")
-    assert criterion.zero_shot.reduction == "mean"
+    assert criterion.zero_shot.reduction == "sum"
 
 
 def test_the_defaults_of_the_authors_yield_to_options_that_are_given() -> None:

@@ -39,7 +39,7 @@ FIRST_OPTIONS = frozenset(
 )
 #: What a later option was when it was added, where its default has changed since: the identity has
 #: to leave this value out.
-FORMER_DEFAULTS: Mapping[str, Any] = {"ccp.solution": "best"}
+FORMER_DEFAULTS: Mapping[str, Any] = {"ccp.solution": "best", "zero_shot.reduction": "sum"}
 #: What the runs of a group differ in: those that a protocol combines into one score.
 FOLD_AND_SEED = frozenset({"fold", "seed"})
 

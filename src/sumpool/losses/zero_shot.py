@@ -110,7 +110,7 @@ def zero_shot_loss(
     ridge: float = 0.05,
     scale: float = 9.5,
     halves: str = "appearance",
-    reduction: str = "sum",
+    reduction: str = "mean",
 ) -> Tensor:
     r"""The cross-batch zero-shot loss L_ZS [gsp, Eq. 4.4].
 
@@ -121,7 +121,7 @@ def zero_shot_loss(
         A_b = \Upsilon_b (Z_b^\top Z_b + r I)^{-1} Z_b^\top, \qquad \hat\upsilon_i = A_b z_i,
 
     and the loss of a half is the mean over its images of the cross-entropy of
-    softmax(scale · Υᵀυ̂) over all C classes. The two are added, or averaged. Gradients flow
+    softmax(scale · Υᵀυ̂) over all C classes. The two are averaged, or added. Gradients flow
     through the fit and through the targets. Computed in float32, or float64 where an argument is,
     also under autocast.
 
@@ -132,8 +132,8 @@ def zero_shot_loss(
         ridge: r > 0.
         scale: What logits are multiplied by.
         halves: How the classes are split, see :func:`class_halves`.
-        reduction: "sum" of the two halves, as in the papers, or their "mean", as in the authors'
-            practice.
+        reduction: "mean" of the two halves, as in the authors' practice, or their "sum", which the
+            papers have with scale 1.
 
     Returns:
         A scalar.
@@ -144,7 +144,7 @@ def zero_shot_loss(
     Example:
         >>> attributes = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]])
         >>> zero_shot_loss(attributes, torch.tensor([0, 1, 2, 3]), attributes)
-        tensor(1.4...)
+        tensor(0.7...)
     """
     check_rows("attributes", attributes)
     check_rows("class_embeddings", class_embeddings)
@@ -188,7 +188,7 @@ class ZeroShotLoss(nn.Module):
         standardize: Whether attributes are centered and brought to a mean length of 1 before the
             fit (:func:`standardized`); the papers do not.
         halves: How the classes are split, see :func:`class_halves`.
-        reduction: "sum" or "mean" of the two halves.
+        reduction: "mean" or "sum" of the two halves.
         seed: Where the class embeddings start; the global random state plays no part.
 
     Example:
@@ -209,7 +209,7 @@ class ZeroShotLoss(nn.Module):
         unit: bool = False,
         standardize: bool = False,
         halves: str = "appearance",
-        reduction: str = "sum",
+        reduction: str = "mean",
     ) -> None:
         super().__init__()
         check_count("num_classes", num_classes)

@@ -87,7 +87,7 @@ def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 def _epochs(count: int, data_set: str, batch_size: int) -> dict[str, Any]:
     # That many epochs to the end, and a validation after each.
-    steps = -(-TRAIN_IMAGES.get(data_set, TRAIN_IMAGES["cub"]) // batch_size)
+    steps = -(-TRAIN_IMAGES[data_set] // batch_size)
     return {
         "stop.max_steps": count * steps,
         "stop.validate_every": steps,
@@ -95,9 +95,18 @@ def _epochs(count: int, data_set: str, batch_size: int) -> dict[str, Any]:
     }
 
 
+def _check_epochs(protocol: str, data_set: str) -> None:
+    if data_set not in TRAIN_IMAGES:
+        raise ConfigError(
+            f"protocol {protocol} counts epochs of {', '.join(TRAIN_IMAGES)}, got data {data_set}: "
+            "choose another protocol, such as fair"
+        )
+
+
 def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
     # The learning rate is that of the loss.
-    classes, images, decay = LIBC_BATCHES.get(data_set, LIBC_BATCHES["cub"])
+    _check_epochs("libc", data_set)
+    classes, images, decay = LIBC_BATCHES[data_set]
     epochs = _epochs(70, data_set, classes * images)
     return {
         **_fair(config, data_set),
@@ -118,6 +127,7 @@ def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
     # Neither batch size nor weight decay is printed: those of the fair protocol.
+    _check_epochs("skewed-means", data_set)
     fair, large = _fair(config, data_set), data_set in LARGE
     return {
         **fair,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sumpool.training.config import ConfigError, TrainConfig, differences, flat, with_options
 
 #: Options that a protocol prescribes, besides the groups ``optimizer`` and ``stop``.
-SETTINGS = ("embedding_size", "batch_size", "images_per_class")
+SETTINGS = ("embedding_size", "batch_size", "images_per_class", "crop", "erasing")
 
 #: The settings of a protocol for a configuration on a data set: values by dotted option.
 Prescribe = Callable[[TrainConfig, str], dict[str, Any]]

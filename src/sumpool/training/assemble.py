@@ -245,7 +245,7 @@ def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.
         unit=config.zero_shot.unit,
         standardize=config.zero_shot.standardize,
         halves=config.zero_shot.halves,
-        reduction=config.zero_shot.reduction,
+        reduction=config.zero_shot.reduction or "mean",
     )
     return Mixture(base, zero_shot, weight)
 

@@ -152,13 +152,15 @@ def _idle(config: TrainConfig) -> Iterator[str]:
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
+    # Earlier runs without the loss have stored the reduction sum, which was the default.
+    idle = settings not in (plain, replace(plain, reduction="sum"))
     recipe = LOSSES[config.loss]
     proxies = recipe.proxy or recipe.proxy_lr_multiplier != 1 or config.ccp.enabled
     optimizer = config.optimizer
     for ignored, what in (
         (config.gsp != defaults.gsp and not pool.has_attributes, f"gsp.… with pool {config.pool}"),
-        (settings != plain and not pool.has_attributes, f"zero_shot.… with pool {config.pool}"),
-        (settings != plain and own.weight == 0, "zero_shot.… with zero_shot.weight 0"),
+        (idle and not pool.has_attributes, f"zero_shot.… with pool {config.pool}"),
+        (idle and own.weight == 0, "zero_shot.… with zero_shot.weight 0"),
         (
             optimizer.plateau_factor != defaults.optimizer.plateau_factor
             and optimizer.plateau_patience is None,
@@ -211,6 +213,8 @@ def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = N
     given = flat(config)
     left_open = {name: value for name, value in defaults.items() if given[name] is None}
     resolved = with_options(config, left_open)
+    if resolved.zero_shot.weight and resolved.zero_shot.reduction is None:
+        resolved = with_options(resolved, {"zero_shot.reduction": "mean"})
     _check_ranges(resolved)
     check_batches(resolved, recipe)
     return resolved

@@ -60,7 +60,7 @@ RATES = (1e-3, 3e-4)
 EvaluatedOn = Literal["test", "validation"]
 #: The zero-shot loss of the studies, where they have it: as strong as the base loss at the start.
 #: At the λ = 0.5 of the papers it drowns it, see docs/zero-shot-loss.md.
-ZERO_SHOT = ZeroShotConfig(weight=0.02)
+ZERO_SHOT = ZeroShotConfig(weight=0.02, reduction="sum")
 
 
 @dataclass(frozen=True)

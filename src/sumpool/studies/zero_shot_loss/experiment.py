@@ -35,17 +35,19 @@ from sumpool.training.without_folder import Trained
 #: Training batches on which the losses are compared.
 BATCHES = 4
 
-_PAPER = ZeroShotConfig(weight=0.5)
+#: Twice the authors' loss: the sum of the halves with their factor on the logits.
+_SUM = ZeroShotConfig(weight=0.5, reduction="sum")
 
 
 def _variant(**options: Any) -> dict[str, Any]:
-    return {"zero_shot": replace(_PAPER, **options)}
+    return {"zero_shot": replace(_SUM, **options)}
 
 
 #: What each variant changes of GSP without the zero-shot loss.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
-    "λ .5 (papers)": _variant(),
+    "λ .5": _variant(),
+    "λ .5, mean (authors)": _variant(reduction="mean"),
     "λ .5, halves by label": _variant(halves="label"),
     "λ .1": _variant(weight=0.1),
     "λ .02": _variant(weight=0.02),

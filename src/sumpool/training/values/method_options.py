@@ -64,7 +64,8 @@ class ZeroShotConfig:
         standardize: center its attributes and bring them to a mean length of 1 before the fit
         halves: order in which the classes of a batch go to its halves in turn: appearance (in the
             batch) or label
-        reduction: sum of the losses of the halves, or their mean, as in the authors' practice
+        reduction: mean of the losses of the halves, as in the authors' practice, or their sum,
+            which the papers have with a scale of 1 (mean)
         begin: step from which on it counts
         end: step from which on it no longer counts; null is never
     """
@@ -79,7 +80,7 @@ class ZeroShotConfig:
     halves: Literal["appearance", "label"] = "appearance"
     begin: int = 0
     end: int | None = None
-    reduction: Literal["sum", "mean"] = "sum"
+    reduction: Literal["sum", "mean"] | None = None
 
 
 @dataclass(frozen=True)
