@@ -90,6 +90,14 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         ("bench fair --data cub --loss c4", "loss must be one of c1, c2"),
         ("bench fair --data glyphs --set stop.patience=x", "stop.patience must be a whole"),
         ("stduy toy", "VERB must be one of demo, train"),
+        ("", "VERB is missing: see sumpool --help"),
+        ("bench", "ACTION is missing: see sumpool bench --help"),
+        ("evaluate m", "--data is missing: see sumpool evaluate --help"),
+        ("embed", "MODEL and --data and --out are missing: see sumpool embed --help"),
+        ("report", "RUNS is missing: see sumpool report --help"),
+        ("search x 1 --threshold nan", "--threshold must be a number, got nan"),
+        ("serve x --port=abc", "--port must be a whole number, got abc"),
+        ("evaluate m --data . --workers -1", "--workers: must be a whole number of at least 0"),
     ],
 )
 def test_arguments_are_refused_in_our_words_and_their_spelling(

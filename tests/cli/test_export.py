@@ -71,6 +71,8 @@ def test_images_of_the_run_are_the_default(capsys: pytest.CaptureFixture[str]) -
         (("--format", "torch-export", "--out", "x.onnx"), "out must end in .pt2"),
         (("--format", "timm", "--out", "x", "--int8"), "int8 is there for the format onnx"),
         (("--format", "hub", "--out", "x", "--data", "."), "data is no option of the format hub"),
+        (("--format", "hub", "--out", "x", "--images", "3"), "images is no option of the format"),
+        (("--format", "hub", "--out", "x", "--workers", "3"), "workers is no option of the format"),
         (("--format", "hub", "--out", "x", "--preprocessing", "described"), "preprocessing is no"),
         (("--format", "onnx", "--out", "x.onnx", "--preprocessing", "no"), "must be one of inside"),
         (("--format", "onnx", "--out", "x.onnx"), "name images to check the file on with --data"),

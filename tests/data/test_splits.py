@@ -85,7 +85,8 @@ def test_random_splits_are_disjoint_complete_and_repeatable(
         return
     kept, held_out = split_classes(labels, fraction, seed)
     check_parts(labels, kept, held_out)
-    wanted = min(max(fraction * count, 2 if count >= 4 else 1), count - 1)
+    least = 2 if count >= 4 else 1
+    wanted = min(max(fraction * count, least), count - least)
     assert abs(len(classes(labels[held_out])) - wanted) <= 0.5
     again = split_classes(values, fraction, seed)
     assert torch.equal(again[0], kept)

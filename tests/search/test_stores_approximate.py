@@ -114,6 +114,19 @@ def test_approximate_is_the_store_with_the_best_recall(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"store-ivfpq.faiss", "store-ivfpq.sha256"}
 
 
+@kinds
+def test_few_vectors_are_found_too_and_more_get_their_file(kind: str, tmp_path: Path) -> None:
+    for number in (1, 8, 15):
+        few = slice(0, number)
+        for builds in (True, False):
+            found = build(tmp_path, kind, few, build=builds).search(QUERIES, 10)
+            np.testing.assert_array_equal(found.ids, exact(few).search(QUERIES, 10).ids)
+    many = slice(0, 40)
+    assert recall(build(tmp_path, kind, many), exact(many)) > 0.9
+    assert store_file(tmp_path, kind).is_file()
+    build(tmp_path, kind, slice(0, 3), build=False)
+
+
 @pytest.mark.parametrize("share", [0.0, 0.01, 0.5, 0.99])
 def test_a_damaged_file_is_named_with_what_to_do(share: float, tmp_path: Path) -> None:
     build(tmp_path, "hnsw", slice(0, 200))

@@ -136,3 +136,12 @@ def test_what_is_not_a_number_is_not_stored_and_named(tmp_path: Path, value: flo
 def test_a_folder_without_results_is_told(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"there is no rows\.jsonl in it"):
         read_rows(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["report.html", "arrays/mine.npz"])
+def test_a_folder_of_something_else_gets_no_study(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).touch()
+    with pytest.raises(StoreError, match=r"is not of a study, there is no rows\.jsonl beside it"):
+        ResultStore(tmp_path, "toy", {})
+    assert not (tmp_path / "rows.jsonl").exists()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from sumpool.report.run.folder import CHECKPOINTS, CONFIG, DIGESTS, LOCK, RUN
+from sumpool.system.rows import ROWS
 from sumpool.training import RunError, RunFolder, TrainConfig, run_training
 from sumpool.training.run_folder import CsvLog
 
@@ -46,6 +47,14 @@ def test_files_that_no_run_made_are_not_overwritten(tmp_path: Path, name: str) -
         run_training(TrainConfig(data="nowhere", out=str(tmp_path)))
     (tmp_path / LOCK).touch()  # left by a run that was killed before it began
     RunFolder(tmp_path).check_new()
+    (tmp_path / ROWS).touch()  # or by a study
+    with pytest.raises(RunError, match=f"{name} is not of a run"):
+        RunFolder(tmp_path).check_new()
+
+
+def test_a_run_is_resumed_where_it_is(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"out is b, but .* is resumed where it is: leave it out"):
+        run_training(TrainConfig(data="nowhere", out="b"), resume=tmp_path)
 
 
 def test_the_files_of_a_finished_run_have_digests(tmp_path: Path) -> None:

@@ -126,7 +126,12 @@ def _run_parts(parts: Parts, options: Namespace) -> int:
     """Run the cells of all parts, which are grids with what was set for them."""
     from sumpool.bench import BenchStore, check_cells, run_bench
     from sumpool.bench.plan import plan_text
+    from sumpool.training import ConfigError
 
+    if options.ray is None and (options.gpus or options.cpus != 1):
+        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
+    if options.ray is not None and options.jobs != "auto":
+        raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
     store = BenchStore(options.out.absolute())
     if options.dry_run:
         cells = [cell for part, _ in parts for cell in part]
@@ -152,16 +157,9 @@ def _executor(
     while_it_runs: ExitStack,
 ) -> tuple[Executor, list[BenchCell]]:
     """Where the cells run, and the cells as they run best there."""
-    from sumpool.training import ConfigError
-
-    if options.ray is None and (options.gpus or options.cpus != 1):
-        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.ray is not None:
         from sumpool.bench.parallelism import part_of_a_node
         from sumpool.system.executors.ray_cluster import RayCluster
-
-        if options.jobs != "auto":
-            raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
 
         cluster = RayCluster(options.ray, gpus=options.gpus, cpus=options.cpus, folder=store.folder)
         parallelism = part_of_a_node(options.gpus, options.cpus)

@@ -86,6 +86,8 @@ def _parse(line: str, root: Path) -> tuple[str, Namespace]:
         grids = ", ".join(GRIDS)
         raise UsageError(f"a line begins with `sumpool bench` and one of {grids}, got {line!r}")
     typed = words[3:]
+    if asked := [word for word in typed if word in ("-h", "--help")]:
+        raise UsageError(f"{asked[0]} is no part of a grid")
     parser = Parser()
     add_grid_options(parser)
     try:

@@ -55,6 +55,13 @@ FORMATS = ("onnx", "torch-export", "timm", "hub")
 PREPROCESSING = ("inside", "described")
 
 
+#: Options of the images that a file is checked on.
+_OF_IMAGES = (
+    *("data", "data_format", "split", "images"),
+    *("batch_size", "workers", "skip_broken", "allow_outside"),
+)
+
+
 def build_parser() -> ArgumentParser:
     """The parser of the verb."""
     parser = verb_parser(
@@ -149,8 +156,11 @@ def _check(options: Namespace) -> None:
         raise ConfigError(f"int8 is there for the format onnx, not for {options.format}")
     if options.preprocessing != "inside" and options.format in ("timm", "hub"):
         raise ConfigError(f"preprocessing is no option of the format {options.format}")
-    if options.format == "hub" and options.data is not None:
-        raise ConfigError("data is no option of the format hub, which checks no images")
+    if options.format == "hub":
+        parser = build_parser()
+        for name in _OF_IMAGES:
+            if options[name] != parser.get_default(name):
+                raise ConfigError(f"{name} is no option of the format hub, which checks no images")
     ending = {"onnx": ".onnx", "torch-export": ".pt2"}.get(options.format)
     if ending is not None and Path(options.out).suffix != ending:
         raise ConfigError(f"out must end in {ending} for {options.format}, got {options.out}")

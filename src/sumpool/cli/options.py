@@ -96,6 +96,14 @@ def count(value: str | int) -> int:
     return int(text)
 
 
+def not_negative(value: str | int) -> int:
+    """A whole number of at least 0."""
+    text = str(value)
+    if not text.isdecimal():
+        raise ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    return int(text)
+
+
 def positive(value: str | float) -> float:
     """A positive number."""
     try:
@@ -178,7 +186,7 @@ def add_decoding(parser: ArgumentParser) -> None:
     """Add the options for how images are read."""
     parser.add_argument(
         "--workers",
-        type=int,
+        type=not_negative,
         metavar="N",
         help="processes that decode images (default: one per core, at most 8)",
     )

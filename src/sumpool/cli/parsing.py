@@ -51,6 +51,9 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
     if choice:
         names = [name.strip("'") for name in choice[3].split(", ")]
         message = not_among(choice[1], choice[2], names)
+    absent = re.match(r'the following arguments are required: (.*)|expected "(\S+)" to', message)
+    if absent:
+        message = _missing((absent[1] or absent[2]).split(", "), parser, typed)
     message = plain_error(message, option_hints())
     # Options are stored with _ and may be typed with -.
     for argument in typed:
@@ -59,6 +62,16 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
             rf"{re.escape(name.replace('-', '_').replace('__', '--', 1))}\b", name, message
         )
     return message
+
+
+def _missing(names: Sequence[str], parser: ArgumentParser, typed: Sequence[str]) -> str:
+    """That arguments are missing, of which the parser knows the dotted names."""
+    options = known_options(parser, typed)
+    own = [name.rpartition(".")[2] for name in names]
+    spelled = [f"--{name}" if f"--{name}" in options else name.upper() for name in own]
+    verb = "".join(f" {it}" for it in names[0].split(".")[:-1])
+    what = "is" if len(names) == 1 else "are"
+    return f"{' and '.join(spelled)} {what} missing: see sumpool{verb} --help"
 
 
 def known_options(parser: ArgumentParser, typed: Sequence[str]) -> list[str]:

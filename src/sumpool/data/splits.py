@@ -58,8 +58,8 @@ def split_classes(
 
     Args:
         labels: The class of each image, (N,).
-        fraction: Share of the classes that is held out, in (0, 1); rounded to whole classes, at
-            least two (one of fewer than four classes), and at least one is kept.
+        fraction: Share of the classes that is held out, in (0, 1); rounded to whole classes, so
+            that at least two are held out and two kept (one of each of fewer than four classes).
         seed: Chooses the classes; the same seed, the same classes.
 
     Returns:
@@ -81,7 +81,7 @@ def split_classes(
         raise DataError(f"a split by classes needs two of them, there are {count}")
     # Among images of one class whatever is found is right.
     least = 2 if count >= 4 else 1
-    held_out = max(least, min(count - 1, round(fraction * count)))
+    held_out = max(least, min(count - least, round(fraction * count)))
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
     chosen = torch.zeros(count, dtype=torch.bool)
     chosen[order[:held_out]] = True

@@ -62,8 +62,10 @@ def serve(
 
     Raises:
         ServeError: If the port cannot be opened, or a token is missing.
+        UserError: If the store of the index is not up to date.
     """
     check_access(host, token)
+    index.search(int(index.images["id"][0].as_py()), k=1)  # says what is wrong with the store
     app = build_app(index, token=token, limits=limits, any_host=not is_loopback(host))
     config = uvicorn.Config(
         app,

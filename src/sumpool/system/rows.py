@@ -118,10 +118,11 @@ class ResultStore:
         self.study = study
         self.settings: dict[str, Any] = json.loads(_canonical(settings))
         self._path = folder / ROWS
-        arrays = folder / ARRAYS
-        if not self._path.exists() and arrays.exists() and any(arrays.iterdir()):
+        arrays, page = folder / ARRAYS, folder / "report.html"
+        foreign = arrays if arrays.exists() and any(arrays.iterdir()) else page
+        if not self._path.exists() and foreign.exists():
             raise StoreError(
-                f"{arrays} is not of a study, there is no {ROWS} beside it: choose another folder "
+                f"{foreign} is not of a study, there is no {ROWS} beside it: choose another folder "
                 "with --out"
             )
         arrays.mkdir(parents=True, exist_ok=True)

@@ -79,6 +79,8 @@ def run_training(
         DataError: If the data cannot be used.
     """
     began = time.monotonic()
+    if resume is not None and config.out is not None and Path(config.out) != resume:
+        raise RunError(f"out is {config.out}, but {resume} is resumed where it is: leave it out")
     named = resume or (Path(config.out) if config.out is not None else None)
     start: Path | None = None
     if named is not None:  # before images are opened, which may take long

@@ -30,7 +30,7 @@ from sumpool.system.digests import write_digests
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import claim, held_by, is_claimed
-from sumpool.system.rows import recorded_versions
+from sumpool.system.rows import ROWS, recorded_versions
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
@@ -103,9 +103,9 @@ class RunFolder:
                 f"{path} holds a run already: continue it with --resume {shlex.quote(str(path))}, "
                 "or choose another --out"
             )
-        # With a lock in it, they are what a run left that was killed before it began.
+        # With a lock in it, they are what a run left that was killed before it began, or a study.
         foreign = [name for name in WRITTEN if (path / name).exists()]
-        if foreign and not (path / LOCK).exists():
+        if foreign and ((path / ROWS).exists() or not (path / LOCK).exists()):
             raise RunError(
                 f"{path / foreign[0]} is not of a run and would be overwritten: choose another "
                 "--out, or move it away"

@@ -37,6 +37,8 @@ LINKS, CONSTRUCTION = 32, 100
 CANDIDATES = 100
 #: Vectors per cell that the cells are trained on.
 TRAINING = 40
+#: Values of a code of 4 bits: from this many vectors on it can be learned.
+CODES = 16
 #: Recall@10 that is aimed at, and the number of vectors it is measured with.
 RECALL, SAMPLE = 0.99, 100
 #: Up to this share of the vectors, those that a filter accepts are compared one by one.
@@ -175,6 +177,11 @@ class ApproximateIndex(ExactIndex):
 
     def _grow(self) -> None:
         """Bring the file up to the vectors, and match both."""
+        if self._kind == "ivfpq" and len(self) < CODES:
+            self._file = None
+            if self._build:
+                logger.info("ivfpq: fewer than %d vectors are compared one by one", CODES)
+            return
         there = self._stored_keys()
         new = np.flatnonzero(~np.isin(self._keys, there)) if len(there) else np.arange(len(self))
         outdated = 2 * np.isin(there, self._keys).sum() < len(there)

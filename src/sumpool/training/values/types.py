@@ -68,8 +68,10 @@ def plain_error(message: str, hints: Mapping[str, Any]) -> str:
     """
     key = re.search(r'Parser key "([\w.]+)"', message)
     value = re.search(r"(?:Got|Given) value: (.*)", message)
-    if key and value and key[1] in hints:
-        return f"--{key[1]} must be {in_words(hints[key[1]])}, got {value[1]:.80}"
+    plain = re.search(r"Expected an? <class '(int|float)'>", message)
+    builtin = {"int": int, "float": float}[plain[1]] if plain else None
+    if key and value and (hint := hints.get(key[1], builtin)) is not None:
+        return f"--{key[1]} must be {in_words(hint)}, got {value[1]:.80}"
     message = re.sub(r'Parser key "[\w.]+":|^argument (?=-)', "", message)
     message = re.sub(r"expected (?:one|at least one) argument", "a value is missing", message)
     return " ".join(message.split())
