@@ -269,9 +269,9 @@ def test_an_option_that_nothing_takes_is_refused(
         (["study", "toy", "--seeds", "0"], "must be a whole number of at least 1, got '0'"),
         (["study", "toy", "--jobs", "0"], "must be a whole number of at least 1, got '0'"),
         (["study", "toy", "--seeds", "two"], "must be a whole number of at least 1, got 'two'"),
-        (["study"], "required"),
+        (["study"], "is missing"),
         (["fly"], "fly"),
-        ([], "one of {demo,train"),
+        ([], "VERB is missing"),
     ],
 )
 def test_what_is_not_understood_is_an_error(
