@@ -119,6 +119,11 @@ def test_steps_follow_the_images_within_bounds() -> None:
     assert 9 <= some.max_steps / some.validate_every <= 10
 
 
+def test_options_of_a_pooling_are_those_of_the_recipe_and_options_of_gsp_mean_gsp() -> None:
+    assert recipe_options("best", {"pool_options": {"p": 2.0}}, gpu=True)["pool"] == "gemean"
+    assert "pool" not in recipe_options("best", {"gsp.mu": 0.5}, gpu=True)  # gsp, the default
+
+
 def test_without_a_gpu_auto_freezes_the_backbone_unless_it_is_to_learn() -> None:
     assert recipe_options("auto", {}, gpu=False)["freeze_backbone"]
     assert "freeze_backbone" not in recipe_options("auto", {}, gpu=True)

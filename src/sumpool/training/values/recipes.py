@@ -107,7 +107,7 @@ _LARGE = partial(
 #: What sets the end of a run, or its rates, by validations.
 _BY_VALIDATION = ("ccp.enabled", "optimizer.restarts")
 #: What belongs to a pooling that the recipe would replace.
-_OTHER_POOLING = ("pool_options", "gsp", "zero_shot", "ccp.enabled")
+_OTHER_POOLING = ("gsp", "zero_shot", "ccp.enabled")
 _BEST = Recipe(
     summary="what this package knows to be best",
     measured="schedule, average of the weights and rate of pair losses: CUB with C2 and 128 "
