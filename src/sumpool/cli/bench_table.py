@@ -101,8 +101,8 @@ def run_table(options: Namespace) -> int:
         gains = [it for it in gains if it.protocol in options.protocol]
         waiting = [it for it in waiting if it.protocol in options.protocol]
     metrics = tuple(options.metric or METRICS)
-    known = sorted({score.metric for score in scores}) or list(METRICS)
-    if unknown := [name for name in options.metric or () if name not in known]:
+    known = sorted({score.metric for score in scores})
+    if unknown := [name for name in options.metric or () if known and name not in known]:
         raise StoreError(f"metric must be one of {', '.join(known)}, got {', '.join(unknown)}")
     tables = [
         *score_tables(scores, waiting, metrics=metrics),

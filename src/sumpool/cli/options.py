@@ -90,17 +90,18 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
 
 def count(value: str | int) -> int:
     """A whole number of at least 1, as text or, when the parser checks it again, as a number."""
-    text = str(value)
-    if not text.isdecimal() or int(text) < 1:
-        raise ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
-    return int(text)
+    return _whole(value, 1)
 
 
 def not_negative(value: str | int) -> int:
-    """A whole number of at least 0."""
+    """A whole number of at least 0, as :func:`count` takes it."""
+    return _whole(value, 0)
+
+
+def _whole(value: str | int, least: int) -> int:
     text = str(value)
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
+    if not text.isdecimal() or int(text) < least:
+        raise ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
     return int(text)
 
 
