@@ -129,6 +129,23 @@ def test_a_configuration_of_another_shape_is_one_line(
     assert words in complaint(["train", "--data", ".", "--config", str(path)], capsys)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("lossy: c2\n", "unknown option --lossy: did you mean --loss?"),
+        ("training:\n  lr: 1\n", "unknown option --training.lr: did you mean --optimizer.lr?"),
+        ("optimizer:\n  lr: fast\n", "--optimizer.lr must be a number or null, got fast"),
+    ],
+)
+def test_errors_in_a_file_of_options_name_it(
+    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text, encoding="utf-8")
+    line = complaint(["train", "--data", ".", "--config", str(path)], capsys)
+    assert line == f"{path}: {words}"
+
+
 def test_choices_are_those_of_the_catalogs() -> None:
     assert CHOICES["loss"] == tuple(LOSSES)
     assert CHOICES["pool"] == tuple(POOLINGS)

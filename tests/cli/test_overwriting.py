@@ -29,6 +29,24 @@ def refused(arguments: str, name: str, capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [
+        "embed model --data . --out a-file/five.npy",
+        "evaluate model --data . --out a-file/there",
+        "export model --format onnx --out a-file/model.onnx",
+    ],
+)
+def test_a_place_that_takes_no_files_is_refused_before_anything_is_computed(
+    arguments: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("a-file").touch()
+    assert main(arguments.split()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "a-file/" in line
+    assert line.endswith("/a-file is no folder")
+
+
+@pytest.mark.parametrize(
     ("arguments", "name"),
     [
         ("embed model --data . --out five.npy", "five.npy"),

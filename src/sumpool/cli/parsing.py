@@ -27,11 +27,25 @@ set_loader("yaml", _load_checked, exceptions=(yaml.YAMLError,))
 
 
 class UsageError(ConfigError):
-    """Arguments cannot be parsed."""
+    """Arguments cannot be parsed.
+
+    Attributes:
+        file: The file with the options that are wrong; None if they were typed.
+    """
+
+    file: str | None = None
 
 
 class Parser(ArgumentParser):
     """A parser that raises its errors."""
+
+    def parse_path(self, path: Any, *arguments: Any, **options: Any) -> Any:
+        """The options of a file, checked before others join them: errors tell where they are."""
+        try:
+            return super().parse_path(path, *arguments, **{**options, "_skip_validation": False})
+        except UsageError as error:
+            error.file = str(path)
+            raise
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         """Raise ``message`` as a :class:`UsageError`."""
@@ -41,12 +55,9 @@ class Parser(ArgumentParser):
 def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) -> str:
     """What is wrong with the arguments ``typed``, in one line and in their spelling."""
     message = str(error)
-    unknown = re.match(r"unrecognized arguments: (\S+)", message)
+    unknown = re.match(r"unrecognized arguments: (\S+)|Option '(\S+)' is not accepted", message)
     if unknown:
-        name = unknown[1].partition("=")[0]
-        close = closest(name, known_options(parser, typed))
-        message = f"unknown option {name}" if name.startswith("-") else f"unknown argument {name}"
-        message += f": did you mean {' or '.join(close)}?" if close else ""
+        message = _unknown(unknown[1] or f"--{unknown[2]}", parser, typed)
     choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message)
     if choice:
         names = [name.strip("'") for name in choice[3].split(", ")]
@@ -61,7 +72,15 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
         message = re.sub(
             rf"{re.escape(name.replace('-', '_').replace('__', '--', 1))}\b", name, message
         )
-    return message
+    return message if getattr(error, "file", None) is None else f"{error.file}: {message}"
+
+
+def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> str:
+    """That there is no such argument, and which are called like it."""
+    name = typed_name.partition("=")[0]
+    close = closest(name, known_options(parser, typed))
+    what = "option" if name.startswith("-") else "argument"
+    return f"unknown {what} {name}" + (f": did you mean {' or '.join(close)}?" if close else "")
 
 
 def _missing(names: Sequence[str], parser: ArgumentParser, typed: Sequence[str]) -> str:
@@ -88,5 +107,6 @@ def known_options(parser: ArgumentParser, typed: Sequence[str]) -> list[str]:
 def closest(name: str, known: Iterable[str]) -> list[str]:
     """At most three known options that ``name`` may stand for: ``--lr`` for ``--optimizer.lr``."""
     known, name = list(known), name.replace("_", "-")
-    inside = [it for it in known if it.endswith(f".{name.lstrip('-')}")]
+    last = name.lstrip("-").rpartition(".")[2]
+    inside = [it for it in known if it.endswith(f".{last}")]
     return (inside or difflib.get_close_matches(name, known))[:3]

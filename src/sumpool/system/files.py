@@ -16,21 +16,29 @@ class StoreError(UserError):
 
 
 def refuse_overwriting(paths: Iterable[Path], *, overwrite: bool = False) -> None:
-    """Refuse to write over files, before anything is computed that could not be written then.
+    """Refuse files that cannot be written, before anything is computed that would be lost then.
 
     Args:
         paths: The files that are to be written.
         overwrite: Whether the user asked to replace them.
 
     Raises:
-        StoreError: Naming the first that is there; folders are never replaced.
+        StoreError: Naming the first that is there, or the folder that takes none; folders are never
+            replaced.
     """
+    paths = list(paths)
     there = [path for path in paths if path.is_dir() or (path.exists() and not overwrite)]
     if there:
         more = f", and {len(there) - 1} more" if len(there) > 1 else ""
         remedy = "" if there[0].is_dir() else ", or replace it with --overwrite"
         kind = "is a folder" if there[0].is_dir() else "exists already"
         raise StoreError(f"{there[0]} {kind}{more}: choose another name{remedy}")
+    for path in paths:
+        folder = next(it for it in path.absolute().parents if it.exists())
+        if not folder.is_dir():
+            raise StoreError(f"{path} cannot be written: {folder} is no folder")
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreError(f"{path} cannot be written: {folder} takes no files of yours")
 
 
 @contextmanager
