@@ -12,7 +12,7 @@ import yaml
 from PIL import Image
 
 from sumpool.cli import main
-from sumpool.training.config import TrainConfig, config_from_dict, read_config
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, read_config
 from sumpool.training.values.recipes import RECIPES
 
 #: A small network, few steps.
@@ -101,3 +101,27 @@ def test_a_small_folder_trains_and_the_run_keeps_its_recipe(
     assert main(["train", "--resume", "run", "--recipe", "papers"]) == 1
     error = capsys.readouterr().err.strip().splitlines()[-1]
     assert "recipe is 'papers', but the run was begun with 'auto'" in error
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ("--gsp.mu=0.5", "the pooling is gsp, because gsp.mu is given; --pool names another\n"),
+        ("--gsp.mu=0.5 --pool=gsp", ""),
+        ("--gsp.mu=0.5 --recipe=papers", ""),
+        ("--seed=1", ""),
+    ],
+)
+def test_a_pooling_that_nobody_named_is_said(
+    typed: str,
+    said: str,
+    photos: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise ConfigError("that was all")
+
+    monkeypatch.setattr("sumpool.training.run_training", stop)
+    assert main(["train", "--data", str(photos), *typed.split()]) == 1
+    assert capsys.readouterr().out == said

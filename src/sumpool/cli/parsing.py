@@ -72,7 +72,8 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
         message = re.sub(
             rf"{re.escape(name.replace('-', '_').replace('__', '--', 1))}\b", name, message
         )
-    return message if getattr(error, "file", None) is None else f"{error.file}: {message}"
+    file = error.file if isinstance(error, UsageError) else None
+    return message if file is None else f"{file}: {message}"
 
 
 def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> str:

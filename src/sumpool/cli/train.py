@@ -166,6 +166,7 @@ def run(options: Namespace) -> int:
 
     if options.config is None and options.resume is None:
         check_effects(config)
+    _note_pooling(config, options.given)
     try:
         result = run_training(config, resume=options.resume, given=options.given)
     except BrokenImageError as error:
@@ -186,6 +187,16 @@ def run(options: Namespace) -> int:
         print(metrics_table(result.metrics, f"Retrieval{marked}").text())
         print(f"\nrun:  {result.folder}\npage: {result.page}")
     return 0
+
+
+def _note_pooling(config: TrainConfig, given: Sequence[str]) -> None:
+    """Say why the pooling is not the recipe's, though none was asked for."""
+    recipe = None if config.recipe is None else RECIPES[config.recipe]
+    if recipe is None or "pool" not in recipe.options or "pool" in given or config.pool != "gsp":
+        return
+    cause = next((it for it in given if it.startswith(("gsp.", "zero_shot.", "ccp."))), None)
+    if cause is not None:
+        print(f"the pooling is gsp, because {cause} is given; --pool names another")
 
 
 def config_of(options: Namespace) -> TrainConfig:
