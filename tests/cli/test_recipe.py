@@ -125,3 +125,18 @@ def test_a_pooling_that_nobody_named_is_said(
     monkeypatch.setattr("sumpool.training.run_training", stop)
     assert main(["train", "--data", str(photos), *typed.split()]) == 1
     assert capsys.readouterr().out == said
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("--init=nowhere", "there is no folder nowhere"),
+        ("--weights=now.pth", "weights must be packaged, none, timm or a file, got 'now.pth'"),
+    ],
+)
+def test_a_model_to_start_from_is_looked_for_before_images_are_checked(
+    typed: str, words: str, photos: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", "--data", str(photos), typed]) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert words in line

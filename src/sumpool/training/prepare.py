@@ -122,12 +122,15 @@ def prepare(
     fabric.launch()
     torch.manual_seed(config.seed)
     progress = progress and fabric.is_global_zero
-    if splits is None:
-        splits = open_splits(config, progress=progress)
     source = None
+    named = config.weights
+    if named not in (None, "packaged", "none", "timm") and not Path(named).is_file():
+        raise ConfigError(f"weights must be packaged, none, timm or a file, got {named!r}")
     if config.init is not None:
         source = load(start or config.init)
         config = _follow(config, source)
+    if splits is None:  # last: to check many images takes long
+        splits = open_splits(config, progress=progress)
     classes = int(splits.train.labels.unique().numel())
     config = resolve(config, splits.name, (len(splits.train), classes))
     check_devices(config, fabric)
