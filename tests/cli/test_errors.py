@@ -213,3 +213,13 @@ sys.exit(main(["evaluate", "no-model", "--data", "."]))
     assert done.returncode == 130
     assert done.stderr.strip().startswith("sumpool: interrupted")
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.process
+def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
+    code = f"from sumpool.cli import main; exit(main(['bench', 'status', '--out={tmp_path}']))"
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGPIPE, b"")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import select
+import signal
 import sys
 from collections.abc import Sequence
 from functools import cache
@@ -108,7 +111,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
-        after TERM. Arguments that cannot be parsed end the process with status 2.
+        after TERM, 141 if nobody reads the output any more. Arguments that cannot be parsed end the process with status 2.
     """
     try:
         return _run(sys.argv[1:] if argv is None else argv)
@@ -150,8 +153,19 @@ def _run(typed: Sequence[str]) -> int:
         print(f"\nsumpool: interrupted; {kept}", file=sys.stderr)
         return interrupt_status(interrupt)
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _unread():
+            # Nothing more is written, nor complained of when the process ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 128 + signal.SIGPIPE
         _report(error, debug, describe(error))
         return 1
+
+
+def _unread() -> bool:
+    """Whether whoever read the output has ended, such as ``head`` after its last line."""
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), select.POLLOUT)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _report(error: Exception, debug: bool, line: str | None) -> None:
