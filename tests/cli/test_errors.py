@@ -217,7 +217,7 @@ sys.exit(main(["evaluate", "no-model", "--data", "."]))
 
 @pytest.mark.process
 def test_a_reader_that_has_enough_is_no_error(tmp_path: Path) -> None:
-    code = f"from sumpool.cli import main; exit(main(['bench', 'status', '--out={tmp_path}']))"
+    code = f"from sumpool.cli import main; exit(main(['bench', 'recipes', '--out={tmp_path}']))"
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE)

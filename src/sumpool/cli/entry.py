@@ -111,7 +111,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
-        after TERM, 141 if nobody reads the output any more. Arguments that cannot be parsed end the process with status 2.
+        after TERM, 141 if nobody reads the output any more. Arguments that cannot be parsed end
+        the process with status 2.
     """
     try:
         return _run(sys.argv[1:] if argv is None else argv)
