@@ -32,11 +32,11 @@ test: $(STAMP)  ## Run the quick tests: no process of their own, no compiler.
 
 # Kills and clusters depend on the moment: tests that fail are run once more, in new processes. Status 1 of
 # pytest says that every test was run.
+PROCESS := -m "process and not gpu and not data"
 test-process: $(STAMP)  ## Run the tests that need processes or a compiler.
 	@echo "==> Running the tests that need processes or a compiler"
-	$(PYTEST) -m "process and not gpu and not data" $(JOBS) $(ARGS) || { [ $$? -eq 1 ] && \
-		echo "==> Running those that failed once more" && \
-		$(PYTEST) -m "process and not gpu and not data" $(JOBS) $(ARGS) --last-failed --last-failed-no-failures none; }
+	$(PYTEST) $(PROCESS) $(JOBS) $(ARGS) || { [ $$? -eq 1 ] && echo "==> Running those that failed once more" && \
+		$(PYTEST) $(PROCESS) $(JOBS) $(ARGS) --last-failed --last-failed-no-failures none; }
 
 test-all: $(STAMP)  ## Run all tests but those that need a GPU or real images.
 	@echo "==> Running all tests but those that need a GPU or real images"

@@ -117,7 +117,10 @@ def test_arguments_are_refused_in_our_words_and_their_spelling(
         ("- a\n" * 30_000, "values"),
         ("gsp: 3\n", "gsp"),
         ("- 1\n", "config"),
-        ("seed: [1]\n", "--seed must be a whole number"),
+        ("seed: [1]\n", "run.yaml: --seed must be a whole number"),
+        ("optimizer:\n  lr: fast\n", "run.yaml: --optimizer.lr must be a number or null, got fast"),
+        ("lossy: c2\n", "run.yaml: unknown option --lossy: did you mean --loss?"),
+        ("training:\n  lr: 1\n", "unknown option --training.lr: did you mean --optimizer.lr?"),
         ("{1: 2}\n", ""),
     ],
 )
@@ -127,23 +130,6 @@ def test_a_configuration_of_another_shape_is_one_line(
     path = tmp_path / "run.yaml"
     path.write_text(text, encoding="utf-8")
     assert words in complaint(["train", "--data", ".", "--config", str(path)], capsys)
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("lossy: c2\n", "unknown option --lossy: did you mean --loss?"),
-        ("training:\n  lr: 1\n", "unknown option --training.lr: did you mean --optimizer.lr?"),
-        ("optimizer:\n  lr: fast\n", "--optimizer.lr must be a number or null, got fast"),
-    ],
-)
-def test_errors_in_a_file_of_options_name_it(
-    text: str, words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "run.yaml"
-    path.write_text(text, encoding="utf-8")
-    line = complaint(["train", "--data", ".", "--config", str(path)], capsys)
-    assert line == f"{path}: {words}"
 
 
 def test_choices_are_those_of_the_catalogs() -> None:

@@ -124,11 +124,11 @@ def prepare(
     progress = progress and fabric.is_global_zero
     source = None
     named = config.weights
-    if named not in (None, "packaged", "none", "timm") and not Path(named).is_file():
-        raise ConfigError(f"weights must be packaged, none, timm or a file, got {named!r}")
     if config.init is not None:
         source = load(start or config.init)
         config = _follow(config, source)
+    elif named not in (None, "packaged", "none", "timm") and not Path(named).is_file():
+        raise ConfigError(f"weights must be packaged, none, timm or a file, got {named!r}")
     if splits is None:  # last: to check many images takes long
         splits = open_splits(config, progress=progress)
     classes = int(splits.train.labels.unique().numel())
