@@ -236,9 +236,12 @@ def test_the_settings_of_skewed_means(data_set: str, rate: float, epochs: int, e
         "optimizer.name": "adamw",
         "optimizer.lr": rate,
         "optimizer.proxy_lr_multiplier": 100.0,
+        "images_per_class": 0,
         "stop.max_steps": epochs * epoch,
         "selection": "test",
     }.items() <= found.items()
+    pairs = settings("skewed-means", data_set, pool="gap", loss="ms")
+    assert pairs["images_per_class"] == (0 if data_set == "cub" else 4)
     for size in (32, 1024):
         assert settings("skewed-means", data_set, pool="gap", embedding_size=size)
 

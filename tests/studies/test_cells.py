@@ -13,11 +13,11 @@ import pytest
 from torch import nn
 
 from sumpool.studies.cells import CellResult, run_cells
+from sumpool.system.fabric_logging import LOGGERS
 from sumpool.system.files import StoreError
 from sumpool.system.rows import ResultStore, read_arrays, read_rows
 from sumpool.training import HardwareConfig, TrainConfig
 from sumpool.training.assemble import build_fabric
-from sumpool.training.fabric_logging import LOGGERS
 
 CELLS = [{"number": number} for number in range(4)]
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from sumpool.training.fabric_logging import quiet_fabric
+from sumpool.system.fabric_logging import quiet_fabric
 
 
 @contextlib.contextmanager

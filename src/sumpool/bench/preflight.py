@@ -11,10 +11,10 @@ from sumpool.bench.grid import GridError
 from sumpool.data import DataError, ImageDataset
 from sumpool.models import ModelError
 from sumpool.protocols import PROTOCOLS
+from sumpool.system.fabric_logging import quiet_fabric
 from sumpool.system.wording import counted
 from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
 from sumpool.training.config import ConfigError
-from sumpool.training.fabric_logging import quiet_fabric
 from sumpool.training.splits import Splits, open_splits
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from sumpool.losses import LOSSES
 from sumpool.protocols.protocol import Protocol
 from sumpool.training.config import ConfigError, TrainConfig
 
@@ -126,15 +127,18 @@ def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 
 def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
-    # Neither batch size nor weight decay is printed: those of the fair protocol.
+    # Neither batch size nor weight decay is printed: those of the fair protocol. Batches are random
+    # except for pair losses on thousands of classes, where they would hardly ever hold a pair.
     _check_epochs("skewed-means", data_set)
     fair, large = _fair(config, data_set), data_set in LARGE
+    pairs = not LOSSES[config.loss].proxy
     return {
         **fair,
         "embedding_size": 512,
         "crop": 224,
         "optimizer.name": "adamw",
         "optimizer.lr": 6e-4 if large else 1e-4,
+        **({} if large and pairs else {"images_per_class": 0}),
         **_epochs(60 if large else 40, data_set, fair["batch_size"]),
     }
 

@@ -151,7 +151,7 @@ class Protocol:
         config = replace(config, pool=self.heads.get(config.pool, config.pool))
         config = resolve(config, data_set)
         recipe = LOSSES[config.loss]
-        if recipe.proxy and config.images_per_class != recipe.images_per_class:
+        if recipe.proxy and config.images_per_class not in (0, recipe.images_per_class):
             raise ConfigError(
                 f"images_per_class is {config.images_per_class} in the {self.name} protocol, but "
                 f"loss {config.loss} compares images with proxies and is trained with "

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from sumpool.system.cores import usable_cores
+from sumpool.system.fabric_logging import quiet_fabric
 from sumpool.system.files import StoreError
 from sumpool.system.processes import Done, run_here, run_in_processes
 from sumpool.system.rows import ResultStore, Row
-from sumpool.training.fabric_logging import quiet_fabric
 
 
 class CellResult(NamedTuple):

@@ -13,9 +13,7 @@ from torch import nn
 from sumpool.ccp import ProxyPairs
 from sumpool.centers import build_regularizer
 from sumpool.data import (
-    ClassBatchSampler,
     ImageFeed,
-    check_class_sizes,
     contiguous_labels,
 )
 from sumpool.evaluation import evaluate_retrieval
@@ -27,6 +25,7 @@ from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
 from sumpool.pooling.catalog import AUTHORS_OPTIONS
 from sumpool.system.wording import counted
+from sumpool.training.batches import build_sampler
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.options import GspConfig
 from sumpool.training.task import Task, Validate
@@ -267,31 +266,12 @@ def build_task(
         DataError: If a class has a single image and the loss compares images of a class.
         ConfigError: If there are fewer classes than a batch needs.
     """
-    assert config.images_per_class is not None
     dataset = feed.dataset
-    if config.images_per_class > 1:
-        check_class_sizes(dataset, minimum=2)
     _, classes = contiguous_labels(dataset.labels)
-    wanted = config.batch_size // config.images_per_class
-    if wanted > len(classes):
-        are_left = "class is left" if len(classes) == 1 else "classes are left"
-        raise ConfigError(
-            f"{len(classes)} {are_left} to learn from, but a batch of batch_size "
-            f"{config.batch_size} with images_per_class {config.images_per_class} needs {wanted}: "
-            f"give --batch-size {len(classes) * config.images_per_class} or less"
-        )
+    sampler = build_sampler(config, dataset, len(classes), fabric)
     # Labels of other classes stay −1, which no loss accepts.
     class_of = torch.full((int(classes.max()) + 1,), -1, dtype=torch.int64)
     class_of[classes] = torch.arange(len(classes))
-    sampler = ClassBatchSampler(
-        dataset.labels,
-        wanted,
-        config.images_per_class,
-        seed=config.seed,
-        rank=fabric.global_rank,
-        world_size=fabric.world_size,
-        class_names=dataset.class_names,
-    )
     criterion = build_criterion(config, len(classes), data_set)
     regularizer = _build_regularizer(config, criterion)
     return Task(model, criterion, feed, sampler, class_of, validate, regularizer)

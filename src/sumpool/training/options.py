@@ -192,7 +192,8 @@ class TrainConfig:
             r2-distance, r2-far, k-near, k-far, uniformface, mhe (none)
         center: options of --center-reg
         batch_size: images per step, over all processes
-        images_per_class: images per class in a batch (4, proxy losses 1)
+        images_per_class: images per class in a batch; 0 draws images of any class (4, proxy losses
+            1)
         optimizer: the optimizer and its rates
         stop: validation and end of training
         hardware: devices, precision, compilation

@@ -90,7 +90,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         "be positive",
         lambda value: value > 0,
         (
-            *("batch_size", "images_per_class", "embedding_size", "optimizer.lr"),
+            *("batch_size", "embedding_size", "optimizer.lr"),
             *("stop.validate_every", "stop.patience", "stop.max_steps"),
             *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
             *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
@@ -102,6 +102,7 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
         lambda value: value >= 0,
         (
             *("seed", "hardware.workers", "gsp.average_steps", "optimizer.warmup_epochs"),
+            *("images_per_class",),
             *("ccp.pull", "ccp.batch_weight", "center.weight"),
         ),
     ),

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from sumpool.system.errors import UserError
+from sumpool.system.fabric_logging import quiet_fabric
 from sumpool.training.config import TrainConfig, config_from_dict, flat, with_options
-from sumpool.training.fabric_logging import quiet_fabric
 from sumpool.training.settings import check_effects, without_idle
 from sumpool.training.splits import Splits, open_splits
 from sumpool.training.without_folder import train_in_memory

@@ -54,7 +54,8 @@ def as_published(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
     config = testbed.config
     optimizer = replace(config.optimizer, name="adamw", lr=1e-4)
     stop = StopConfig(validate_every=EPOCH, patience=EPOCHS, max_steps=EPOCH * EPOCHS)
-    config = replace(config, crop=224, optimizer=optimizer, stop=config.stop if quick else stop)
+    config = replace(config, crop=224, images_per_class=0, optimizer=optimizer)
+    config = replace(config, stop=config.stop if quick else stop)
     return replace(testbed, config=config)
 
 
