@@ -45,9 +45,11 @@ def test_digits_are_grey_images_over_the_whole_scale() -> None:
     assert found.load(0).mode == "RGB"
 
 
-def test_methods_differ_in_the_number_of_problems_alone() -> None:
+def test_methods_differ_in_proxies_and_the_number_of_problems_alone() -> None:
     settings = choose_settings(None, quick=False)
-    alone, alternating = (cell_config(settings, method, 0) for method in ccp_plane.METHODS)
+    base, alone, alternating = (cell_config(settings, method, 0) for method in ccp_plane.METHODS)
+    assert not base.ccp.enabled
+    assert {**vars(base), "ccp": None} == {**vars(alone), "ccp": None}
     assert (alone.ccp.problems, alternating.ccp.problems) == (1, None)
     assert (alone.ccp.proxies, alone.ccp.candidates, alone.embedding_size) == (4, 16, 2)
     assert {**vars(alone), "ccp": None} == {**vars(alternating), "ccp": None}
@@ -84,6 +86,9 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Row]]:
 @pytest.mark.process
 def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[Row]]) -> None:
     folder, rows = quick
+    base, *rows = rows
+    assert base.cell["method"] == "base"
+    assert "problems" not in base.metrics
     assert [row.cell["method"] for row in rows] == ["one problem", "alternating"]
     for row in rows:
         arrays = read_arrays(folder, row)
@@ -98,7 +103,7 @@ def test_quick_run_stores_what_tables_and_figures_need(quick: tuple[Path, list[R
         assert np.isfinite(arrays["next"][:-1]).all()
         assert row.metrics["spread_last"] == row.metrics[f"spread_{count}"]
     assert rows[0].metrics["problems"] == 1
-    section = ccp_plane_section.section(folder, rows)
+    section = ccp_plane_section.section(folder, [base, *rows])
     assert len(section.pictures) == 2
 
 

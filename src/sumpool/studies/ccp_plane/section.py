@@ -29,7 +29,7 @@ _PROBLEM_COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """Both methods, and the alternating one from problem to problem."""
+    """All methods, and the alternating one from problem to problem."""
     caption = f"{rows[0].settings['data']}, 2-D embeddings, {seeds_in_words(rows)}"
     found = [seeds_table("training", by_method(rows), _COLUMNS, caption)]
     alone, alternating = (
@@ -94,6 +94,8 @@ def section(folder: Path, rows: list[Row]) -> Section:
         figures=figures,
         notes=[
             note(rows),
+            "The base loss has samples in place of proxies: it compares the images of a batch with "
+            "each other.",
             "Distance of classes: mean distance between the middles of the proxies of two classes. "
             "Embeddings grow inside the unit ball while they are trained, and the covering radius "
             "with them; its ratio to the distance of classes does not depend on scale.",

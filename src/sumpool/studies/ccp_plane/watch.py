@@ -19,7 +19,14 @@ from sumpool.training.without_folder import Trained, train_in_memory
 
 
 def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
-    """The configuration of one cell; ``method`` is "one problem" or "alternating"."""
+    """The configuration of one cell; ``method`` is "base", "one problem" or "alternating"."""
+    ccp = CcpConfig(
+        enabled=True,
+        proxies=settings.proxies,
+        candidates=settings.pool,
+        problems=1 if method == "one problem" else None,
+        solution="best",  # the step that figures show
+    )
     return TrainConfig(
         format=settings.format,
         backbone=settings.backbone,
@@ -30,13 +37,8 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
         pool="gap",
         loss=settings.loss,
         loss_options={"pos_margin": settings.pos_margin, "neg_margin": settings.neg_margin},
-        ccp=CcpConfig(
-            enabled=True,
-            proxies=settings.proxies,
-            candidates=settings.pool,
-            problems=1 if method == "one problem" else None,
-            solution="best",  # the step that figures show
-        ),
+        normalize="ball",
+        ccp=CcpConfig() if method == "base" else ccp,
         batch_size=settings.batch_size,
         images_per_class=settings.images_per_class,
         optimizer=OptimizerConfig(lr=settings.lr),
