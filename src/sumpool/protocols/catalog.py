@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sumpool.losses import LOSSES
 from sumpool.protocols.protocol import Protocol
 from sumpool.training.config import ConfigError, TrainConfig
 
@@ -127,6 +126,8 @@ def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 
 def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
+    from sumpool.losses import LOSSES
+
     # Neither batch size nor weight decay is printed: those of the fair protocol. Batches are random
     # except for pair losses on thousands of classes, where they would hardly ever hold a pair.
     _check_epochs("skewed-means", data_set)
