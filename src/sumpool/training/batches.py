@@ -66,7 +66,8 @@ def _check_random_batches(config: TrainConfig, labels: Tensor, classes: int) -> 
             f"--batch-size {count} or less"
         )
     own = labels.unique(return_counts=True)[1].double()
-    pairs = float((own * (own - 1)).sum()) / (count * (count - 1)) * size * (size - 1) / 2
+    alike = float((own * (own - 1)).sum()) / max(1, count * (count - 1))
+    pairs = alike * size * (size - 1) / 2
     if pairs < 1 and not LOSSES[config.loss].proxy and not config.ccp.enabled:
         raise ConfigError(
             f"loss {config.loss} compares images of a class, but a batch of {size} random images "

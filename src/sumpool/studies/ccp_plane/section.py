@@ -7,13 +7,17 @@ from pathlib import Path
 from sumpool.report.section import Section, over_seeds, seeds_in_words
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values
-from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, note, shown_rows
+from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, methods_in, note, shown_rows
 from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: Problems that the table has a line for; the others are in the figure.
 LISTED = 12
+_SAMPLES = (
+    "The base loss has samples in place of proxies: it compares the images of a batch with each "
+    "other."
+)
 _COLUMNS: dict[str, Column] = {
     "map_at_r": ("test MAP@R [%]", 1, 100.0),
     "validation_map_at_r": ("validation MAP@R [%]", 1, 100.0),
@@ -94,8 +98,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
         figures=figures,
         notes=[
             note(rows),
-            "The base loss has samples in place of proxies: it compares the images of a batch with "
-            "each other.",
+            *([_SAMPLES] if "base" in methods_in(rows) else []),
             "Distance of classes: mean distance between the middles of the proxies of two classes. "
             "Embeddings grow inside the unit ball while they are trained, and the covering radius "
             "with them; its ratio to the distance of classes does not depend on scale.",
