@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzzing import damaged, reads_or_refuses
+from fuzzing import damaged, is_read_or_refused
 from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 
@@ -29,7 +29,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_configuration_is_read_or_refused(home: Path, data: st.DataObject) -> None:
     path = home / "damaged.yaml"
     path.write_bytes(data.draw(damaged((home / "config.yaml").read_bytes())))
-    reads_or_refuses(lambda: read_config(path))
+    assert is_read_or_refused(lambda: read_config(path))
 
 
 @settings(max_examples=30)
@@ -46,4 +46,4 @@ def test_a_checkpoint_is_sound_or_refused(home: Path, data: st.DataObject) -> No
         assert state["step"] == 1
         assert torch.equal(state["weights"], torch.arange(9.0))
 
-    reads_or_refuses(load)
+    assert is_read_or_refused(load)

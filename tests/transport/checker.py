@@ -18,7 +18,7 @@ def product_rounding(cost: Tensor) -> float:
     return cost.shape[-2] * torch.finfo(cost.dtype).eps
 
 
-def check_result(
+def assert_result(
     result: TransportResult,
     tol: float,
     *,

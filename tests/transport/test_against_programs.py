@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sumpool.transport import partial_transport
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost
 from transport.oracles import bisected_weights, convex_program, linear_program
 
@@ -19,7 +19,7 @@ def test_hard_equals_the_linear_program(n: int, m: int, mu: float) -> None:
     cost = random_cost(n, m, seed=n)
     plan, residual = linear_program(cost, mu)
     result = partial_transport(cost, mu, 1.0, solver="hard")
-    check_result(result, 1e-6, weights=(1 / n - residual) / mu, attributes=plan.sum(0) / mu)
+    assert_result(result, 1e-6, weights=(1 / n - residual) / mu, attributes=plan.sum(0) / mu)
     torch.testing.assert_close(result.plan(), plan, rtol=0, atol=1e-6)
     torch.testing.assert_close(result.residual, residual, rtol=0, atol=1e-6)
 
@@ -31,7 +31,7 @@ def test_exact_equals_the_convex_program(n: int, m: int, mu: float, eps: float) 
     cost = random_cost(n, m, seed=n)
     plan, residual = convex_program(cost, mu, eps)
     result = partial_transport(cost, mu, eps)
-    check_result(result, 1e-6, weights=(1 / n - residual) / mu, attributes=plan.sum(0) / mu)
+    assert_result(result, 1e-6, weights=(1 / n - residual) / mu, attributes=plan.sum(0) / mu)
     torch.testing.assert_close(result.plan(), plan, rtol=0, atol=1e-6)
     torch.testing.assert_close(result.residual, residual, rtol=0, atol=1e-6)
 
@@ -40,4 +40,4 @@ def test_exact_equals_the_convex_program(n: int, m: int, mu: float, eps: float) 
 @pytest.mark.parametrize("mu", [0.01, 0.5, 0.99])
 def test_exact_equals_bisection(mu: float, eps: float) -> None:
     cost = random_cost(49, 64, seed=5)
-    check_result(partial_transport(cost, mu, eps), 1e-11, weights=bisected_weights(cost, mu, eps))
+    assert_result(partial_transport(cost, mu, eps), 1e-11, weights=bisected_weights(cost, mu, eps))

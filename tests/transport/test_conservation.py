@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sumpool.transport import Exact, Hard, Iterative, Solver, partial_transport
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost
 
 SETTINGS = [(mu, eps) for mu in (0.01, 0.5, 0.999) for eps in (0.1, 5.0, 100.0)]
@@ -16,14 +16,14 @@ EXACT: list[Solver] = [Exact(), Hard()]
 @pytest.mark.parametrize(("mu", "eps"), SETTINGS)
 @pytest.mark.parametrize("solver", EXACT, ids=str)
 def test_mass_and_marginals_are_conserved(solver: Solver, mu: float, eps: float) -> None:
-    check_result(partial_transport(random_cost(3, 49, 8), mu, eps, solver=solver), 1e-12)
+    assert_result(partial_transport(random_cost(3, 49, 8), mu, eps, solver=solver), 1e-12)
 
 
 @pytest.mark.parametrize(("mu", "eps"), SETTINGS)
 @pytest.mark.parametrize("solver", EXACT, ids=str)
 def test_mass_and_marginals_are_conserved_in_float32(solver: Solver, mu: float, eps: float) -> None:
     cost = random_cost(3, 49, 8, dtype=torch.float32)
-    check_result(partial_transport(cost, mu, eps, solver=solver), 1e-5)
+    assert_result(partial_transport(cost, mu, eps, solver=solver), 1e-5)
 
 
 @pytest.mark.parametrize(("mu", "eps"), SETTINGS)
@@ -32,7 +32,7 @@ def test_iterations_conserve_the_transported_mass(unroll: bool, mu: float, eps: 
     # The last half step scales the plan to μ; the marginals are met in the limit only.
     solver = Iterative(steps=3, unroll=unroll)
     result = partial_transport(random_cost(3, 49, 8), mu, eps, solver=solver)
-    check_result(result, 1e-12, promises=["mass"])
+    assert_result(result, 1e-12, promises=["mass"])
 
 
 def test_weights_are_what_the_residual_leaves() -> None:
@@ -45,7 +45,7 @@ def test_weights_are_what_the_residual_leaves() -> None:
 def test_any_number_of_batch_dimensions_is_solved() -> None:
     cost = random_cost(2, 3, 4, 10, 5)
     result = partial_transport(cost, 0.4, 5.0)
-    check_result(result, 1e-12)
+    assert_result(result, 1e-12)
     alone = partial_transport(cost[1, 2, 3], 0.4, 5.0)
     torch.testing.assert_close(result.weights[1, 2, 3], alone.weights, rtol=1e-12, atol=0)
     torch.testing.assert_close(result.attributes[1, 2, 3], alone.attributes, rtol=1e-12, atol=0)

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from torch import Tensor
 
 from sumpool.transport import Exact, Iterative, partial_transport, sum_pool
-from transport.checker import check_result, product_rounding
+from transport.checker import assert_result, product_rounding
 from transport.generators import profiles, random_cost, random_features, shares, source
 from transport.oracles import bisected_weights
 
@@ -136,7 +136,7 @@ def test_the_root_is_found_among_thousands_of_features(
     mu = torch.tensor(shares(3136), dtype=dtype)
     eps = torch.tensor([1e-3, 1.0, 5.0, 50.0, 1e3], dtype=dtype).unsqueeze(-1)
     cost = cost.expand(len(eps), len(mu), 3136, 1)
-    check_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
+    assert_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
 
 
 @pytest.mark.parametrize("n", [1, 3, 49, pytest.param(196, marks=pytest.mark.process)])
@@ -146,7 +146,7 @@ def test_the_root_is_found_on_every_profile(n: int, dtype: torch.dtype, tol: flo
     mu = torch.tensor(shares(n), dtype=dtype)
     eps = torch.tensor([*EPS, 5.0, 20.0, 50.0, 300.0], dtype=dtype).unsqueeze(-1)
     cost = cost[:, None, None, :, None].expand(-1, len(eps), len(mu), n, 1)
-    check_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
+    assert_result(partial_transport(cost, mu, eps, solver=Exact(steps=10)), tol)
 
 
 @pytest.mark.parametrize(("n", "eps"), [(3, 300.0), (10, 5.0)])
@@ -217,7 +217,7 @@ def cost_matrices(draw: st.DrawFn) -> Tensor:
 def test_exact_equals_bisection_on_anything(cost: Tensor, setting: tuple[float, float]) -> None:
     mu, eps = setting
     result = partial_transport(cost, mu, eps)
-    check_result(result, 1e-12)
+    assert_result(result, 1e-12)
     if mu < 1:
         torch.testing.assert_close(
             result.weights, bisected_weights(cost, mu, eps), rtol=0, atol=1e-10
@@ -232,5 +232,5 @@ def test_a_mask_equals_cropping_on_anything(
     mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=n, max_size=n).filter(any)))
     masked = partial_transport(cost, *setting, mask=mask)
     cropped = partial_transport(cost[mask], *setting)
-    check_result(masked, 1e-12, attributes=cropped.attributes)
+    assert_result(masked, 1e-12, attributes=cropped.attributes)
     torch.testing.assert_close(masked.weights[mask], cropped.weights, rtol=0, atol=1e-11)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sumpool.transport import Iterative, partial_transport
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import features_on_prototypes, random_cost
 from transport.oracles import iterate
 
@@ -33,7 +33,7 @@ def test_exact_equals_a_thousand_iterations(eps: float, mu: float) -> None:
     exact = partial_transport(cost, mu, eps)
     torch.testing.assert_close(exact.residual, residual, rtol=0, atol=1e-12)
     iterated = partial_transport(cost, mu, eps, solver=Iterative(1000))
-    check_result(iterated, 1e-9, weights=exact.weights, attributes=exact.attributes)
+    assert_result(iterated, 1e-9, weights=exact.weights, attributes=exact.attributes)
 
 
 @pytest.mark.parametrize(("eps", "mu", "off"), MEASURED)
@@ -43,7 +43,7 @@ def test_a_hundred_iterations_are_off_as_measured(eps: float, mu: float, off: fl
     missing = (result.weights.sum(-1) - 1).abs()
     assert off / 2 < float(missing.mean()) < off * 2
     torch.testing.assert_close(result.errors().weights, missing)
-    check_result(result, 1e-12, promises=["mass"])
+    assert_result(result, 1e-12, promises=["mass"])
 
 
 @pytest.mark.parametrize(("eps", "mu", "off"), MEASURED)
@@ -51,7 +51,7 @@ def test_exact_is_off_by_rounding_where_iterations_are_not(
     eps: float, mu: float, off: float
 ) -> None:
     cost = features_on_prototypes(8, 49, 64, d=128, near=8)
-    check_result(partial_transport(cost, mu, eps), 4e-15)
+    assert_result(partial_transport(cost, mu, eps), 4e-15)
 
 
 @pytest.mark.parametrize("eps", [1e-3, 1.0, 1000.0])
@@ -60,6 +60,6 @@ def test_iterations_stay_finite_in_float32(mu: float, eps: float) -> None:
     cost = random_cost(2, 49, 8, dtype=torch.float32).requires_grad_()
     for unroll in (False, True):
         result = partial_transport(cost, mu, eps, solver=Iterative(unroll=unroll))
-        check_result(result, 1e-5, promises=["mass"])
+        assert_result(result, 1e-5, promises=["mass"])
         (grad,) = torch.autograd.grad(result.attributes[..., 0].sum(), cost)
         assert grad.isfinite().all()

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sumpool.transport import partial_transport, sum_pool
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost, random_features, random_mask
 
 DTYPES = [torch.float32, torch.float64]
@@ -97,7 +97,7 @@ def test_eps_to_infinity_is_the_hard_problem(mu: float) -> None:
     cost = random_cost(4, 20, 5, seed=3)
     hard = partial_transport(cost, mu, 1.0, solver="hard")
     soft = partial_transport(cost, mu, 1e6)
-    check_result(soft, 1e-10, weights=hard.weights, attributes=hard.attributes)
+    assert_result(soft, 1e-10, weights=hard.weights, attributes=hard.attributes)
     torch.testing.assert_close(soft.residual, hard.residual, rtol=0, atol=1e-10)
     torch.testing.assert_close(soft.plan(), hard.plan(), rtol=0, atol=1e-10)
 
@@ -106,7 +106,7 @@ def test_the_hard_problem_takes_the_nearest_and_the_last_in_part() -> None:
     cost = torch.tensor([[3.0, 0.5], [0.1, 2.0], [1.0, 1.5], [2.0, 2.5]])
     result = partial_transport(cost, mu=0.6, eps=1.0, solver="hard")
     sent = torch.tensor([0.25, 0.25, 0.1, 0.0])
-    check_result(result, 1e-6, weights=sent / 0.6, attributes=torch.tensor([0.35, 0.25]) / 0.6)
+    assert_result(result, 1e-6, weights=sent / 0.6, attributes=torch.tensor([0.35, 0.25]) / 0.6)
     assert not partial_transport(
         cost.requires_grad_(), mu=0.6, eps=1.0, solver="hard"
     ).weights.requires_grad

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sumpool.pooling import GlobalAveragePool1d
 from sumpool.transport import partial_transport, sum_pool
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost, random_features, random_mask
 
 SOLVERS = ["exact", "iterative", "hard"]
@@ -19,7 +19,7 @@ SOLVERS = ["exact", "iterative", "hard"]
 def test_a_mask_equals_cropping(solver: str, mu: float) -> None:
     cost, mask = random_cost(4, 20, 5).requires_grad_(), random_mask(4, 20)
     masked = partial_transport(cost, mu, 5.0, mask=mask, solver=solver)
-    check_result(masked, 1e-12, promises=["mass"])
+    assert_result(masked, 1e-12, promises=["mass"])
     for image in range(4):
         valid = mask[image]
         alone = partial_transport(cost[image, valid], mu, 5.0, solver=solver)
@@ -74,7 +74,7 @@ def test_a_full_mask_is_no_mask() -> None:
     cost = random_cost(3, 20, 5)
     masked = partial_transport(cost, 0.3, 5.0, mask=torch.ones(3, 20, dtype=torch.bool))
     plain = partial_transport(cost, 0.3, 5.0)
-    check_result(masked, 1e-13, weights=plain.weights, attributes=plain.attributes)
+    assert_result(masked, 1e-13, weights=plain.weights, attributes=plain.attributes)
 
 
 def test_one_mask_may_serve_all_images() -> None:

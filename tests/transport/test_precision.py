@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sumpool.transport import partial_transport, prototype_costs, sum_pool
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost, random_features
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -19,7 +19,7 @@ def test_half_precision_costs_are_solved_in_float32(half: torch.dtype, solver: s
     cost = random_cost(2, 49, 8, dtype=torch.float32).to(half)
     got = partial_transport(cost, 0.3, 5.0, solver=solver)
     expected = partial_transport(cost.float(), 0.3, 5.0, solver=solver)
-    check_result(got, 1e-5, promises=["mass"])
+    assert_result(got, 1e-5, promises=["mass"])
     for name in ("weights", "residual", "transported", "attributes"):
         assert getattr(got, name).dtype == torch.float32
         assert torch.equal(getattr(got, name), getattr(expected, name)), name
@@ -101,7 +101,7 @@ def test_float64_is_solved_in_float64() -> None:
     # Numbers for μ and ε may come in another dtype than the costs.
     mu, eps = torch.tensor(0.3), torch.tensor(5.0)
     result = partial_transport(prototype_costs(features, prototypes), mu, eps)
-    check_result(result, 1e-12)
+    assert_result(result, 1e-12)
 
 
 def test_float32_keeps_small_shares_apart() -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from sumpool.transport import partial_transport
-from transport.checker import check_result
+from transport.checker import assert_result
 from transport.generators import random_cost, source
 
 SOLVERS = ["exact", "iterative", "hard"]
@@ -41,7 +41,7 @@ def test_a_constant_added_to_all_costs_changes_nothing() -> None:
     cost = random_cost(3, 20, 5)
     straight = partial_transport(cost, 0.3, 5.0)
     shifted = partial_transport(cost + 10, 0.3, 5.0)
-    check_result(shifted, 1e-12, weights=straight.weights, attributes=straight.attributes)
+    assert_result(shifted, 1e-12, weights=straight.weights, attributes=straight.attributes)
 
 
 def test_a_nearer_feature_weighs_more() -> None:
