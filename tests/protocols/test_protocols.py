@@ -170,6 +170,13 @@ def test_the_tuning_settings(
     assert PROTOCOLS[name].evaluated_on == "validation"
 
 
+def test_the_test_set_is_read_only_where_scores_are_of_it() -> None:
+    for protocol in PROTOCOLS.values():
+        member = protocol.members()[0]
+        config = protocol.configure(TrainConfig(), member, "cub")
+        assert config.test == (protocol.evaluated_on == "test"), protocol.name
+
+
 @pytest.mark.parametrize("name", ["steady", "steady-tuning"])
 def test_the_steady_settings(name: str) -> None:
     found = settings(name, "cub", pool="gap")

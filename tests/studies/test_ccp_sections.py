@@ -314,12 +314,13 @@ def test_the_surface_of_noise_is_flat() -> None:
     np.testing.assert_allclose(same.mean, 1.0)
 
 
-def test_a_search_that_scores_validation_classes_lists_test_scores_beside_them(
-    tmp_path: Path,
+@pytest.mark.parametrize("evaluated_on", ["test", "validation"])
+def test_a_search_lists_test_scores_only_where_the_test_set_was_read(
+    evaluated_on: str, tmp_path: Path
 ) -> None:
-    store = ResultStore(tmp_path, "ccp-search", {**SETTINGS, "evaluated_on": "validation"})
-    own = {**metrics(0.5), "validation_map_at_r": 0.5, "test_map_at_r": 0.25, "problems": 2.0}
+    store = ResultStore(tmp_path, "ccp-search", {**SETTINGS, "evaluated_on": evaluated_on})
+    own = {**metrics(0.25), "validation_map_at_r": 0.5, "problems": 2.0}
     cell = {"trial": 0, "pull": 0.1, "proxies": 4, "loss": "c2", "seed": 0}
     store.add(cell, own, 1.0)
     (table,) = ccp_search_section.tables(read_rows(tmp_path))
-    assert table.rows[0][3:5] == ["50.0", "25.0"]
+    assert table.rows[0][3:] == ["50.0", *(["25.0"] if evaluated_on == "test" else []), "2.0"]

@@ -174,7 +174,7 @@ _ALL = (
     Protocol(
         "tuning",
         "One model, trained on four fifths of the training classes and evaluated on the first "
-        "fifth, with three seeds: for choosing constants.",
+        "fifth, with three seeds: for choosing constants. The test set is not opened.",
         folds=5,
         models_folds=(1,),
         seeds=3,
@@ -182,6 +182,7 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_tuning,
+        reads_test=False,
     ),
     Protocol(
         "tuning-ccp",
@@ -194,6 +195,7 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_tuning_ccp,
+        reads_test=False,
     ),
     Protocol(
         "steady",

@@ -27,22 +27,25 @@ def tables(rows: list[Row]) -> list[Table]:
     """The best trials."""
     trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
-    # Where scores are of validation classes, those of the test set are beside them.
-    test = "map_at_r" if evaluated_on(rows[0].settings) == "test" else "test_map_at_r"
+    columns = {"validation_map_at_r": ("validation MAP@R [%]", 100.0)}
+    if evaluated_on(rows[0].settings) == "test":
+        columns["map_at_r"] = ("test MAP@R [%]", 100.0)
+    columns["problems"] = ("problems", 1.0)
     lines = [
         [
             str(trial.number + 1),
             f"{trial.pull:.2g}",
             str(trial.proxies),
-            mean_and_spread(values(trial.rows, "validation_map_at_r"), 1, 100),
-            mean_and_spread(values(trial.rows, test), 1, 100),
-            mean_and_spread(values(trial.rows, "problems"), 1),
+            *(
+                mean_and_spread(values(trial.rows, name), 1, factor)
+                for name, (_, factor) in columns.items()
+            ),
         ]
         for trial in best
     ]
     seeds = seed_count(rows)
     each = "one seed each" if seeds == 1 else f"mean ± standard deviation over {seeds} seeds"
-    header = ["trial", "λ", "proxies", "validation MAP@R [%]", "test MAP@R [%]", "problems"]
+    header = ["trial", "λ", "proxies", *(title for title, _ in columns.values())]
     caption = (
         f"The best {len(best)} of {len(trials)} trials by validation, "
         f"{dataset_label(rows[0].settings)}, {each}"

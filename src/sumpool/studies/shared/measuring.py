@@ -21,10 +21,7 @@ SHOWN = 4
 
 
 def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, float]:
-    """The metrics of a cell, with the share of pooling weight on the foreground of collages.
-
-    Scores of validation classes, if those are asked for, are beside ``test_map_at_r``.
-    """
+    """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
     retrieval = trained.metrics[evaluated_on]
     metrics: dict[str, float] = {
         "map_at_r": retrieval["mean_average_precision_at_r"],
@@ -34,12 +31,9 @@ def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, f
         "best_step": trained.outcome.best_step,
         "steps": trained.outcome.steps,
     }
-    if evaluated_on == "validation":
-        metrics["test_map_at_r"] = trained.metrics["test"]["mean_average_precision_at_r"]
     test = trained.splits.test
-    assert test is not None
-    places = foreground_tiles(test.query)
-    if places is not None:
+    places = None if test is None else foreground_tiles(test.query)
+    if test is not None and places is not None:
         share = foreground_weight(trained.model, test.query, places)
         if share is not None:
             metrics["foreground_weight"] = share
@@ -83,7 +77,8 @@ def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -
 def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
     """Training and test collages with the pooling weights on them, for figures."""
     test = trained.splits.test
-    assert test is not None
+    if test is None:
+        return None
     images, found, places = [], [], []
     for part in (trained.splits.train, test.query):
         tiles = foreground_tiles(part)

@@ -208,7 +208,7 @@ def tuning_testbed(testbed: Testbed, stop: StopConfig, folds: int, zero_shot: fl
     if config.stop.max_steps is None:  # not the quick mode
         config = replace(config, stop=stop)
     weight = replace(config.zero_shot, weight=zero_shot)
-    config = replace(config, folds=folds, zero_shot=weight)
+    config = replace(config, folds=folds, zero_shot=weight, test=False)
     return replace(testbed, config=config, evaluated_on="validation")
 
 
