@@ -186,6 +186,27 @@ def test_what_was_set_is_said_and_keeps_groups_apart(store: BenchStore) -> None:
     }
 
 
+def test_a_former_default_is_said_where_it_acts_and_gains_are_over_what_lacks_the_part(
+    store: BenchStore,
+) -> None:
+    plain = cells_of(poolings=["gap"], seeds=1)
+    today = cells_of(poolings=["gap"], seeds=1, ccp=[True])
+    former = cells_of(poolings=["gap"], seeds=1, ccp=[True], options={"ccp.solution": "best"})
+    finish(store, [*plain, *today, *former])
+    scored = score_store(store)
+    notes = {it.note for it in scored.scores if it.method == "ccp+gap"}
+    assert notes == {"1 and not 3 seeds", "set ccp.solution=best; 1 and not 3 seeds"}
+    gains = [it for it in scored.gains if (it.metric, it.dimension) == ("precision_at_1", 8)]
+    assert {(it.against, it.note) for it in gains} == {
+        ("gap", ""),
+        ("gap", "set ccp.solution=best"),
+    }
+    assert len(gains) == 2
+    other = cells_of(poolings=["gap"], seeds=1, ccp=[True], options={"ccp.candidates": 16})
+    finish(store, other)
+    assert "set ccp.candidates=16" in " ".join(it.note for it in score_store(store).scores)
+
+
 def test_conventional_scores_say_what_they_were_selected_on(store: BenchStore) -> None:
     cells = cells_of("conventional", poolings=["gap", "gsp"])
     assert {cell.method for cell in cells} == {"gap+gmp", "gmp+gsp+zs"}

@@ -161,6 +161,24 @@ def test_a_dry_run_of_a_queue_lists_its_cells_once(
     assert "16 cells, 0 of them finished" in capsys.readouterr().out
 
 
+def test_cells_of_a_queue_that_share_their_names_are_told_apart(
+    photos: Path, capsys: pytest.CaptureFixture[str], training: Callable[[Any], None]
+) -> None:
+    training(train_quickly)
+    lines = [
+        shlex.join(["sumpool", *grid(photos, f"gsp.mu={mu}", "--pool=gsp", "--seeds=1")])
+        for mu in (0.25, 0.5)
+    ]
+    Path("queue.txt").write_text("\n".join(lines), "utf-8")
+    for command in (["queue", "queue.txt", "--dry-run"], ["queue", "queue.txt"], ["status"]):
+        assert main(["bench", *command, "--out=b"]) == 0
+        printed = capsys.readouterr().out
+        if command != ["queue", "queue.txt"]:
+            assert " gsp.mu=0.25 " in printed
+            assert " gsp.mu=0.5 " in printed
+            assert "all with " in printed
+
+
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [

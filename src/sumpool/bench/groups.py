@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
 
-from sumpool.bench.cells import FOLD_AND_SEED, group_of, identity_options
+from sumpool.bench.cells import group_of
+from sumpool.bench.changed_options import changed_options, is_used, options_text
 from sumpool.bench.planned_cells import PlannedCell
 from sumpool.bench.store.rows import BenchRow
-from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS, Member, Protocol
-from sumpool.training.config import TrainConfig, flat, with_options
-
-#: Options that name a method and not a setting of it.
-_NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
+from sumpool.training.config import TrainConfig, with_options
 
 
 @dataclass(frozen=True)
@@ -71,15 +66,20 @@ class Group:
         return with_options(TrainConfig(), self.rows[0].options)
 
     @cached_property
+    def changed(self) -> dict[str, str]:
+        """The options that are not those of protocol and method; mostly none."""
+        return changed_options(self.protocol.name, self.config)
+
+    @property
     def settings(self) -> str:
-        """The options that are not those of protocol and catalog, in words; mostly empty."""
-        own = identity_options(flat(self.config))
-        usual = identity_options(flat(_usual(self.protocol, self.config)))
-        return ", ".join(
-            f"{name}={_short(value)}"
-            for name, value in own.items()
-            if name not in FOLD_AND_SEED and (name not in usual or value != usual[name])
-        )
+        """The same in words."""
+        return options_text(self.changed)
+
+    def is_trained_as(self, other: Group) -> bool:
+        """Whether the two differ in nothing that this group has but the method."""
+        theirs = {name: it for name, it in other.changed.items() if is_used(name, self.config)}
+        ours = {name: it for name, it in self.changed.items() if is_used(name, other.config)}
+        return ours == theirs
 
     @cached_property
     def digest(self) -> str:
@@ -101,17 +101,3 @@ def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> lis
         Group(id, tuple(there), max(asked.get(id, 0), *(row.seed + 1 for row in there), 1))
         for id, there in found.items()
     ]
-
-
-def _usual(protocol: Protocol, config: TrainConfig) -> TrainConfig:
-    """The configuration of the same method with nothing set."""
-    own = flat(config)
-    usual = with_options(TrainConfig(), {name: own[name] for name in _NAMING})
-    if not config.zero_shot.weight and pooling_class(config.pool).has_attributes:
-        usual = replace(usual, zero_shot=replace(usual.zero_shot, weight=0.0))
-    return protocol.configure(usual, Member(config.fold, config.seed), config.format)
-
-
-def _short(value: Any) -> str:
-    # Of a file, its name: where it lies says nothing about the result.
-    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

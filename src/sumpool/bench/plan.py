@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.changed_options import changed_options, set_apart
 from sumpool.bench.estimate import expected_seconds, format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
 from sumpool.report.tables import Table
@@ -20,14 +21,17 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
     groups: dict[str, list[BenchCell]] = {}
     for cell in cells:
         groups.setdefault(cell.group, []).append(cell)
+    firsts = [there[0] for there in groups.values()]
+    shared, own = set_apart([changed_options(it.protocol, it.config) for it in firsts])
     lines = []
-    for there in groups.values():
+    for there, options in zip(groups.values(), own, strict=True):
         one = there[0]
         done = sum(store.row(cell.id) is not None for cell in there)
         each = expected_seconds(rows, one)
         lines.append(
             [
                 *one.key,
+                *options,
                 _listed([cell.member.fold for cell in there]),
                 _listed([cell.member.seed for cell in there]),
                 str(len(there)),
@@ -35,10 +39,13 @@ def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
                 "?" if each is None else format_duration(each),
             ]
         )
-    header = ("protocol", "data", "backbone", "loss", "method", "folds", "seeds")
+    column = ["set"] if any(own) else []
+    header = ("protocol", "data", "backbone", "loss", "method", *column, "folds", "seeds")
     table = Table((*header, "cells", "done", "per cell"), lines)
     left = [cell for cell in cells if store.row(cell.id) is None]
     words = [f"{counted(len(cells), 'cell')}, {len(cells) - len(left)} of them finished"]
+    if shared:
+        words.insert(0, shared)
     if left:
         words.append(_estimate(store, left))
     return f"{table.text()}\n\n" + "\n".join(words)

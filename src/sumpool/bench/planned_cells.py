@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sumpool.bench.cells import BenchCell
+from sumpool.bench.changed_options import changed_options
 from sumpool.bench.report.scores import MethodKey
 from sumpool.bench.store.store import BenchStore
 from sumpool.system.documents import load_json
@@ -27,6 +28,7 @@ class PlannedCell(MethodKey):
         group: Identity of its group.
         fold: Its fold.
         seed: Its seed.
+        changed: The options that are not those of protocol and method.
     """
 
     id: str
@@ -34,22 +36,29 @@ class PlannedCell(MethodKey):
     group: str
     fold: int | None
     seed: int
+    changed: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
-def planned(cell: BenchCell) -> PlannedCell:
-    """What is known of ``cell``."""
-    member = cell.member
-    return PlannedCell(*cell.key, cell.id, cell.name, cell.group, member.fold, member.seed)
+def planned(cells: Iterable[BenchCell]) -> list[PlannedCell]:
+    """What is known of ``cells``."""
+    changed: dict[str, dict[str, str]] = {}
+    found = []
+    for it in cells:
+        if it.group not in changed:
+            changed[it.group] = changed_options(it.protocol, it.config)
+        fold, seed = it.member.fold, it.member.seed
+        found.append(PlannedCell(*it.key, it.id, it.name, it.group, fold, seed, changed[it.group]))
+    return found
 
 
 def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
     """Add ``cells`` to the plan of the store; several runners may do so at once."""
     with exclusive(store.folder / f".{GRID}.lock"):
         known = {cell.id: cell for cell in read_grid(store)}
-        new = {cell.id: planned(cell) for cell in cells}
-        if new.keys() <= known.keys():
+        new = planned(cell for cell in cells if cell.id not in known)
+        if not new:
             return
-        text = json.dumps({"cells": [asdict(it) for it in {**known, **new}.values()]}, indent=1)
+        text = json.dumps({"cells": [asdict(it) for it in (*known.values(), *new)]}, indent=1)
         write_atomic(store.folder / GRID, (text + "\n").encode())
 
 

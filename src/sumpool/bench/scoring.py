@@ -72,7 +72,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     found = Scored([], [], [], [])
     old_scores, old_gains = _scores_before(store)
-    summed: dict[tuple[str, ...], _Summed] = {}
+    summed: list[_Summed] = []
     for group in find_groups(store.rows(), read_grid(store)):
         if group.missing:
             done = len(group.wanted) - len(group.missing)
@@ -93,12 +93,13 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             found.warnings.append(f"{group.name}: {what}: {error}")
         if scores:
             found.scores.extend(scores)
-            summed[*group.key, group.settings] = _Summed(group, combined, before)
-    for ours in summed.values():
+            summed.append(_Summed(group, combined, before))
+    for ours in summed:
         for label in baselines(ours.group.key[-1]):
-            theirs = summed.get((*ours.group.key[:-1], label, ours.group.settings))
-            if theirs is not None:
-                _add_gains(found, ours, label, theirs, old_gains)
+            key = (*ours.group.key[:-1], label)
+            for theirs in summed:
+                if theirs.group.key == key and ours.group.is_trained_as(theirs.group):
+                    _add_gains(found, ours, label, theirs, old_gains)
     write_scores(store.folder / SCORES, found.scores, found.gains, found.incomplete)
     return found
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sumpool.bench.cells import cell_name, group_of
+from sumpool.bench.changed_options import set_apart
 from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.planned_cells import PlannedCell, read_grid
 from sumpool.bench.store.rows import BenchRow
@@ -31,11 +32,13 @@ class GroupStatus:
 
     Attributes:
         title: Protocol, data set, network, loss and method.
+        changed: The options that are not those of protocol and method.
         counts: Number of cells by state.
         seconds: Mean duration of the finished ones; None if there is none.
     """
 
     title: tuple[str, str, str, str, str]
+    changed: Mapping[str, str]
     counts: Mapping[str, int]
     seconds: float | None
 
@@ -89,7 +92,7 @@ class BenchStatus:
             head += "; no estimate of the time left: no cell on the same data is finished yet"
         elif count["done"] < total:
             head += f"; about {_duration(self.seconds_left)} left"
-        parts = [head, _groups_table(self.groups).text()]
+        parts = [head, _groups_table(self.groups)]
         if self.running:
             parts.append(_running_table(self.running).text())
         for cell, failure in self.failures:
@@ -105,7 +108,7 @@ def bench_status(store: BenchStore) -> BenchStatus:
         StoreError: If there is none.
     """
     rows = {row.id: row for row in store.rows()}
-    cells = {cell.id: cell for cell in (*read_grid(store), *map(_of_row, rows.values()))}
+    cells = {cell.id: cell for cell in (*map(_of_row, rows.values()), *read_grid(store))}
     if not cells:
         raise StoreError(f"{store.folder} holds no benchmark: it has neither a grid nor rows")
     failures = {failure.id: failure for failure in store.failures()}
@@ -139,7 +142,7 @@ def _groups(
         seconds = [rows[cell.id].duration_s for cell in there if cell.id in rows]
         mean = statistics.fmean(seconds) if seconds else None
         counts = Counter(states[cell.id] for cell in there)
-        groups.append(GroupStatus(there[0].key, counts, mean))
+        groups.append(GroupStatus(there[0].key, there[0].changed, counts, mean))
     return groups
 
 
@@ -183,13 +186,15 @@ def _of_row(row: BenchRow) -> PlannedCell:
     return PlannedCell(*row.key, row.id, name, group, row.fold, row.seed)
 
 
-def _groups_table(groups: Sequence[GroupStatus]) -> Table:
-    header = ("protocol", "data", "backbone", "loss", "method", *STATES, "mean duration")
+def _groups_table(groups: Sequence[GroupStatus]) -> str:
+    shared, own = set_apart([it.changed for it in groups])
+    column = ["set"] if any(own) else []
+    header = ("protocol", "data", "backbone", "loss", "method", *column, *STATES, "mean duration")
     rows = [
-        [*it.title, *(str(it.counts[state]) for state in STATES), _duration(it.seconds)]
-        for it in groups
+        [*it.title, *options, *(str(it.counts[state]) for state in STATES), _duration(it.seconds)]
+        for it, options in zip(groups, own, strict=True)
     ]
-    return Table(header, rows)
+    return "\n\n".join([Table(header, rows).text(), *([shared] if shared else [])])
 
 
 def _running_table(running: Sequence[RunningCell]) -> Table:
