@@ -10,7 +10,7 @@ from typing import Any
 from sumpool.bench.cells import FOLD_AND_SEED, FORMER_DEFAULTS, identity_options
 from sumpool.pooling import pooling_class
 from sumpool.protocols import PROTOCOLS, Member
-from sumpool.report.run.option_names import first_name
+from sumpool.report.run.option_names import current_name
 from sumpool.training.config import TrainConfig, flat, with_options
 
 #: Options that name a method and not a setting of it.
@@ -26,18 +26,25 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
         {'batch_size': '64'}
     """
     own, usual = flat(config), flat(_usual(protocol, config))
-    recorded = identity_options(own)
+    recorded = {current_name(name) for name in identity_options(own)} - FOLD_AND_SEED
     changed = {}
-    for name, value in own.items():
-        if name in FORMER_DEFAULTS:
-            # Rows of earlier versions do not have the option, and mean its former default.
-            value = FORMER_DEFAULTS[name] if value is None else value
-            differs = is_used(name, config) and value != usual[name]
-        else:
-            differs = first_name(name) in recorded and value != usual[name]
-        if differs and name not in FOLD_AND_SEED:
+    for name in own:
+        value = _value(own, name)
+        known = is_used(name, config) if name in FORMER_DEFAULTS else name in recorded
+        if known and value != usual[name]:
             changed[name] = _short(value)
     return changed
+
+
+def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
+    """Whether a run was trained with ``options``, as far as it has what they are of.
+
+    Example:
+        >>> has_options(TrainConfig(crop=288), {"crop": 288, "ccp.solution": "last"})
+        True
+    """
+    own = flat(config)
+    return all(_value(own, it) == wanted for it, wanted in options.items() if is_used(it, config))
 
 
 def is_used(name: str, config: TrainConfig) -> bool:
@@ -87,6 +94,12 @@ def _usual(protocol: str, config: TrainConfig) -> TrainConfig:
         usual = replace(usual, zero_shot=replace(usual.zero_shot, weight=0.0))
     member = Member(config.fold, config.seed)
     return PROTOCOLS[protocol].configure(usual, member, config.format)
+
+
+def _value(options: Mapping[str, Any], name: str) -> Any:
+    # Rows of earlier versions do not have the option, and mean its former default.
+    value = options[name]
+    return FORMER_DEFAULTS.get(name) if value is None else value
 
 
 def _short(value: Any) -> str:

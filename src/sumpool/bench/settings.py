@@ -25,11 +25,12 @@ from sumpool.training.values.types import plain_error
 _TABLES = ("pool_options", "loss_options", "backbone_options")
 
 
-def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+def parse_settings(texts: Sequence[str], option: str = "set") -> dict[str, Any]:
     """Options of `sumpool train` by dotted name, each with a value of its type.
 
     Args:
         texts: One ``KEY=VALUE`` each; ``-`` in a key stands for ``_``.
+        option: What errors call them.
 
     Raises:
         ConfigError: If there is no such option, it is given twice, or the value is of another kind.
@@ -38,11 +39,11 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
         >>> parse_settings(["stop.max-steps=4", "optimizer.lr=1e-3"])
         {'stop.max_steps': 4, 'optimizer.lr': 0.001}
     """
-    return {name: copy(value) for name, value in _parsed(tuple(texts)).items()}
+    return {name: copy(value) for name, value in _parsed(tuple(texts), option).items()}
 
 
 @cache
-def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
+def _parsed(texts: tuple[str, ...], option: str) -> dict[str, Any]:
     # Once: many cells have the same settings.
     known = flat(TrainConfig())
     given: dict[str, str] = {}
@@ -50,15 +51,15 @@ def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
         key, equals, value = text.partition("=")
         key = key.replace("-", "_")
         if not equals:
-            raise ConfigError(f"set must be KEY=VALUE, got {text!r}")
+            raise ConfigError(f"{option} must be KEY=VALUE, got {text!r}")
         if key in RENAMED:
-            raise ConfigError(f"set: the option {key} is called {RENAMED[key]}")
+            raise ConfigError(f"{option}: the option {key} is called {RENAMED[key]}")
         if key in given:
-            raise ConfigError(f"set gives {key} twice")
+            raise ConfigError(f"{option} gives {key} twice")
         if key not in known and key.partition(".")[0] not in _TABLES:
             close = difflib.get_close_matches(key, known, 3)
             hint = f"; close ones are {', '.join(close)}" if close else ""
-            raise ConfigError(f"set names no option of `sumpool train`: {key!r}{hint}")
+            raise ConfigError(f"{option} names no option of `sumpool train`: {key!r}{hint}")
         given[key] = value
     if not given:
         return {}
@@ -66,7 +67,7 @@ def _parsed(texts: tuple[str, ...]) -> dict[str, Any]:
         parsed = _parser().parse_args([f"--{key}={value}" for key, value in given.items()])
     except argparse.ArgumentError as error:
         message = plain_error(str(error), option_hints()).removeprefix("--")
-        raise ConfigError(f"set {', '.join(texts)}: {message}") from error
+        raise ConfigError(f"{option} {', '.join(texts)}: {message}") from error
     values = flat(config_from_dict(parsed.as_dict()))
     names = {key if key in known else key.partition(".")[0]: None for key in given}
     return {name: values[name] for name in names}

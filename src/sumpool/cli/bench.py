@@ -11,6 +11,12 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
+from sumpool.cli.bench_compare import (
+    add_compare_options,
+    add_pack_options,
+    run_compare,
+    run_pack,
+)
 from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, check_names, grid_of
 from sumpool.cli.bench_queue import add_queue_options, queue_parts
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
@@ -33,6 +39,7 @@ Train many models under one protocol, and compare the results with the published
   sumpool bench queue grids.txt                               several grids as one
   sumpool bench status                                        progress, from another terminal
   sumpool bench table                                         the numbers, as in the papers
+  sumpool bench compare --over gap                            finished runs, paired
 
 Every combination of data set, loss, method, fold and seed is a cell: one run, with an identity that
 follows from what it computes. A finished cell has a row in DIR/rows and is never trained again; the
@@ -79,6 +86,12 @@ def add_actions(parser: ArgumentParser) -> None:
     table = Parser(formatter_class=HelpFormatter)
     add_table_options(table)
     actions.add_subcommand("table", table, help="the numbers beside the published ones")
+    compare = Parser(formatter_class=HelpFormatter)
+    add_compare_options(compare)
+    actions.add_subcommand("compare", compare, help="means and paired gains of finished runs")
+    pack = Parser(formatter_class=HelpFormatter)
+    add_pack_options(pack)
+    actions.add_subcommand("pack", pack, help="the rows of finished runs in one file")
     recipes = Parser(formatter_class=HelpFormatter)
     add_recipe_options(recipes)
     actions.add_subcommand("recipes", recipes, help="one YAML file per published setting")
@@ -94,8 +107,9 @@ def run(options: Namespace) -> int:
         return _run_parts(queue_parts(chosen), chosen)
     if action == "status":
         return _show_status(chosen)
-    if action == "recipes":
-        return run_recipes(chosen)
+    others = {"recipes": run_recipes, "compare": run_compare, "pack": run_pack}
+    if action in others:
+        return others[action](chosen)
     _score(chosen.out)
     return run_table(chosen)
 

@@ -122,27 +122,50 @@ def read_row(path: Path) -> BenchRow:
     Raises:
         NotARowError: If it is torn, damaged, or something else.
     """
-    try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            table = file.read()
-        (values,) = table.to_pylist(maps_as_pydicts="strict")
-        row = BenchRow(**values)
-    except (OSError, ValueError, TypeError, KeyError, MemoryError, pa.ArrowException) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise NotARowError(reason) from error
-    missing = [it.name for it in fields(row) if it.name != "fold" and values[it.name] is None]
-    if missing:
-        raise NotARowError(f"it lacks {', '.join(missing)}")
+    rows, metadata = _read_table(path)
+    if len(rows) != 1:
+        raise NotARowError(f"it holds {len(rows)} rows")
+    (row,) = rows
     if row.id != path.stem:
         raise NotARowError(f"it is the row of {row.id}")
     try:
-        digest = (table.schema.metadata or {}).get(DIGEST)
+        digest = metadata.get(DIGEST)
         if digest is not None and digest != _digest(row):
             raise ValueError("it has another digest than when it was written")
         _check(row)
     except (TypeError, ValueError) as error:
         raise NotARowError(f"it is damaged: {error}") from error
     return row
+
+
+def rows_of_table(path: Path) -> list[BenchRow]:
+    """The rows in the file ``path``, which holds any number of them.
+
+    Raises:
+        NotARowError: If it is torn, damaged, or something else.
+    """
+    rows, _ = _read_table(path)
+    try:
+        for row in rows:
+            _check(row)
+    except (TypeError, ValueError) as error:
+        raise NotARowError(f"it is damaged: {error}") from error
+    return rows
+
+
+def _read_table(path: Path) -> tuple[list[BenchRow], Mapping[bytes, bytes]]:
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            table = file.read()
+        rows = [BenchRow(**values) for values in table.to_pylist(maps_as_pydicts="strict")]
+    except (OSError, ValueError, TypeError, KeyError, MemoryError, pa.ArrowException) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise NotARowError(reason) from error
+    for row in rows:
+        names = (it.name for it in fields(row) if it.name != "fold")
+        if missing := [name for name in names if getattr(row, name) is None]:
+            raise NotARowError(f"it lacks {', '.join(missing)}")
+    return rows, table.schema.metadata or {}
 
 
 def _digest(row: BenchRow) -> bytes:

@@ -1,0 +1,212 @@
+"""What finished runs show, of complete groups or not: means, and gains paired by fold and seed."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from sumpool.bench.changed_options import has_options, set_apart
+from sumpool.bench.groups import Group, find_groups
+from sumpool.bench.methods import Method
+from sumpool.bench.report.labels import (
+    METRICS,
+    caption_prefix,
+    data_set_name,
+    loss_name,
+    loss_place,
+    method_name,
+    method_place,
+    metric_name,
+    signed,
+)
+from sumpool.bench.store.rows import BenchRow
+from sumpool.protocols import Member
+from sumpool.protocols.gains import t_interval
+from sumpool.report.tables import Table
+from sumpool.system.files import StoreError
+from sumpool.training.config import TrainConfig, with_options
+
+#: Images that scores are of.
+Part = Literal["test", "validation"]
+#: Options in which runs must agree to be compared: the network, what it sees and how much it keeps.
+SAME = ("weights", "backbone_options", "freeze_backbone", "resize", "crop", "embedding_size")
+#: Level of the intervals.
+CONFIDENCE = 0.95
+
+
+def comparison_tables(
+    rows: Sequence[BenchRow],
+    over: Sequence[str] = (),
+    *,
+    metrics: Sequence[str] = tuple(METRICS),
+    part: Part | None = None,
+) -> list[Table]:
+    """One table per protocol, data set and network, with a row per loss, method and options.
+
+    Args:
+        rows: Finished runs.
+        over: Labels of the methods that the others are compared with.
+        metrics: The metrics that are shown.
+        part: Images that scores are of; None leaves it to the protocol.
+
+    Raises:
+        StoreError: If no run is of a method of ``over``, or runs lack a metric.
+    """
+    groups = find_groups(rows, [])
+    there = sorted({_loss_and_method(group)[1] for group in groups})
+    if unknown := [label for label in over if label not in there]:
+        raise StoreError(f"over must be one of {', '.join(there)}, got {', '.join(unknown)}")
+    parts: dict[tuple[str, ...], list[Group]] = {}
+    for group in groups:
+        parts.setdefault(group.key[:3], []).append(group)
+    return [_table(groups, over, metrics, part) for groups in parts.values()]
+
+
+def matching_rows(
+    rows: Iterable[BenchRow],
+    *,
+    protocols: Sequence[str] = (),
+    losses: Sequence[str] = (),
+    backbones: Sequence[str] = (),
+    folds: Sequence[int] = (),
+    seeds: int | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> list[BenchRow]:
+    """The rows with one of these values each; what is empty or None does not matter.
+
+    ``options`` are those of training; what a run does not use may have any value.
+    """
+    return [
+        row
+        for row in rows
+        if (not protocols or row.protocol in protocols)
+        and (not losses or row.loss in losses)
+        and (not backbones or row.backbone in backbones)
+        and (not folds or row.fold in folds)
+        and (seeds is None or row.seed < seeds)
+        and (not options or has_options(with_options(TrainConfig(), row.options), options))
+    ]
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A group and the one that it is compared with."""
+
+    ours: Group
+    theirs: Group
+
+    def differences(self, metric: str, part: Part) -> list[float]:
+        """Ours less theirs, for each fold and seed that both have."""
+        common = [member for member in self.ours.members if member in self.theirs.members]
+        ours, theirs = (_values(it, metric, part) for it in (self.ours, self.theirs))
+        return [ours[member] - theirs[member] for member in common]
+
+
+def _table(
+    groups: Sequence[Group], over: Sequence[str], metrics: Sequence[str], part: Part | None
+) -> Table:
+    protocol, data_set, backbone = groups[0].key[:3]
+    part = part or groups[0].protocol.evaluated_on
+    groups = sorted(groups, key=_place)
+    shared, column = set_apart([it.changed for it in groups])
+    pairs = [[_pair(group, label, groups) for label in over] for group in groups]
+    lines = []
+    for group, options, found in zip(groups, column, pairs, strict=True):
+        line = [loss_name(group.key[3]), method_name(group.key[4]), str(len(group.rows))]
+        for metric in metrics:
+            line += [f"{100 * statistics.fmean(_values(group, metric, part).values()):.2f}"]
+        for pair in found:
+            line += _gain_cells([pair] if pair else [], metrics, part)
+        lines.append(line + options)
+    for method, of_each in _over_losses(groups, pairs).items():
+        line = ["all", method_name(method), "", *("" for _ in metrics)]
+        for several in of_each:
+            line += _gain_cells(several, metrics, part)
+        lines.append(line + ["" for _ in column[0]])
+    header = ["loss", "method", "runs", *map(metric_name, metrics)]
+    for label in over:
+        header += [*(f"{metric_name(it)} over {method_name(label)}" for it in metrics), "pairs"]
+    header += ["set" for _ in column[0]]
+    words = [caption_prefix(protocol, backbone), f"{data_set_name(data_set)}, {part} classes, %"]
+    if over:
+        words.append("gains in points, paired by fold and seed, with 95 % intervals")
+    return Table(header, lines, "; ".join([*words, *([shared] if shared else [])]) + ".")
+
+
+def _values(group: Group, metric: str, part: Part) -> dict[Member, float]:
+    """The metric of each run."""
+    name = f"{part}.{metric}"
+    for row in group.rows:
+        if name not in row.metrics:
+            known = sorted(it.removeprefix(f"{part}.") for it in row.metrics if it.startswith(part))
+            raise StoreError(
+                f"{group.name} has no {metric} of {part} classes, only {', '.join(known) or 'none'}"
+            )
+    return {member: row.metrics[name] for member, row in group.members.items()}
+
+
+def _pair(group: Group, label: str, groups: Sequence[Group]) -> _Pair | None:
+    """``group`` and the runs of the method ``label`` that it is compared with; None without any."""
+    loss, method = _loss_and_method(group)
+
+    def common(other: Group) -> int:
+        if any(group.changed.get(name) != other.changed.get(name) for name in SAME):
+            return 0
+        return sum(member in other.members for member in group.members)
+
+    found = [it for it in groups if _loss_and_method(it) == (loss, label) and common(it)]
+    if method == label or not found:
+        return None
+    most = max(map(common, found))
+    best = max((it for it in found if common(it) == most), key=_validated)
+    return _Pair(group, best)
+
+
+def _validated(group: Group) -> float:
+    """What the setting of a group would be chosen by."""
+    values = [row.metrics.get(f"validation.{group.protocol.monitor}", 0.0) for row in group.rows]
+    return statistics.fmean(values)
+
+
+def _over_losses(
+    groups: Sequence[Group], pairs: Sequence[Sequence[_Pair | None]]
+) -> dict[str, list[list[_Pair]]]:
+    """The pairs of all losses by method, for methods with one group per loss and several losses."""
+    found: dict[str, list[list[_Pair]]] = {}
+    names = [_loss_and_method(group) for group in groups]
+    for method in dict.fromkeys(method for _, method in names):
+        losses = [loss for loss, name in names if name == method]
+        own = [it for (_, name), it in zip(names, pairs, strict=True) if name == method]
+        of_each = [[pair for pair in column if pair] for column in zip(*own, strict=True)]
+        if 1 < len(losses) == len(set(losses)) and any(of_each):
+            found[method] = of_each
+    return found
+
+
+def _loss_and_method(group: Group) -> tuple[tuple[str, bool], str]:
+    """A cross-batch memory counts as part of the loss: methods are compared with the same one."""
+    method = Method.parse(group.key[4])
+    return (group.key[3], method.xbm), str(replace(method, xbm=False))
+
+
+def _gain_cells(pairs: Sequence[_Pair], metrics: Sequence[str], part: Part) -> list[str]:
+    """Mean gains with the reach of their intervals, and the number of pairs."""
+    cells, count = [], 0
+    for metric in metrics:
+        differences = np.array([it for pair in pairs for it in pair.differences(metric, part)])
+        count = len(differences)
+        found = t_interval(differences, CONFIDENCE)
+        if found is not None:
+            mean, _, high = found
+            cells.append(f"{signed(mean)} ± {100 * (high - mean):.2f}")
+        else:
+            cells.append(signed(float(differences[0])) if count else "")
+    return [*cells, str(count) if count else ""]
+
+
+def _place(group: Group) -> tuple[object, ...]:
+    return loss_place(group.key[3]), method_place(group.key[4]), group.settings

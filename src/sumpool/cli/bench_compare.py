@@ -1,0 +1,145 @@
+"""``sumpool bench compare`` and ``sumpool bench pack``: finished runs, and one file of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from jsonargparse import ArgumentParser, Namespace
+
+from sumpool.cli.bench_options import add_out
+from sumpool.cli.options import add_overwrite, count
+
+COMPARE_DESCRIPTION = """\
+Print what finished runs show, of complete groups or not: the mean of each method, and its gain over
+others, paired by fold and seed, with a 95 % interval of Student's t. It needs rows alone, neither
+embeddings nor images, and several places are read as one.
+
+A method with several settings has a row for each. It is compared with runs of the other method on
+the same network, crop and embedding size: those with most folds and seeds in common, and of these
+the setting that is best on validation classes. A row "all" has the pairs of all losses, where a
+method has one setting per loss; losses of the same fold are not independent, which its interval
+does not know.
+
+examples:
+  sumpool bench compare
+  sumpool bench compare runs/bench docs/results/fair-cub-h200 --over gap
+  sumpool bench compare --protocol fair --folds 1 2 3 --seeds 1 --over gap gemean
+  sumpool bench compare --on validation --where crop=288 gsp.mu=0.3
+"""
+
+PACK_DESCRIPTION = """\
+Write the rows of all finished cells into one Parquet file: to copy them from a machine that will be
+given back, to publish them, or for `sumpool bench compare` elsewhere. Cells that finish later need
+the command again.
+
+examples:
+  sumpool bench pack --file rows.parquet
+  sumpool bench pack --out runs/cub --file docs/results/cub/rows.parquet --overwrite
+"""
+
+
+def add_compare_options(parser: ArgumentParser) -> None:
+    """Add the options of `sumpool bench compare`."""
+    parser.description = COMPARE_DESCRIPTION
+    parser.add_argument(
+        "places",
+        nargs="*",
+        type=Path,
+        default=[Path("runs/bench")],
+        metavar="PLACE",
+        help="folders of benchmarks, or files or folders with packed rows (default: runs/bench)",
+    )
+    parser.add_argument(
+        "--over", nargs="+", default=[], metavar="METHOD", help="methods to compare with, as gap"
+    )
+    for name, what in (
+        ("protocol", "protocols: fair, steady, …"),
+        ("loss", "losses: c1, c2, …"),
+        ("backbone", "networks"),
+    ):
+        parser.add_argument(
+            f"--{name}", nargs="+", default=[], metavar="NAME", help=f"only these {what}"
+        )
+    parser.add_argument(
+        "--folds", nargs="+", type=int, default=[], metavar="N", help="only these folds"
+    )
+    parser.add_argument("--seeds", type=count, metavar="N", help="only the seeds 0 to N-1")
+    parser.add_argument(
+        "--where",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="only runs that were trained with these options",
+    )
+    parser.add_argument(
+        "--metric",
+        nargs="+",
+        metavar="NAME",
+        help="metrics by name, as in metrics.json (default: precision_at_1 and "
+        "mean_average_precision_at_r)",
+    )
+    parser.add_argument(
+        "--on",
+        choices=("test", "validation"),
+        help="classes that scores are of, test or validation (default: as the protocol has it)",
+    )
+    parser.add_argument(
+        "--file", type=Path, metavar="FILE", help="write Markdown there (default: print text)"
+    )
+    add_overwrite(parser)
+
+
+def run_compare(options: Namespace) -> int:
+    """Print or write the tables."""
+    # Imported here: torch takes seconds, which `--help` need not wait for.
+    from sumpool.bench.report.comparison import comparison_tables, matching_rows
+    from sumpool.bench.report.labels import METRICS
+    from sumpool.bench.report.page import markdown_text
+    from sumpool.bench.settings import parse_settings
+    from sumpool.bench.store.packed import collect_rows
+    from sumpool.system.files import StoreError, refuse_overwriting, write_atomic
+
+    if options.file is not None:
+        refuse_overwriting([options.file], overwrite=options.overwrite)
+    rows = matching_rows(
+        collect_rows(options.places),
+        protocols=options.protocol,
+        losses=options.loss,
+        backbones=options.backbone,
+        folds=options.folds,
+        seeds=options.seeds,
+        options=parse_settings(options.where, "where"),
+    )
+    if not rows:
+        raise StoreError("no finished run is left: protocol, loss, … or where ask for others")
+    metrics = tuple(options.metric or METRICS)
+    tables = comparison_tables(rows, options.over, metrics=metrics, part=options.on)
+    if options.file is None:
+        print("\n\n".join(table.text() for table in tables))
+    else:
+        write_atomic(options.file, markdown_text(tables).encode())
+        print(f"table: {options.file}")
+    return 0
+
+
+def add_pack_options(parser: ArgumentParser) -> None:
+    """Add the options of `sumpool bench pack`."""
+    parser.description = PACK_DESCRIPTION
+    add_out(parser)
+    parser.add_argument(
+        "--file", type=Path, required=True, metavar="FILE", help="where to write the rows"
+    )
+    add_overwrite(parser)
+
+
+def run_pack(options: Namespace) -> int:
+    """Write the rows and say how many there are."""
+    from sumpool.bench.store.packed import collect_rows, write_packed
+    from sumpool.system.files import refuse_overwriting
+    from sumpool.system.wording import counted
+
+    refuse_overwriting([options.file], overwrite=options.overwrite)
+    rows = collect_rows([options.out])
+    write_packed(options.file, rows)
+    print(f"{counted(len(rows), 'row')}: {options.file}")
+    return 0
