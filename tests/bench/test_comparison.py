@@ -16,7 +16,7 @@ from scipy import stats
 from sumpool.bench.cells import BenchCell
 from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, expand
-from sumpool.bench.report.comparison import comparison_tables, matching_rows
+from sumpool.bench.report.comparison import Baseline, comparison_tables, matching_rows
 from sumpool.bench.store.packed import PACKED, collect_rows, write_packed
 from sumpool.bench.store.rows import BenchRow
 from sumpool.bench.store.store import BenchStore
@@ -25,6 +25,7 @@ from sumpool.system.files import StoreError
 from sumpool.training.config import flat
 
 GLYPHS = DataSource("glyphs", "glyphs", None)
+GAP = Baseline("gap")
 
 
 def rows_of(protocol: str = "fair", **options: Any) -> list[BenchRow]:
@@ -63,7 +64,7 @@ def test_gains_are_the_mean_difference_of_runs_with_one_fold_and_seed() -> None:
     rows = rows_of(poolings=["gap", "gmp"])
     left_out = {("gmp", 2, 1), ("gap", 3, 0)}
     rows = [row for row in rows if (row.method, row.fold, row.seed) not in left_out]
-    (table,) = comparison_tables(rows, ["gap"])
+    (table,) = comparison_tables(rows, [GAP])
     score = {
         (row.method, row.fold, row.seed): 100 * row.metrics["test.precision_at_1"] for row in rows
     }
@@ -92,11 +93,11 @@ def test_runs_are_compared_on_the_same_crop() -> None:
         *rows_of(poolings=["gap", "gmp"], options={"crop": 96}),
         *rows_of(poolings=["gmp"], options={"crop": 96, "embedding_size": 64}),
     ]
-    (table,) = comparison_tables(rows, ["gap"])
+    (table,) = comparison_tables(rows, [GAP])
     assert len(table.rows) == 5
     for crop in (64, 96):
         alone = [row for row in rows if json.loads(row.config)["crop"] == crop]
-        (narrow,) = comparison_tables(alone, ["gap"])
+        (narrow,) = comparison_tables(alone, [GAP])
         (wide,) = column(table, "P@1 over GAP", method="GMP", set=f"crop={crop}")
         assert wide in column(narrow, "P@1 over GAP", method="GMP") != [""]
     assert column(table, "pairs", set="crop=96, embedding_size=64") == [""]
@@ -108,8 +109,17 @@ def test_the_other_method_is_taken_at_its_best_on_validation_classes() -> None:
     fair = [_scored(row, validation=0.8, test=0.5) for row in fair]
     few = [_scored(row, validation=1.0, test=0.0) for row in rows_of(poolings=["gap"], seeds=1)]
     ours = [_scored(row, validation=0.5, test=0.5) for row in rows_of(poolings=["gmp"])]
-    (table,) = comparison_tables([*fair, *good, *few, *ours], ["gap"])
+    (table,) = comparison_tables([*fair, *good, *few, *ours], [GAP])
     assert column(table, "P@1 over GAP", method="GMP") == ["+25.00 ± 0.00"]
+
+
+def test_a_setting_is_compared_with_another_one_of_its_method() -> None:
+    rows = [row for mu in (0.25, 1.0) for row in rows_of(poolings=["gsp"], options={"gsp.mu": mu})]
+    (table,) = comparison_tables(rows, [Baseline("gsp+zs", {"gsp.mu": 1.0})])
+    assert column(table, "pairs", set="gsp.mu=0.25") == ["12"]
+    assert column(table, "pairs", set="gsp.mu=1") == [""]
+    (table,) = comparison_tables(rows, [Baseline("gsp+zs")])
+    assert column(table, "pairs") == ["", ""]
 
 
 def _scored(row: BenchRow, **scores: float) -> BenchRow:
@@ -118,17 +128,17 @@ def _scored(row: BenchRow, **scores: float) -> BenchRow:
 
 def test_losses_are_summed_up_where_a_method_has_one_setting_for_each() -> None:
     rows = rows_of(losses=["c2", "ms"], poolings=["gap", "gmp"], seeds=1)
-    (table,) = comparison_tables(rows, ["gap"])
+    (table,) = comparison_tables(rows, [GAP])
     assert column(table, "pairs", loss="all") == ["8"]
     more = rows_of(losses=["c2"], poolings=["gmp"], seeds=1, options={"crop": 64})
-    (table,) = comparison_tables([*rows, *more], ["gap"])
+    (table,) = comparison_tables([*rows, *more], [GAP])
     assert column(table, "pairs", loss="all") == []
 
 
 def test_a_memory_is_compared_with_a_memory() -> None:
     rows = rows_of(losses=["c1"], poolings=["gap", "gmp"], xbm=[True, False], seeds=1)
-    (table,) = comparison_tables(rows, ["gap"])
-    (alone,) = comparison_tables([row for row in rows if row.method.startswith("xbm")], ["gap"])
+    (table,) = comparison_tables(rows, [GAP])
+    (alone,) = comparison_tables([row for row in rows if row.method.startswith("xbm")], [GAP])
     name = "P@1 over GAP"
     assert (
         column(table, name, method="XBM + GMP") == column(alone, name, method="XBM + GMP") != [""]
@@ -141,8 +151,10 @@ def test_scores_are_of_the_classes_that_the_protocol_evaluates() -> None:
         rows = rows_of(protocol, poolings=["gap"])
         (table,) = comparison_tables(rows)
         assert f"{part} classes" in table.caption
-        mean = np.mean([row.metrics[f"{part}.precision_at_1"] for row in rows])
-        assert column(table, "P@1") == [f"{100 * mean:.2f}"]
+        values = [100 * row.metrics[f"{part}.precision_at_1"] for row in rows]
+        # Over seeds there is a spread, over folds it would not say much.
+        spread = f" ± {np.std(values, ddof=1):.2f}" if protocol == "tuning" else ""
+        assert column(table, "P@1") == [f"{np.mean(values):.2f}{spread}"]
     (table,) = comparison_tables(rows_of(poolings=["gap"]), part="validation")
     assert "validation classes" in table.caption
 
@@ -169,7 +181,9 @@ def _without(row: BenchRow, name: str) -> dict[str, Any]:
 def test_what_is_not_there_is_refused_by_name() -> None:
     rows = rows_of(poolings=["gap"], seeds=1)
     with pytest.raises(StoreError, match="over must be one of gap, got gmp"):
-        comparison_tables(rows, ["gmp"])
+        comparison_tables(rows, [Baseline("gmp")])
+    with pytest.raises(StoreError, match="over: no finished run of gap has crop=64"):
+        comparison_tables(rows, [Baseline("gap", {"crop": 64})])
     with pytest.raises(StoreError, match=r"gap has no recall of test classes, only mean_average"):
         comparison_tables(rows, metrics=["recall"])
 

@@ -26,13 +26,13 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
         {'batch_size': '64'}
     """
     own, usual = flat(config), flat(_usual(protocol, config))
-    recorded = {current_name(name) for name in identity_options(own)} - FOLD_AND_SEED
+    recorded = {current_name(name): it for name, it in identity_options(own).items()}
     changed = {}
     for name in own:
         value = _value(own, name)
         known = is_used(name, config) if name in FORMER_DEFAULTS else name in recorded
-        if known and value != usual[name]:
-            changed[name] = _short(value)
+        if known and value != usual[name] and name not in FOLD_AND_SEED:
+            changed[name] = _short(recorded.get(name, value))
     return changed
 
 

@@ -25,6 +25,7 @@ examples:
   sumpool bench compare runs/bench docs/results/fair-cub-h200 --over gap
   sumpool bench compare --protocol fair --folds 1 2 3 --seeds 1 --over gap gemean
   sumpool bench compare --on validation --where crop=288 gsp.mu=0.3
+  sumpool bench compare --over 'gsp gsp.mu=1.0' 'gemean optimizer.lr=1e-5'
 """
 
 PACK_DESCRIPTION = """\
@@ -50,7 +51,11 @@ def add_compare_options(parser: ArgumentParser) -> None:
         help="folders of benchmarks, or files or folders with packed rows (default: runs/bench)",
     )
     parser.add_argument(
-        "--over", nargs="+", default=[], metavar="METHOD", help="methods to compare with, as gap"
+        "--over",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods to compare with, such as gap; 'gsp gsp.mu=1.0' is one with options",
     )
     for name, what in (
         ("protocol", "protocols: fair, steady, …"),
@@ -92,7 +97,7 @@ def add_compare_options(parser: ArgumentParser) -> None:
 def run_compare(options: Namespace) -> int:
     """Print or write the tables."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
-    from sumpool.bench.report.comparison import comparison_tables, matching_rows
+    from sumpool.bench.report.comparison import Baseline, comparison_tables, matching_rows
     from sumpool.bench.report.labels import METRICS
     from sumpool.bench.report.page import markdown_text
     from sumpool.bench.settings import parse_settings
@@ -113,7 +118,11 @@ def run_compare(options: Namespace) -> int:
     if not rows:
         raise StoreError("no finished run is left: protocol, loss, … or where ask for others")
     metrics = tuple(options.metric or METRICS)
-    tables = comparison_tables(rows, options.over, metrics=metrics, part=options.on)
+    over = [
+        Baseline(label, parse_settings(settings, "over"))
+        for label, *settings in map(str.split, options.over)
+    ]
+    tables = comparison_tables(rows, over, metrics=metrics, part=options.on)
     if options.file is None:
         print("\n\n".join(table.text() for table in tables))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,7 @@ from sumpool.bench.report.labels import (
 from sumpool.bench.store.rows import BenchRow
 from sumpool.protocols import Member
 from sumpool.protocols.gains import t_interval
-from sumpool.report.tables import Table
+from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.files import StoreError
 from sumpool.training.config import TrainConfig, with_options
 
@@ -38,9 +38,26 @@ SAME = ("weights", "backbone_options", "freeze_backbone", "resize", "crop", "emb
 CONFIDENCE = 0.95
 
 
+@dataclass(frozen=True)
+class Baseline:
+    """What methods are compared with.
+
+    Attributes:
+        label: Label of a method, such as ``gap``.
+        options: Options of training that its runs must have.
+    """
+
+    label: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def has(self, group: Group) -> bool:
+        """Whether ``group`` is of this method with these options."""
+        return _loss_and_method(group)[1] == self.label and has_options(group.config, self.options)
+
+
 def comparison_tables(
     rows: Sequence[BenchRow],
-    over: Sequence[str] = (),
+    over: Sequence[Baseline] = (),
     *,
     metrics: Sequence[str] = tuple(METRICS),
     part: Part | None = None,
@@ -49,7 +66,7 @@ def comparison_tables(
 
     Args:
         rows: Finished runs.
-        over: Labels of the methods that the others are compared with.
+        over: What the methods are compared with.
         metrics: The metrics that are shown.
         part: Images that scores are of; None leaves it to the protocol.
 
@@ -58,8 +75,12 @@ def comparison_tables(
     """
     groups = find_groups(rows, [])
     there = sorted({_loss_and_method(group)[1] for group in groups})
-    if unknown := [label for label in over if label not in there]:
+    if unknown := [it.label for it in over if it.label not in there]:
         raise StoreError(f"over must be one of {', '.join(there)}, got {', '.join(unknown)}")
+    for it in over:
+        if not any(map(it.has, groups)):
+            words = ", ".join(f"{name}={value}" for name, value in it.options.items())
+            raise StoreError(f"over: no finished run of {it.label} has {words}")
     parts: dict[tuple[str, ...], list[Group]] = {}
     for group in groups:
         parts.setdefault(group.key[:3], []).append(group)
@@ -107,18 +128,17 @@ class _Pair:
 
 
 def _table(
-    groups: Sequence[Group], over: Sequence[str], metrics: Sequence[str], part: Part | None
+    groups: Sequence[Group], over: Sequence[Baseline], metrics: Sequence[str], part: Part | None
 ) -> Table:
     protocol, data_set, backbone = groups[0].key[:3]
     part = part or groups[0].protocol.evaluated_on
     groups = sorted(groups, key=_place)
     shared, column = set_apart([it.changed for it in groups])
-    pairs = [[_pair(group, label, groups) for label in over] for group in groups]
+    pairs = [[_pair(group, baseline, groups) for baseline in over] for group in groups]
     lines = []
     for group, options, found in zip(groups, column, pairs, strict=True):
         line = [loss_name(group.key[3]), method_name(group.key[4]), str(len(group.rows))]
-        for metric in metrics:
-            line += [f"{100 * statistics.fmean(_values(group, metric, part).values()):.2f}"]
+        line += [_mean(_values(group, metric, part)) for metric in metrics]
         for pair in found:
             line += _gain_cells([pair] if pair else [], metrics, part)
         lines.append(line + options)
@@ -128,13 +148,21 @@ def _table(
             line += _gain_cells(several, metrics, part)
         lines.append(line + ["" for _ in column[0]])
     header = ["loss", "method", "runs", *map(metric_name, metrics)]
-    for label in over:
-        header += [*(f"{metric_name(it)} over {method_name(label)}" for it in metrics), "pairs"]
+    for baseline in over:
+        name = method_name(baseline.label)
+        header += [*(f"{metric_name(it)} over {name}" for it in metrics), "pairs"]
     header += ["set" for _ in column[0]]
     words = [caption_prefix(protocol, backbone), f"{data_set_name(data_set)}, {part} classes, %"]
     if over:
         words.append("gains in points, paired by fold and seed, with 95 % intervals")
     return Table(header, lines, "; ".join([*words, *([shared] if shared else [])]) + ".")
+
+
+def _mean(values: Mapping[Member, float]) -> str:
+    """The mean in percent, with the spread over seeds where all runs have one fold."""
+    if len({member.fold for member in values}) == 1:
+        return mean_and_spread(list(values.values()), 2, 100)
+    return f"{100 * statistics.fmean(values.values()):.2f}"
 
 
 def _values(group: Group, metric: str, part: Part) -> dict[Member, float]:
@@ -149,8 +177,8 @@ def _values(group: Group, metric: str, part: Part) -> dict[Member, float]:
     return {member: row.metrics[name] for member, row in group.members.items()}
 
 
-def _pair(group: Group, label: str, groups: Sequence[Group]) -> _Pair | None:
-    """``group`` and the runs of the method ``label`` that it is compared with; None without any."""
+def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | None:
+    """``group`` and the runs that it is compared with; None without any."""
     loss, method = _loss_and_method(group)
 
     def common(other: Group) -> int:
@@ -158,8 +186,10 @@ def _pair(group: Group, label: str, groups: Sequence[Group]) -> _Pair | None:
             return 0
         return sum(member in other.members for member in group.members)
 
-    found = [it for it in groups if _loss_and_method(it) == (loss, label) and common(it)]
-    if method == label or not found:
+    there = [it for it in groups if baseline.has(it) and _loss_and_method(it)[0] == loss]
+    found = [it for it in there if common(it)]
+    # A method is compared with itself only where a setting of it was asked for.
+    if not found or group in found or (method == baseline.label and not baseline.options):
         return None
     most = max(map(common, found))
     best = max((it for it in found if common(it) == most), key=_validated)
