@@ -49,16 +49,13 @@ BLOCKS = (
     Inception("inception_5b", 352, (192, 320), (192, 224), 128, "max"),
 )
 
-#: Mean of the ImageNet images in the order RGB, on the scale 0 to 255; nothing is divided.
-MEAN = (128.0, 117.0, 104.0)
-
 
 class BNInception(nn.Module):
     """BN-Inception without its classifier [batchnorm]: images to maps of 1024 channels.
 
     Modules have the names of the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``), as in the
-    public PyTorch checkpoints. Takes RGB images less :data:`MEAN` and turns them into BGR, which
-    the public weights expect. The map is 7×7 for images of 224 and 227 pixels.
+    public PyTorch checkpoints. Takes RGB images on 0 to 255 less (128, 117, 104) and turns them
+    into BGR, which the public weights expect. The map is 7×7 for images of 224 and 227 pixels.
 
     Example:
         >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-BLUE, ORANGE, GREEN, _, YELLOW, SKY, PURPLE, GREY = COLORS
+BLUE, ORANGE, GREEN, _, _, SKY, PURPLE, GREY = COLORS
 #: Ten colors far from each other, for classes.
 CLASS_COLORS = (*COLORS[:7], "#8C564B", "#B5BD00", "#111111")
 

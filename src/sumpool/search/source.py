@@ -11,7 +11,6 @@ from PIL import Image
 
 from sumpool.data import DataError, ImageDataset, dataset_splits, detect_format, open_dataset
 from sumpool.data.base import ImageSubset
-from sumpool.data.sets.decoding import read_image
 from sumpool.data.sets.files import ImageFiles, image_names
 from sumpool.data.sets.flat import FlatImages, is_flat
 
@@ -93,11 +92,6 @@ class Source:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         image = image or self.dataset.load(index)
         return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
-
-
-def read_indexed(root: Path, name: str) -> Image.Image:
-    """The image file with this name in an index whose images are below ``root``."""
-    return read_image(root / name)
 
 
 def _open(root: Path, format: str, split: str, labels: bool, allow_outside: bool) -> ImageDataset:
