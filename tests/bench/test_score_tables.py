@@ -137,7 +137,7 @@ def test_what_is_published_nowhere_has_one_row() -> None:
 def test_other_metrics_are_shown_when_asked_for() -> None:
     other = replace(SCORE, metric="r_precision")
     assert score_tables([SCORE, other])[0].header == ["", "MAP@R"]
-    assert score_tables([SCORE, other], metrics=["r_precision"])[0].header == ["", "r precision"]
+    assert score_tables([SCORE, other], metrics=["r_precision"])[0].header == ["", "P@R"]
 
 
 def test_rows_of_other_counts_say_so() -> None:

@@ -82,10 +82,10 @@ def metric_name(key: str) -> str:
     """A metric by its short name.
 
     Example:
-        >>> metric_name("precision_at_1"), metric_name("recall_at_4")
-        ('P@1', 'recall at 4')
+        >>> metric_name("precision_at_1"), metric_name("recall_at_4"), metric_name("r_precision")
+        ('P@1', 'R@4', 'P@R')
     """
-    return METRICS.get(key) or key.replace("_", " ")
+    return METRICS.get(key) or key.replace("recall_at_", "R@").replace("r_precision", "P@R")
 
 
 def protocol_name(key: str) -> str:
