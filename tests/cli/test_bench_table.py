@@ -93,7 +93,7 @@ def test_other_metrics_can_be_asked_for(store: Path, capsys: pytest.CaptureFixtu
 def test_a_store_without_scores_is_refused_by_name(store: Path, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="nowhere holds no benchmark: it has neither a grid nor"):
         table("--out", tmp_path / "nowhere")
-    cell = ["1a", "one", "fair", "cub", LITE, "c2", "gap", "g", 1, 0]
+    cell = ["fair", "cub", LITE, "c2", "gap", "1a", "one", "g", 1, 0, {}]
     names = [field.name for field in fields(PlannedCell)]
     begun = tmp_path / "begun"
     write_atomic(

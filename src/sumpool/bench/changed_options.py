@@ -21,8 +21,8 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
     """Options of a configured run that differ from those of protocol and method; mostly none.
 
     Example:
-        >>> config = PROTOCOLS["fair"].configure(TrainConfig(batch_size=64), Member(1, 0), "cub")
-        >>> changed_options("fair", config)
+        >>> config = TrainConfig(format="cub", batch_size=64)
+        >>> changed_options("fair", PROTOCOLS["fair"].configure(config, Member(1, 0), "cub"))
         {'batch_size': '64'}
     """
     own, usual = flat(config), flat(_usual(protocol, config))
