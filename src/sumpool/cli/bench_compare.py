@@ -11,8 +11,9 @@ from sumpool.cli.options import add_overwrite, count
 
 COMPARE_DESCRIPTION = """\
 Print what finished runs show, of complete groups or not: the mean of each method, and its gain over
-others, paired by fold and seed, with a 95 % interval of Student's t. It needs rows alone, neither
-embeddings nor images, and several places are read as one.
+others, paired by fold and seed, with a 95 % interval of Student's t and, in brackets, the share of
+pairs in which it is ahead. It needs rows alone, neither embeddings nor images, and several places
+are read as one.
 
 A method with several settings has a row for each. It is compared with runs of the other method on
 the same network, crop and embedding size: those with most folds and seeds in common, and of these
