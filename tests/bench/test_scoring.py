@@ -207,6 +207,28 @@ def test_a_former_default_is_said_where_it_acts_and_gains_are_over_what_lacks_th
     assert "set ccp.candidates=16" in " ".join(it.note for it in score_store(store).scores)
 
 
+def test_gains_are_over_runs_with_the_same_options_and_then_over_those_that_do_not_use_them(
+    store: BenchStore,
+) -> None:
+    finish(store, cells_of(poolings=["gsp"], seeds=1, options={"zero_shot.scale": 5.0}))
+    finish(store, cells_of(poolings=["gap"], seeds=1))
+
+    def gains() -> list[tuple[str, float]]:
+        found = score_store(store).gains
+        return [
+            (it.note, it.mean)
+            for it in found
+            if (it.against, it.metric, it.dimension) == ("gap", "precision_at_1", 8)
+        ]
+
+    over_plain = gains()
+    assert [note for note, _ in over_plain] == ["set zero_shot.scale=5"]
+    finish(store, cells_of(poolings=["gap"], seeds=1, options={"zero_shot.scale": 5.0}))
+    over_same = gains()
+    assert [note for note, _ in over_same] == ["set zero_shot.scale=5"]
+    assert over_same != over_plain
+
+
 def test_conventional_scores_say_what_they_were_selected_on(store: BenchStore) -> None:
     cells = cells_of("conventional", poolings=["gap", "gsp"])
     assert {cell.method for cell in cells} == {"gap+gmp", "gmp+gsp+zs"}

@@ -76,9 +76,15 @@ class Group:
         return options_text(self.changed)
 
     def is_trained_as(self, other: Group) -> bool:
-        """Whether the two differ in nothing that this group has but the method."""
-        theirs = {name: it for name, it in other.changed.items() if is_used(name, self.config)}
-        ours = {name: it for name, it in self.changed.items() if is_used(name, other.config)}
+        """Whether the two have the same options, but for those that one of them does not use."""
+        ours, theirs = (
+            {
+                name: value
+                for name, value in group.changed.items()
+                if is_used(name, self.config) and is_used(name, other.config)
+            }
+            for group in (self, other)
+        )
         return ours == theirs
 
     @cached_property

@@ -97,9 +97,12 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
     for ours in summed:
         for label in baselines(ours.group.key[-1]):
             key = (*ours.group.key[:-1], label)
-            for theirs in summed:
-                if theirs.group.key == key and ours.group.is_trained_as(theirs.group):
-                    _add_gains(found, ours, label, theirs, old_gains)
+            alike = [
+                it for it in summed if it.group.key == key and ours.group.is_trained_as(it.group)
+            ]
+            if alike:
+                same = [it for it in alike if it.group.changed == ours.group.changed]
+                _add_gains(found, ours, label, (same or alike)[0], old_gains)
     write_scores(store.folder / SCORES, found.scores, found.gains, found.incomplete)
     return found
 
