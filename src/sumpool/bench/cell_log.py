@@ -1,4 +1,4 @@
-"""Sends stdout, stderr and log messages of a process to the log of its cell."""
+"""Redirect stdout, stderr and log messages of a process to the log of its cell."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from sumpool.system.fabric_logging import quiet_fabric
 def redirect_output(path: Path) -> Iterator[None]:
     """Append standard output, standard error and log messages to ``path`` inside the ``with``.
 
-    The file descriptors are redirected, so that C libraries and child processes write there too.
-    It holds for the whole process.
+    The file descriptors are redirected, so output of C libraries and child processes is included.
+    This affects the whole process.
     """
     with path.open("a", encoding="utf-8", errors="backslashreplace", buffering=1) as file:
         handler = logging.StreamHandler(file)
@@ -31,7 +31,7 @@ def redirect_output(path: Path) -> Iterator[None]:
             contextlib.redirect_stdout(file),
             contextlib.redirect_stderr(file),
         ):
-            # The handlers that are there hold the old streams.
+            # Existing handlers hold the old streams.
             root.handlers[:] = [handler]
             ours.setLevel(logging.INFO)
             try:

@@ -1,4 +1,4 @@
-"""A cell of the benchmark: one run, with an identity that follows from what it computes."""
+"""A cell of a benchmark: one run, identified by what it computes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from sumpool.protocols import Member
 from sumpool.report.run.option_names import WHERE_IT_RUNS, first_name
 from sumpool.training.config import TrainConfig, flat
 
-#: Options that say where and how a cell is computed, not what: with others it is the same cell.
-#: Those of the group ``hardware`` belong to them too, all but the precision.
+#: Options that affect where and how a cell is computed, but not its identity. All options of the
+#: group ``hardware`` but the precision are ignored, too.
 IGNORED_OPTIONS = WHERE_IT_RUNS | {"data", "skip_broken"}
-#: Options that are part of every identity, by the names they had in version 0.1. An option that was
-#: added later is part of it only with a value other than its default, so that cells that were
-#: stored before keep their identity.
+#: Options that are part of every identity, by their names in version 0.1. An option added later is
+#: part of it only if it differs from its default, so that stored cells keep their identity.
 FIRST_OPTIONS = frozenset(
     f"{group}.{name}" if group else name
     for group, names in {
@@ -37,13 +36,13 @@ FIRST_OPTIONS = frozenset(
     }.items()
     for name in names.split()
 )
-#: What a later option was when it was added, where its default has changed since: the identity has
-#: to leave this value out.
+#: Original defaults of later options whose default has changed since: identities leave out these
+#: values, too.
 FORMER_DEFAULTS: Mapping[str, Any] = {"ccp.solution": "best", "zero_shot.reduction": "sum"}
-#: What the runs of a group differ in: those that a protocol combines into one score.
+#: Options in which the runs of a group differ; a protocol combines these runs into one score.
 FOLD_AND_SEED = frozenset({"fold", "seed"})
 
-#: Losses with cross-batch memory, by the loss that batches are remembered for.
+#: Variants of losses with cross-batch memory, by loss.
 MEMORY_LOSSES: Mapping[str, str] = {"c1": "xbm", "c2": "xbm-c2"}
 _REMEMBERED = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
 
@@ -54,10 +53,10 @@ class BenchCell:
 
     Attributes:
         protocol: Name of the protocol, a key of ``sumpool.protocols.PROTOCOLS``.
-        data_set: Name of the data set, as tables have it.
+        data_set: Name of the data set, as shown in tables.
         method: Label of the method, see :func:`method_label`.
         member: Fold and seed.
-        config: The configuration, with everything filled in that a user left open.
+        config: The resolved configuration.
     """
 
     protocol: str
@@ -68,12 +67,12 @@ class BenchCell:
 
     @cached_property
     def id(self) -> str:
-        """Its identity: 16 hexadecimal digits of what decides its result."""
+        """Identity: 16 hexadecimal digits of a hash of all that determines the result."""
         return _digest(self.protocol, self.data_set, identity_options(flat(self.config)))
 
     @cached_property
     def group(self) -> str:
-        """What it shares with the cells that differ from it in fold and seed alone."""
+        """Identity of its group: the cells that differ only in fold and seed."""
         return group_of(self.protocol, self.data_set, flat(self.config))
 
     @property
@@ -83,12 +82,12 @@ class BenchCell:
 
     @property
     def loss(self) -> str:
-        """The loss as tables have it: of a cross-batch memory the one that it works for."""
+        """Loss as shown in tables: without cross-batch memory, which is part of the method."""
         return _REMEMBERED.get(self.config.loss, self.config.loss)
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name used in messages."""
         return cell_name(self.key, self.member)
 
     @property
@@ -98,13 +97,13 @@ class BenchCell:
 
 
 def cell_name(key: Sequence[str], member: Member) -> str:
-    """What a cell is called in messages; ``key`` is protocol, data set, network, loss, method."""
+    """Return a cell's name for messages; ``key`` is protocol, data set, network, loss, method."""
     fold = [] if member.fold is None else [f"fold {member.fold}"]
     return " ".join([*key, *fold, f"seed {member.seed}"])
 
 
 def identity_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of ``options``, by dotted name, that decide what is computed.
+    """Return the options that determine the result, by their original dotted names.
 
     Example:
         >>> identity_options({"data": "/data/cub", "seed": 1, "hardware.workers": 3})
@@ -129,20 +128,20 @@ def _defaults() -> Mapping[str, Any]:
 
 
 def is_ignored(name: str) -> bool:
-    """Whether the option says only where and how a cell is computed."""
+    """Whether the option only affects where and how a cell is computed."""
     if name.startswith("hardware."):
         return name != "hardware.precision"
     return name in IGNORED_OPTIONS
 
 
 def group_of(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
-    """Identity of a group from the options of any of its members: all but fold and seed count."""
+    """Return the identity of a group from the options of any member, without fold and seed."""
     shared = identity_options(options)
     return _digest(protocol, data_set, {it: shared[it] for it in shared if it not in FOLD_AND_SEED})
 
 
 def method_label(config: TrainConfig) -> str:
-    """What tables call the method of a resolved configuration, see :class:`Method`.
+    """Return the label of the method of a resolved configuration; see :class:`Method`.
 
     Example:
         >>> from sumpool.training import CcpConfig, ZeroShotConfig
@@ -163,7 +162,7 @@ def _digest(protocol: str, data_set: str, options: Mapping[str, Any]) -> str:
 
 
 def _number(value: Any) -> Any:
-    # 1 and 1.0 are one number to every option.
+    # No option distinguishes 1 and 1.0.
     if isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, dict):

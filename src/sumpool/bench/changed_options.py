@@ -1,4 +1,4 @@
-"""What sets cells apart that have the same names: options that protocol and method do not give."""
+"""Options of a cell that neither its protocol nor its method determines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sumpool.protocols import PROTOCOLS, Member
 from sumpool.report.run.option_names import current_name
 from sumpool.training.config import TrainConfig, flat, with_options
 
-#: Options that name a method and not a setting of it.
+#: Options that identify a method rather than a setting of it.
 _NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
 
 
 def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
-    """Options of a configured run that differ from those of protocol and method; mostly none.
+    """Return options of a configured run that differ from its protocol and method; mostly none.
 
     Example:
         >>> config = TrainConfig(format="cub", batch_size=64)
@@ -37,7 +37,7 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
 
 
 def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
-    """Whether a run was trained with ``options``, as far as it has what they are of.
+    """Whether a run was trained with ``options``, ignoring those that it does not use.
 
     Example:
         >>> has_options(TrainConfig(crop=288), {"crop": 288, "ccp.solution": "last"})
@@ -48,7 +48,7 @@ def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
 
 
 def is_used(name: str, config: TrainConfig) -> bool:
-    """Whether a run with ``config`` has what the option is of."""
+    """Whether a run with ``config`` has the component that the option configures."""
     if name.startswith("ccp."):
         return config.ccp.enabled
     if name.startswith("zero_shot."):
@@ -57,7 +57,7 @@ def is_used(name: str, config: TrainConfig) -> bool:
 
 
 def options_text(options: Mapping[str, str]) -> str:
-    """Options as they are written after ``--set``, with commas.
+    """Format options in the syntax of ``--set``, separated by commas.
 
     Example:
         >>> options_text({"batch_size": "64", "gsp.mu": "0.1"})
@@ -67,9 +67,9 @@ def options_text(options: Mapping[str, str]) -> str:
 
 
 def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
-    """What all rows of a table have in common, and the cells of a column with the rest.
+    """Split options into a text with those common to all rows of a table, and a column of the rest.
 
-    There is no such column, and its cells are empty lists, where nothing is left to say.
+    The column has a list of one cell per row, which is empty if all options are common.
 
     Example:
         >>> set_apart([{"lr": "1e-4", "mu": "0.1"}, {"lr": "1e-4", "mu": "0.3"}])
@@ -87,7 +87,7 @@ def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]
 
 
 def _usual(protocol: str, config: TrainConfig) -> TrainConfig:
-    """The configuration of the same method with nothing set."""
+    """Return the configuration of the same method with no other option set."""
     own = flat(config)
     usual = with_options(TrainConfig(), {name: own[name] for name in _NAMING})
     if not config.zero_shot.weight and pooling_class(config.pool).has_attributes:
@@ -97,11 +97,11 @@ def _usual(protocol: str, config: TrainConfig) -> TrainConfig:
 
 
 def _value(options: Mapping[str, Any], name: str) -> Any:
-    # Rows of earlier versions do not have the option, and mean its former default.
+    # Rows of earlier versions lack the option, which then has its former default.
     value = options[name]
     return FORMER_DEFAULTS.get(name) if value is None else value
 
 
 def _short(value: Any) -> str:
-    # Of a file, its name: where it lies says nothing about the result.
+    # Only the name of a file: its folder has no effect on the result.
     return Path(value).name if isinstance(value, str) and "/" in value else str(value)

@@ -1,4 +1,4 @@
-"""Where the data of a grid is: names of known data sets, paths, or both."""
+"""Locate the data of a grid from names of known data sets, paths, or both."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Any
 from sumpool.data import DATASETS, DataError, detect_format
 from sumpool.training.config import ConfigError
 
-#: Formats that any number of data sets have: a folder of them is called by its own name.
+#: Generic formats: a data set in one of them is named after its path.
 _ANY = ("folder", "csv", "parquet")
 
 
 @dataclass(frozen=True)
 class DataSource:
-    """A data set and where it lies.
+    """A data set and its location.
 
     Attributes:
-        name: What tables call it.
+        name: Name shown in tables.
         format: A key of ``sumpool.data.DATASETS``.
-        path: Folder, CSV or Parquet file; None for data that is drawn.
+        path: Folder, CSV or Parquet file; None for generated data.
     """
 
     name: str
@@ -29,16 +29,15 @@ class DataSource:
 
 
 def find_data(text: str, root: Path) -> DataSource:
-    """The data set that ``text`` means.
+    """Return the data set that ``text`` refers to.
 
     Args:
-        text: The name of a known data set, which is looked for under ``root``; ``NAME=PATH``; or a
-            path.
-        root: Where known data sets lie, each in the folder that its archive unpacks to.
+        text: Name of a known data set, which is searched under ``root``; ``NAME=PATH``; or a path.
+        root: Folder of the known data sets, each in the folder that its archive unpacks to.
 
     Raises:
         ConfigError: If it is neither a known name nor a path.
-        DataError: If there is no such data; names the folder.
+        DataError: If the data is missing; names the folder.
 
     Example:
         >>> find_data("glyphs", Path("data"))

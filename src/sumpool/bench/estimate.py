@@ -1,4 +1,4 @@
-"""How long the remaining cells will take, estimated from the finished ones."""
+"""Estimate the duration of the remaining cells from that of the finished ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sumpool.bench.store.rows import BenchRow
 
 
 def expected_seconds(rows: Sequence[BenchRow], cell: BenchCell | PlannedCell) -> float | None:
-    """Mean duration of the finished cells most like ``cell``; None if there are none.
+    """Return the mean duration of the finished cells most similar to ``cell``; None without any.
 
-    Cells with the same network, loss and method on the same data set come first, then those with
-    the same network there, then all there. Cells on other data say nothing.
+    On the same data set, cells with the same network, loss and method come first, then those with
+    the same network, then all others. Cells on other data sets are not used.
     """
     on_data = [row for row in rows if row.data_set == cell.data_set]
     with_network = [row for row in on_data if row.backbone == cell.backbone]
@@ -28,7 +28,7 @@ def expected_seconds(rows: Sequence[BenchRow], cell: BenchCell | PlannedCell) ->
 def total_seconds(
     rows: Sequence[BenchRow], cells: Iterable[BenchCell | PlannedCell]
 ) -> tuple[float, int]:
-    """Seconds that ``cells`` take one after the other, and for how many there is no estimate."""
+    """Return the total duration of ``cells`` in seconds, and how many have no estimate."""
     expected: dict[tuple[str, str, str, str], float | None] = {}
     total, unknown = 0.0, 0
     for cell in cells:
@@ -44,7 +44,7 @@ def total_seconds(
 
 
 def format_duration(seconds: float) -> str:
-    """A duration in two units at most.
+    """Format a duration with at most two units.
 
     Example:
         >>> [format_duration(seconds) for seconds in (42, 600, 7300, 200_000)]

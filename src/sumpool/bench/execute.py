@@ -1,4 +1,4 @@
-"""Runs one cell: claims it, trains or resumes it, and stores its row."""
+"""Run one cell: claim it, train or resume it, and store its row."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class CellInterruptedError(RunError):
 
 @dataclass(frozen=True)
 class CellEnd:
-    """How :func:`run_cell` ended.
+    """Outcome of :func:`run_cell`.
 
     Attributes:
         id: Identity of the cell.
         state: Whether it was finished here, had a row already, or is held by another process.
-        seconds: How long it took, if it was finished here.
+        seconds: Duration, if it was finished here.
     """
 
     id: str
@@ -46,16 +46,16 @@ class CellEnd:
 
 @dataclass(frozen=True)
 class TrainedCell:
-    """What the row of a cell needs to know of its run.
+    """Results of a run that are stored in the row of its cell.
 
     Attributes:
-        metrics: The numbers, named "validation.…" and "test.…".
-        steps: Steps of training.
-        best_step: Step of the model that was kept.
+        metrics: Metrics, named "validation.…" and "test.…".
+        steps: Number of training steps.
+        best_step: Step of the selected model.
         stopped: Why training ended.
-        device: What it was trained on.
+        device: Device it was trained on.
         versions: Versions of Python and of packages.
-        seconds_before: Seconds of the attempts that it resumed.
+        seconds_before: Duration of the attempts that it resumed, in seconds.
     """
 
     metrics: Mapping[str, float]
@@ -78,8 +78,8 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
     the next one resumes from the last checkpoint. Stdout and stderr go to ``cells/ID/log.txt``.
 
     Raises:
-        CellInterruptedError: If a signal asked it to stop.
-        Exception: Whatever training raises; the log has the traceback.
+        CellInterruptedError: If a signal interrupts it.
+        Exception: Any exception raised by training; the log contains the traceback.
     """
     store = BenchStore(store_folder)
     if store.row(cell.id) is not None:
@@ -87,7 +87,7 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
     with store.claim(cell.id) as mine:
         if not mine:
             return CellEnd(cell.id, "running elsewhere")
-        # The one that had it a moment ago may have finished it.
+        # Its previous holder may just have finished it.
         if store.row(cell.id) is not None:
             return CellEnd(cell.id, "finished elsewhere")
         folder = store.cell_folder(cell.id)
@@ -97,24 +97,24 @@ def run_cell(store_folder: Path, cell: BenchCell, train: Training | None = None)
             try:
                 return _run(store, cell, folder, starts, train or train_or_resume)
             except BaseException:
-                # The log is what a user looks at; the caller learns of it as well.
+                # Users look into the log; the caller gets the exception as well.
                 traceback.print_exc()
                 raise
 
 
 def train_or_resume(cell: BenchCell, run: Path) -> TrainedCell:
-    """Train ``cell`` into the run folder ``run``, or resume the run that is there.
+    """Train ``cell`` into the run folder ``run``, or resume the run in it.
 
     Raises:
-        CellInterruptedError: If a signal asked it to stop.
+        CellInterruptedError: If a signal interrupts it.
     """
     from sumpool.training.run import run_training
     from sumpool.training.run_folder import RunFolder
 
-    # Removed when the row is stored: until then a cell resumes from them.
+    # Checkpoints are needed to resume until the row is stored, then they are removed.
     config = replace(cell.config, out=str(run), keep_checkpoints=True)
     before = _resumable(run, config)
-    # Not validated before training: a grid would pay for it in every cell.
+    # No validation before training: every cell of a grid would pay for it.
     result = run_training(
         config, resume=None if before is None else run, progress=False, validate_first=False
     )
@@ -161,7 +161,7 @@ def _run(
         config=json.dumps(flat(cell.config), ensure_ascii=False),
         versions=json.dumps(dict(trained.versions)),
         device=trained.device,
-        # The first that is known: a start that was torn says nothing.
+        # The first start with a known time: a torn line has none.
         started=next(start["started"] for start in starts if "started" in start),
         duration_s=seconds,
         attempts=len(starts),
@@ -185,7 +185,7 @@ def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
     before = path.read_bytes() if path.is_file() else b""
     with path.open("ab") as file:
         if before and not before.endswith(b"\n"):
-            file.write(b"\n")  # a line torn by the end of a machine must not take this one with it
+            file.write(b"\n")  # a line torn by a crash must not damage this one
         file.write((json.dumps(start) + "\n").encode())
         file.flush()
         os.fsync(file.fileno())
@@ -193,7 +193,7 @@ def _note_start(store: BenchStore, cell: BenchCell) -> list[dict[str, Any]]:
 
 
 def _resumable(run: Path, config: TrainConfig) -> float | None:
-    """Seconds that the run in ``run`` took so far; None if it cannot be resumed."""
+    """Return the seconds spent on the run; None, after removing it, if it cannot be resumed."""
     from sumpool.training.run_folder import RunFolder
 
     if not run.exists():
@@ -209,8 +209,8 @@ def _resumable(run: Path, config: TrainConfig) -> float | None:
         logger.info("there is no checkpoint: the run begins anew")
         shutil.rmtree(run)
         return None
-    # Where the data lies and what it runs on may have changed since; nothing else can have. So what
-    # the file held does not matter, not even whether it was whole.
+    # Only the location of the data and the hardware can have changed since. So the file is replaced
+    # whatever it contains, even if it is damaged.
     write_config(config, run / CONFIG)
     seconds = float(state["progress"]["seconds"])
     logger.info("resumes from step %d", state["progress"]["step"])

@@ -1,4 +1,4 @@
-"""From a few lists to the cells of a grid; what cannot be trained is refused."""
+"""Expand lists of options into the cells of a grid, and refuse what cannot be trained."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class GridError(ConfigError):
 
 @dataclass(frozen=True)
 class Grid:
-    """What is to be trained: every combination of what is listed.
+    """A grid of runs: every combination of the listed values.
 
     Attributes:
         protocol: A key of ``sumpool.protocols.PROTOCOLS``.
@@ -28,13 +28,13 @@ class Grid:
         losses: Keys of ``sumpool.losses.LOSSES``.
         poolings: Keys of ``sumpool.pooling.POOLINGS``.
         backbones: Names of networks.
-        zero_shot: With the zero-shot loss (True), without it (False), or as the pooling has it by
-            itself (None).
-        ccp: With chance-constrained proxies, and without.
-        xbm: With cross-batch memory, and without; for the losses c1 and c2.
-        center_regs: Regularizers of class centers; None is none.
-        folds: Those of the protocol's folds that are run; None is all.
-        seeds: How many seeds; None is as many as the protocol has.
+        zero_shot: With the zero-shot loss (True), without it (False), or the default of the pooling
+            (None).
+        ccp: With or without chance-constrained proxies.
+        xbm: With or without cross-batch memory; for the losses c1 and c2.
+        center_regs: Regularizers of class centers; None for no regularizer.
+        folds: Folds of the protocol to run; None for all.
+        seeds: Number of seeds; None for the number set by the protocol.
         options: Further options of `sumpool train`, by dotted name, for all cells.
     """
 
@@ -53,9 +53,9 @@ class Grid:
 
 
 def expand(grid: Grid) -> list[BenchCell]:
-    """The cells of ``grid``, with complete configurations.
+    """Return the cells of ``grid``, with complete configurations.
 
-    Nothing is opened or built here, see :func:`sumpool.bench.preflight.check_cells`.
+    No data is opened and no model is built; see :func:`sumpool.bench.preflight.check_cells`.
 
     Raises:
         GridError: If a name is unknown, options contradict each other, or two cells are the same
@@ -115,7 +115,7 @@ def _combinations(grid: Grid) -> Iterator[tuple[DataSource, TrainConfig, bool | 
         }
         if taken := sorted({*chosen, "fold", "folds", "seed", "out"} & grid.options.keys()):
             raise GridError(f"{taken[0]} is set by the grid itself and cannot be set for all cells")
-        # Pictures of every run would be most of what a grid takes on disk.
+        # Galleries of every run would take up most of the disk space of a grid.
         yield (
             source,
             with_options(TrainConfig(), {"gallery": False, **grid.options, **chosen}),

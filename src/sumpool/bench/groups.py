@@ -22,8 +22,8 @@ class Group:
 
     Attributes:
         id: Identity of the group.
-        rows: Those that are finished, at least one.
-        seeds: Runs of each fold that were asked for.
+        rows: The finished cells, at least one.
+        seeds: Requested number of runs per fold.
     """
 
     id: str
@@ -32,51 +32,51 @@ class Group:
 
     @property
     def protocol(self) -> Protocol:
-        """Its protocol."""
+        """Protocol of the runs."""
         return PROTOCOLS[self.rows[0].protocol]
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """Protocol, data set, network, loss and method, as scores have them."""
+        """Protocol, data set, network, loss and method, as in scores."""
         return self.rows[0].key
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name used in messages."""
         return " ".join(self.key) + (f" ({self.settings})" if self.settings else "")
 
     @cached_property
     def members(self) -> dict[Member, BenchRow]:
-        """Its finished runs by fold and seed."""
+        """Finished runs by fold and seed."""
         return {Member(row.fold, row.seed): row for row in self.rows}
 
     @property
     def wanted(self) -> list[Member]:
-        """The runs that make a result."""
+        """All runs needed for a result."""
         return self.protocol.members(self.seeds)
 
     @property
     def missing(self) -> list[Member]:
-        """Those of them that are not finished."""
+        """Needed runs that are not finished."""
         return [member for member in self.wanted if member not in self.members]
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The configuration of its first row."""
+        """Configuration of the first row."""
         return with_options(TrainConfig(), self.rows[0].options)
 
     @cached_property
     def changed(self) -> dict[str, str]:
-        """The options that are not those of protocol and method; mostly none."""
+        """Options that differ from protocol and method; mostly none."""
         return changed_options(self.protocol.name, self.config)
 
     @property
     def settings(self) -> str:
-        """The same in words."""
+        """The changed options as text."""
         return options_text(self.changed)
 
     def is_trained_as(self, other: Group) -> bool:
-        """Whether the two have the same options, but for those that one of them does not use."""
+        """Whether both have the same options, ignoring those that only one of them uses."""
         ours, theirs = (
             {
                 name: value
@@ -89,13 +89,13 @@ class Group:
 
     @cached_property
     def digest(self) -> str:
-        """Changes with the runs that are in it."""
+        """Digest of the runs; it changes whenever they do."""
         runs = sorted((row.id, row.started, row.attempts) for row in self.rows)
         return hashlib.sha256(json.dumps([runs, self.seeds]).encode()).hexdigest()[:16]
 
 
 def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> list[Group]:
-    """The groups of ``rows``; each wants as many seeds as were planned, or are there."""
+    """Group ``rows``; each group needs as many seeds as are planned or present."""
     found: dict[str, list[BenchRow]] = {}
     for row in rows:
         group = group_of(row.protocol, row.data_set, row.options)

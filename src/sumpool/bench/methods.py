@@ -1,24 +1,24 @@
-"""Methods by label: how a label is put together, and which method is whose baseline."""
+"""Methods by label: the parts of a label, and the baselines of a method."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-#: Poolings that average: methods with them are baselines.
+#: Average poolings: methods that use them are baselines.
 AVERAGES = ("gap", "gap+gmp")
 
 
 @dataclass(frozen=True)
 class Method:
-    """What a method's label is made of.
+    """Components of a method, which make up its label.
 
     Attributes:
         pool: The pooling, such as ``gsp`` or ``gap+gmp``.
-        zero_shot: Whether the zero-shot loss has weight: ``+zs``.
+        zero_shot: Whether the zero-shot loss is used: ``+zs``.
         center_reg: Regularizer of class centers: ``+reg:NAME``.
-        xbm: Whether there is a cross-batch memory: ``xbm+`` in front.
-        ccp: Whether proxies are chance-constrained: ``ccp+`` in front.
+        xbm: Whether cross-batch memory is used: prefix ``xbm+``.
+        ccp: Whether proxies are chance-constrained: prefix ``ccp+``.
 
     Example:
         >>> str(Method("gsp", zero_shot=True, xbm=True))
@@ -35,7 +35,7 @@ class Method:
 
     @classmethod
     def parse(cls, label: str) -> Method:
-        """The method with this label."""
+        """Return the method with this label."""
         rest, _, center_reg = label.partition("+reg:")
         ccp, rest = rest.startswith("ccp+"), rest.removeprefix("ccp+")
         xbm, rest = rest.startswith("xbm+"), rest.removeprefix("xbm+")
@@ -43,13 +43,13 @@ class Method:
         return cls(pool, pool != rest, center_reg or None, xbm, ccp)
 
     def __str__(self) -> str:
-        """Its label, as tables and rows have it."""
+        """Return the label, as used in tables and rows."""
         parts = ["ccp"] * self.ccp + ["xbm"] * self.xbm + [self.pool] + ["zs"] * self.zero_shot
         return "+".join([*parts, f"reg:{self.center_reg}"] if self.center_reg else parts)
 
 
 def baselines(label: str) -> list[str]:
-    """Labels of the methods that a method is compared with: each lacks something that it has.
+    """Return the labels of the simpler methods that a method is compared with.
 
     Example:
         >>> baselines("ccp+gsp+zs")
@@ -62,7 +62,7 @@ def baselines(label: str) -> list[str]:
         replace(own, center_reg=None),
         replace(own, zero_shot=False),
     ]
-    # A method with maximum pooling is first compared with average pooling that has it too.
+    # A method with max pooling is first compared with average pooling plus max pooling.
     averages = AVERAGES[::-1] if own.pool in ("gap+gmp", "gmp+gsp") else AVERAGES
     for pool in averages:
         average = replace(own, pool=pool, zero_shot=False)
@@ -71,10 +71,10 @@ def baselines(label: str) -> list[str]:
 
 
 def baseline(label: str, present: Iterable[str]) -> str | None:
-    """The one of ``present`` that a method is an improvement of; None if there is none.
+    """Return the baseline of a method among the methods in ``present``; None without one.
 
-    It is the first of its baselines that is average pooling, with the same proxies or memory or
-    without any. Average pooling itself has none.
+    It is the first of the method's :func:`baselines` with average pooling, and with the same
+    proxies and memory or with neither. Average pooling itself has no baseline.
 
     Example:
         >>> ran = ["gap", "gsp+zs", "ccp+gap", "ccp+gsp+zs"]

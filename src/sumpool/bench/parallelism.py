@@ -1,4 +1,4 @@
-"""How many runs a machine takes in parallel, and in which way: ``--jobs auto``."""
+"""Choose how many runs share a machine, and how they share it: ``--jobs auto``."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from sumpool.training.assemble import RECORDABLE
 from sumpool.training.options import HardwareConfig, TrainConfig
 
 #: GPU memory of a run: EfficientNet-Lite0, batch 32, 227 px, with CUB's decoded images. On an H200
-#: it was 5.5 GB in float32 and 3.9 GB in bfloat16.
+#: it is 5.5 GB in float32 and 3.9 GB in bfloat16.
 JOB_BYTES = 6_000_000_000
-#: Most processes on a GPU, with and without the multi-process service. On an H200 fifteen eager
-#: runs were up to 8 % faster than eight with it, and up to 3 % without it, which is not worth the
-#: memory of seven (docs/results/parallelism-h200). With it, up to twelve compiled runs were tried
-#: (docs/results/fair-cub-h200).
+#: Maximum number of processes per GPU, with and without the multi-process service. On an H200,
+#: fifteen eager runs were up to 8 % faster than eight with the service, and up to 3 % without it,
+#: which is not worth the memory of seven runs (docs/results/parallelism-h200). With the service, up
+#: to twelve compiled runs were tried (docs/results/fair-cub-h200).
 MOST_WITH_MPS = 15
 MOST_WITHOUT_MPS = 8
-#: Share of the free memory of a GPU that is used.
+#: Share of a GPU's free memory that is used.
 MEMORY_SHARE = 0.95
-#: Data sets whose decoded images fit on a GPU once per process; those of others stay in main
-#: memory, once per machine.
+#: Data sets whose decoded images fit on a GPU once per process; others keep them in main memory,
+#: once per machine.
 ON_THE_GPU = frozenset({"cub", "cub-clutter", "cars196", "glyphs"})
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What runs can use.
+    """Resources of a machine.
 
     Attributes:
-        cores: Cores that this process may use.
+        cores: Number of cores that this process may use.
         gpu: Name of the first GPU; "" without one.
         free_bytes: Free memory of each GPU.
         mps: Whether the multi-process service is installed.
-        compiler: Whether there is a C compiler, which torch.compile needs.
+        compiler: Whether a C compiler is installed, which torch.compile needs.
     """
 
     cores: int
@@ -53,15 +53,15 @@ class Machine:
 
 @dataclass(frozen=True)
 class Parallelism:
-    """How to fill a machine with runs.
+    """How runs share a machine.
 
     Attributes:
-        jobs: Processes, one run each.
+        jobs: Number of processes, with one run each.
         mps: Whether they share their GPU through :func:`~sumpool.system.executors.mps.mps_server`.
-        hardware: Changes of :class:`~sumpool.training.config.HardwareConfig` for all runs.
+        hardware: Changes to :class:`~sumpool.training.config.HardwareConfig` for all runs.
         why: The reason, for a log.
-        threads: Threads of torch in each process.
-        gpus: GPUs that the processes are spread over.
+        threads: Number of torch threads per process.
+        gpus: Number of GPUs that the processes are spread over.
         compiled: Whether networks are compiled on a GPU.
     """
 
@@ -81,18 +81,18 @@ class Parallelism:
         cache_dir: Path | None = None,
         keep: Collection[str] = (),
     ) -> TrainConfig:
-        """``config`` as it runs best on this machine; it computes the same up to rounding.
+        """Return ``config`` tuned for this machine; results stay the same up to rounding.
 
-        Hardware options that are not at their defaults are kept. On a GPU the network is compiled
-        where the machine can, steps are recorded as CUDA graphs, whole where the loss allows it,
-        and images are decoded once unless ``config`` names a cache. Precision never changes:
-        ``--set hardware.precision=bf16-mixed`` is faster, but changes the numbers.
+        Hardware options that differ from their defaults are kept. On a GPU, the network is compiled
+        if the machine has a compiler, steps are recorded as CUDA graphs (whole steps if the loss
+        allows it), and images are decoded once unless ``config`` names a cache. Precision never
+        changes: ``--set hardware.precision=bf16-mixed`` is faster, but changes the numbers.
 
         Args:
             config: A configuration.
-            data_set: Name of its data set: decoded images of small ones are kept on the GPU.
-            cache_dir: Where decoded images are kept for all processes; None keeps them in each.
-            keep: Hardware options that stay as they are even at their defaults.
+            data_set: Name of its data set; decoded images of small data sets are kept on the GPU.
+            cache_dir: Folder of decoded images for all processes; None for a cache per process.
+            keep: Hardware options that stay unchanged even at their defaults.
 
         Example:
             >>> parallelism = Parallelism(15, True, {"workers": 1}, "an example", gpus=1)
@@ -109,7 +109,7 @@ class Parallelism:
             if config.loss in RECORDABLE:
                 changes["cuda_step"] = True
             elif not config.gsp.average_steps:
-                # A recorded pass would not follow the change of the pooling.
+                # A recorded graph would not follow the switch of pooling after these steps.
                 changes["cuda_graph"] = True
         kept = {name for name in changes if getattr(own, name) != getattr(plain, name)}
         for name in kept.union(keep) & changes.keys():
@@ -122,15 +122,15 @@ class Parallelism:
 
 
 def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> Parallelism:
-    """The best known way to fill ``machine`` with runs of small networks.
+    """Return the best known way to fill ``machine`` with runs of small networks.
 
-    Without a GPU it is one process per core with one thread each: batches of 32 images are too
-    small to be shared between cores. On a GPU each process needs about a core and ``job_bytes`` of
-    memory, and there are no more than were measured to help.
+    Without a GPU, this is one process per core with one thread each: batches of 32 images are too
+    small to be split between cores. On a GPU, each process needs about one core and ``job_bytes``
+    of memory; the number of processes is limited to what was measured to help.
 
     Args:
-        machine: The machine; None is this one.
-        job_bytes: GPU memory of a run.
+        machine: The machine; None for this one.
+        job_bytes: GPU memory of a run, in bytes.
 
     Example:
         >>> auto_jobs(Machine(cores=8)).jobs
@@ -148,7 +148,7 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
         return Parallelism(machine.cores, False, {"workers": 0}, why)
     most = MOST_WITH_MPS if machine.mps else MOST_WITHOUT_MPS
     by_memory = sum(min(most, int(MEMORY_SHARE * free) // job_bytes) for free in machine.free_bytes)
-    by_cores = max(1, machine.cores - 1)  # one is for the rest
+    by_cores = max(1, machine.cores - 1)  # one is left for everything else
     jobs = max(1, min(by_cores, by_memory))
     free = ", ".join(f"{it / 1e9:.0f}" for it in machine.free_bytes)
     service = "with" if machine.mps else f"without {CONTROL}, so without"
@@ -165,7 +165,7 @@ def auto_jobs(machine: Machine | None = None, *, job_bytes: int = JOB_BYTES) -> 
 
 
 def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
-    """One run on a part of a node of a cluster, which the cluster itself fills.
+    """Return the settings of one run on a part of a cluster node, which the cluster fills.
 
     Example:
         >>> parallelism = part_of_a_node(0.1, 1)
@@ -179,7 +179,7 @@ def part_of_a_node(gpus: float, cpus: float) -> Parallelism:
 
 
 def look_at_machine() -> Machine:
-    """The machine that this process runs on.
+    """Return the resources of the machine that this process runs on.
 
     Raises:
         WorkerError: If its GPUs cannot be used.
@@ -187,7 +187,7 @@ def look_at_machine() -> Machine:
     cores = usable_cores()
     if not torch.cuda.is_available():
         return Machine(cores)
-    # In a process that ends: asking takes memory on every GPU for as long as it lives.
+    # In a separate process: querying takes memory on every GPU until the process ends.
     (looked,) = run_in_processes(_look_at_gpus, [torch.cuda.device_count()], 1)
     if looked.found is None:
         assert looked.failure is not None

@@ -1,4 +1,4 @@
-"""What a grid would do, for ``--dry-run``."""
+"""The plan of a grid, for ``--dry-run``."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sumpool.system.wording import counted
 
 
 def plan_text(store: BenchStore, cells: Sequence[BenchCell]) -> str:
-    """The cells by group, which of them are finished, and how long the others will take.
+    """Tabulate the cells by group, with how many are finished and how long the others will take.
 
-    The estimate is the mean duration of finished cells on the same data set, on any machine.
+    Estimates are mean durations of finished cells on the same data set, on any machine.
     """
     rows = store.rows()
     groups: dict[str, list[BenchCell]] = {}

@@ -1,4 +1,4 @@
-"""The planned cells of a store: the union of the grids that were run into it."""
+"""Planned cells of a store: the union of all grids run into it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ GRID = "grid.json"
 
 @dataclass(frozen=True)
 class PlannedCell(MethodKey):
-    """What is known of a cell before it is finished.
+    """A cell of a grid, whether or not it has been run.
 
     Attributes:
-        id: Its identity.
-        name: What it is called in messages.
+        id: Identity of the cell.
+        name: Name used in messages.
         group: Identity of its group.
         fold: Its fold.
         seed: Its seed.
-        changed: The options that are not those of protocol and method.
+        changed: Options that differ from protocol and method.
     """
 
     id: str
@@ -40,7 +40,7 @@ class PlannedCell(MethodKey):
 
 
 def planned(cells: Iterable[BenchCell]) -> list[PlannedCell]:
-    """What is known of ``cells``."""
+    """Convert ``cells`` to planned cells."""
     changed: dict[str, dict[str, str]] = {}
     found = []
     for it in cells:
@@ -52,7 +52,7 @@ def planned(cells: Iterable[BenchCell]) -> list[PlannedCell]:
 
 
 def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
-    """Add ``cells`` to the plan of the store; several runners may do so at once."""
+    """Add ``cells`` to the plan of the store; safe to call from several runners at once."""
     with exclusive(store.folder / f".{GRID}.lock"):
         known = {cell.id: cell for cell in read_grid(store)}
         new = planned(cell for cell in cells if cell.id not in known)
@@ -63,7 +63,7 @@ def add_to_grid(store: BenchStore, cells: Sequence[BenchCell]) -> None:
 
 
 def read_grid(store: BenchStore) -> list[PlannedCell]:
-    """The planned cells of the store, in the order in which they were asked for.
+    """Return the planned cells of the store, in the order in which they were added.
 
     Raises:
         StoreError: If the file cannot be read.

@@ -1,4 +1,4 @@
-"""Checks what the cells of a grid need before the first of them is trained."""
+"""Check that the cells of a grid can be trained, before the first one starts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from sumpool.data import ImageFeed
 
 
-#: The largest K of the R@K that models are evaluated with.
+#: Largest K of the evaluated R@K.
 LARGEST_K = 8
 
 
@@ -33,11 +33,11 @@ def check_cells(
     Args:
         cells: The cells of a grid.
         here: Whether they will be trained on this machine, so that its devices are checked too.
-        decode: Data sets of which every image is read, with a progress bar.
+        decode: Data sets whose images are all decoded, with a progress bar.
 
     Raises:
-        GridError: If anything is missing or does not fit; names the first cell that it concerns and
-            how many more there are.
+        GridError: If a cell cannot be trained; names it and, if the data is the cause, the number
+            of other cells affected.
     """
     opened: dict[str, Splits] = {}
     tried: set[str] = set()
@@ -52,7 +52,7 @@ def check_cells(
 
 def _open(cell: BenchCell, cells: Sequence[BenchCell], *, decode: bool) -> Splits:
     try:
-        # Whatever a cache decodes before the first step: no cell is to be the one that finds out.
+        # Also check images that a cache would decode later: no cell should fail on a broken one.
         config = replace(cell.config, cache="none", freeze_backbone=False)
         splits = open_splits(config, check=decode)
         if PROTOCOLS[cell.protocol].evaluated_on == "test" and splits.test is None:
@@ -99,7 +99,7 @@ def _build(cell: BenchCell, splits: Splits, here: bool) -> None:
 
 
 class _Unfed:
-    """The labels of images that are never loaded."""
+    """A feed that only provides its data set; no image is ever loaded."""
 
     def __init__(self, dataset: ImageDataset) -> None:
         self.dataset = dataset

@@ -14,12 +14,12 @@ from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.store.store import BenchStore
 from sumpool.bench.summary import Summary
 
-#: Seconds between two looks at what runs.
+#: Seconds between updates.
 EVERY = 5.0
 
 
 class GridBar:
-    """Counts finished cells, and shows how many run or failed and how long the rest will take."""
+    """Progress bar with the finished, running and failed cells, and the estimated time left."""
 
     def __init__(
         self, store: BenchStore, cells: Sequence[BenchCell], summary: Summary, *, shown: bool
@@ -36,7 +36,7 @@ class GridBar:
             dynamic_ncols=True,
             bar_format="{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]",
         )
-        # Away from a terminal every look would be a line of its own.
+        # Outside a terminal, every update would print a new line.
         live = shown and sys.stderr.isatty()
         self._thread = threading.Thread(target=self._watch, daemon=True) if live else None
 
@@ -53,10 +53,10 @@ class GridBar:
         self._bar.close()
 
     def show(self, *, again: int = 0, put_off: int = 0) -> None:
-        """Update the bar from the summary, with cells to retry and those that run elsewhere."""
+        """Update the bar, with the number of cells to retry and of those that run elsewhere."""
         self._again, self._put_off = again, put_off
         if not self._bar.disable:
-            # The process that has just ended a cell is about to take the next.
+            # The process that has just finished a cell is about to start the next one.
             self._draw(coming=1)
 
     def _watch(self) -> None:

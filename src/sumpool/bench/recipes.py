@@ -1,4 +1,4 @@
-"""Recipes: the configuration of every published setting, as a file for `sumpool train`.
+"""Recipes: configuration files for `sumpool train`, one for every published setting.
 
 Settings come from the published tables, constants from the catalogs and the protocol.
 """
@@ -24,14 +24,14 @@ from sumpool.training.config import ConfigError, TrainConfig, write_config
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published setting.
+    """A published setting.
 
     Attributes:
         protocol: Name of the protocol.
         data_set: Name of the data set.
         loss: Name of the loss.
         method: Label of the method.
-        settings: Options other than the usual ones, as ``--set`` takes them.
+        settings: Options that differ from the usual ones, in the syntax of ``--set``.
         sources: The published scores of this setting.
     """
 
@@ -44,7 +44,7 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        """Its file, below the folder of all recipes.
+        """Path of its file, relative to the folder of all recipes.
 
         Example:
             >>> Recipe("fair", "cub", "c2", "gsp+zs", ("gsp.mu=1",), ()).name
@@ -56,7 +56,7 @@ class Recipe:
     def grid(
         self, root: Path, backbone: str = TrainConfig.backbone, weights: str | None = None
     ) -> Grid:
-        """The grid that trains it, all folds and seeds of the protocol; the data is in ``root``."""
+        """Return the grid of all its folds and seeds, on the data in ``root``."""
         method, zero_shot = self._method
         extra = () if weights is None else (f"weights={weights}",)
         return Grid(
@@ -72,7 +72,7 @@ class Recipe:
         )
 
     def command(self, backbone: str = TrainConfig.backbone, weights: str | None = None) -> str:
-        """What a user types to train all folds and seeds of it.
+        """Return the shell command that trains all its folds and seeds.
 
         Example:
             >>> Recipe("fair", "cub", "c2", "gsp+zs", (), ()).command()
@@ -92,17 +92,17 @@ class Recipe:
 
     @property
     def _method(self) -> tuple[Method, bool | None]:
-        """The parts of its method, and whether ``--zero-shot`` is to be given."""
+        """Components of its method, and the value of ``--zero-shot``; None to omit the option."""
         method = Method.parse(self.method)
-        # The zero-shot loss comes with poolings that have attributes, unless it is turned off.
+        # Poolings with attributes use the zero-shot loss unless it is turned off.
         off = not method.zero_shot and pooling_class(method.pool).has_attributes
         return method, False if off else None
 
 
 def recipes() -> list[Recipe]:
-    """Every setting that a published table has a score of, in the order of the tables.
+    """Return all settings with a published score, in the order of the tables.
 
-    Rows that a table quotes from other papers have settings of their own, and no recipe.
+    Rows quoted from other papers have their own settings, and no recipe.
     """
     found: dict[tuple[str, str, str, str, str], list[PublishedScore]] = {}
     for score in published_scores():
@@ -115,7 +115,7 @@ def recipes() -> list[Recipe]:
 def first_cell(
     recipe: Recipe, root: Path, backbone: str = TrainConfig.backbone, weights: str | None = None
 ) -> BenchCell:
-    """The cell with the first fold and seed of those that `sumpool bench` trains for it.
+    """Return the cell with the first fold and seed of a recipe's grid.
 
     Raises:
         sumpool.bench.GridError: If it cannot be trained; names the cell.
@@ -135,20 +135,20 @@ def write_recipes(
     """Write each recipe to ``folder``: the complete configuration of its first fold and seed.
 
     Args:
-        folder: Where the files go, by protocol and data set.
-        root: Folder that the data sets are in.
-        backbone: The network; None is the one that `sumpool train` has by default.
-        weights: Its weights, as in `sumpool train`; None is what it has.
-        overwrite: Whether files that are there are replaced.
+        folder: Output folder, with a subfolder per protocol and data set.
+        root: Folder of the data sets.
+        backbone: The network; None for the default of `sumpool train`.
+        weights: Its weights, as in `sumpool train`; None for its own.
+        overwrite: Whether to replace existing files.
 
     Returns:
-        The files.
+        The paths of the files.
 
     Raises:
-        ConfigError: If the network has no weights of its own and none are given: published ones
-            start from ImageNet.
+        ConfigError: If the network has no weights of its own and none are given: published
+            settings start from ImageNet weights.
         sumpool.bench.GridError: If a setting cannot be trained with this network.
-        StoreError: If a file is there already.
+        StoreError: If a file already exists.
     """
     refuse_overwriting((folder / it.name for it in recipes()), overwrite=overwrite)
     network = TrainConfig.backbone if backbone is None else backbone

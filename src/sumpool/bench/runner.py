@@ -1,4 +1,4 @@
-"""Runs a grid: finished cells stay finished, failed ones are retried and then reported."""
+"""Run a grid: finished cells are skipped, failed ones are retried and then reported."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sumpool.bench.summary import Summary
 from sumpool.system.executors.local import LocalProcesses as LocalProcesses
 from sumpool.system.processes import Done, WorkerError
 
-#: Seconds between two looks at cells that run elsewhere.
+#: Seconds between checks of cells that run elsewhere.
 LOOK_AGAIN = 5.0
 
 Work = Callable[[BenchCell], CellEnd]
 
 
 class Executor(Protocol):
-    """Where cells run: processes of this machine, a cluster."""
+    """Runs cells in local processes or on a cluster."""
 
     def __call__(
         self, work: Work, cells: Sequence[BenchCell]
@@ -43,19 +43,19 @@ def run_bench(
     work: Work | None = None,
     look_again: float = LOOK_AGAIN,
 ) -> Summary:
-    """Run the cells that have no row, and return when all have one or have failed.
+    """Run the cells without a row, and return once every cell has a row or has failed.
 
-    Any number of runners share a store. Cells that another one holds are put off and looked at
-    again: if it died, this one resumes them.
+    Any number of runners can share a store. Cells held by another runner are postponed and checked
+    again: if that runner died, this one resumes them.
 
     Args:
-        store: Where rows are kept.
-        cells: The grid.
-        executor: Runs them.
-        retries: How often a cell that failed is retried.
-        progress: Whether to show a bar.
-        work: What is done with a cell; None is :func:`sumpool.bench.execute.run_cell`.
-        look_again: Seconds between looks at cells that run elsewhere.
+        store: Store of the rows.
+        cells: Cells of the grid.
+        executor: Runs the cells.
+        retries: Number of retries of a failed cell.
+        progress: Whether to show a progress bar.
+        work: Function that runs a cell; None for :func:`sumpool.bench.execute.run_cell`.
+        look_again: Seconds between checks of cells that run elsewhere.
     """
     if retries < 0:
         raise ValueError(f"retries must be at least 0, got {retries}")
@@ -98,7 +98,7 @@ def run_bench(
 def _apart(
     store: BenchStore, cells: Sequence[BenchCell]
 ) -> tuple[list[BenchCell], list[BenchCell]]:
-    """Cells that no process holds, and those that one does."""
+    """Split cells into those that are free and those that a process holds."""
     free: list[BenchCell] = []
     taken: list[BenchCell] = []
     for cell in cells:
@@ -109,7 +109,7 @@ def _apart(
 def _all_of(
     executor: Executor, work: Work, cells: Sequence[BenchCell]
 ) -> Generator[Done[BenchCell, CellEnd], None, None]:
-    """What the executor yields; a cell that it yields nothing for has failed."""
+    """Yield the results of the executor; a cell without a result has failed."""
     missing = {cell.id: cell for cell in cells}
     if not cells:
         return

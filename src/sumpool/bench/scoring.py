@@ -1,4 +1,4 @@
-"""From the rows of a benchmark to its scores: complete groups, combined by their protocol."""
+"""Score a benchmark: combine the rows of each complete group under its protocol."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from sumpool.protocols.combining import score_note
 from sumpool.protocols.run_results import ImageList, read_image_lists, sorted_members
 from sumpool.system.files import StoreError, write_atomic
 
-#: Folder of what was computed from embeddings, by group.
+#: Folder of results computed from embeddings, one file per group.
 COMBINED = "combined"
 
-#: Queries and gallery, as the arrays of a file there begin.
+#: Prefixes of the arrays of queries and gallery in these files.
 _PARTS = ("query", "gallery")
 
 
 @dataclass(frozen=True)
 class Scored:
-    """What :func:`score_store` found.
+    """Result of :func:`score_store`.
 
     Attributes:
         scores: Scores of the complete groups.
-        gains: What methods have over simpler ones.
-        incomplete: Groups that lack runs; they have no score.
+        gains: Gains of methods over simpler ones.
+        incomplete: Groups with missing runs, which have no score.
         warnings: Why groups have no score or gain: missing folds and seeds, missing files.
     """
 
@@ -53,20 +53,20 @@ class _Summed:
     """A group with scores."""
 
     group: Group
-    combined: Combined | None  # what gains are computed from, unless it is lost
+    combined: Combined | None  # needed for gains; None if it is lost
     before: bool  # whether the same runs were scored before
 
 
 def score_store(store: BenchStore, *, device: str | None = None, progress: bool = False) -> Scored:
-    """Score the complete groups of ``store``, and write ``scores.json`` there.
+    """Score the complete groups of ``store``, and write ``scores.json`` to its folder.
 
-    A group that lacks a fold or a seed gets no score. What is computed from embeddings is kept
-    until runs are added to the group, so the embeddings may be removed. If what was kept is damaged
-    too, the scores and gains that ``scores.json`` has of the same runs stay.
+    A group that lacks a fold or a seed gets no score. Results computed from embeddings are stored
+    until runs are added to the group, so the embeddings may be removed. If the stored results are
+    damaged as well, the scores and gains of the same runs in ``scores.json`` are kept.
 
     Args:
         store: The benchmark.
-        device: Where embeddings are compared; None is a GPU where there is one.
+        device: Device on which embeddings are compared; None for a GPU if available.
         progress: Whether to show progress bars.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -110,7 +110,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
 def _scores_before(store: BenchStore) -> tuple[list[Score], list[Gain]]:
     try:
         return read_scores(store.folder / SCORES)
-    except StoreError:  # there are none yet, or nothing can be known of them
+    except StoreError:  # missing or unreadable
         return [], []
 
 
@@ -174,12 +174,12 @@ def _results(store: BenchStore, group: Group) -> list[MemberResult]:
 def _combined(
     path: Path, group: Group, results: Sequence[MemberResult], device: str, progress: bool
 ) -> Combined:
-    """What scores and gains are computed from: as kept in ``path``, or computed now."""
+    """Load the combined runs of a group from ``path``, or compute and store them."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             arrays = dict(kept)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
-        # Not there, or damaged.
+        # Missing or damaged.
         found = combine(
             group.protocol, results, seeds=group.seeds, progress=progress, device=device
         )
@@ -192,7 +192,7 @@ def _combined(
 
 
 def _keep(path: Path, combined: Combined) -> None:
-    """Write all of ``combined`` that does not follow from the rows."""
+    """Store the parts of ``combined`` that cannot be derived from the rows."""
     arrays: dict[str, NDArray[Any]] = {"dimension": np.array(combined.dimension)}
     arrays |= {f"single.{name}": values for name, values in combined.single.items()}
     arrays |= {f"joined.{name}": values for name, values in (combined.concatenated or {}).items()}
@@ -219,7 +219,7 @@ def _restored(
     return Combined(
         group.protocol,
         members,
-        # Files of earlier versions do not say which images they are about.
+        # Files of earlier versions do not list their images.
         _lists_in(kept) or read_image_lists(members[0], group.protocol.evaluated_on),
         int(kept["dimension"]),
         named("single."),

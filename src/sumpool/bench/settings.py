@@ -1,4 +1,4 @@
-"""Options that are set for all cells of a grid, from KEY=VALUE to values of their types."""
+"""Parse the options set for all cells of a grid, from KEY=VALUE to typed values."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from sumpool.training.config import (
 )
 from sumpool.training.values.types import plain_error
 
-#: Options with one value per name, such as ``pool_options.p``.
+#: Dictionary options, whose items are set by name, such as ``pool_options.p``.
 _TABLES = ("pool_options", "loss_options", "backbone_options")
 
 
 def parse_settings(texts: Sequence[str], option: str = "set") -> dict[str, Any]:
-    """Options of `sumpool train` by dotted name, each with a value of its type.
+    """Parse options of `sumpool train` into typed values by dotted name.
 
     Args:
         texts: One ``KEY=VALUE`` each; ``-`` in a key stands for ``_``.
-        option: What errors call them.
+        option: Name of the settings in error messages.
 
     Raises:
-        ConfigError: If there is no such option, it is given twice, or the value is of another kind.
+        ConfigError: If an option is unknown, is given twice, or has a value of the wrong type.
 
     Example:
         >>> parse_settings(["stop.max-steps=4", "optimizer.lr=1e-3"])
@@ -44,7 +44,7 @@ def parse_settings(texts: Sequence[str], option: str = "set") -> dict[str, Any]:
 
 @cache
 def _parsed(texts: tuple[str, ...], option: str) -> dict[str, Any]:
-    # Once: many cells have the same settings.
+    # Cached because many cells share the same settings.
     known = flat(TrainConfig())
     given: dict[str, str] = {}
     for text in texts:
@@ -75,7 +75,7 @@ def _parsed(texts: tuple[str, ...], option: str) -> dict[str, Any]:
 
 @cache
 def _parser() -> ArgumentParser:
-    # Once: it takes half a second.
+    # Cached because it takes half a second.
     parser = ArgumentParser(exit_on_error=False)
     parser.add_class_arguments(TrainConfig, as_group=False)
     return parser

@@ -1,4 +1,4 @@
-"""The progress of a benchmark, read from its folder alone."""
+"""Progress of a benchmark, read from its folder alone."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from sumpool.report.tables import Table
 from sumpool.system.files import StoreError
 from sumpool.system.wording import counted
 
-#: What a cell can be: finished, held by a process, failed in its last attempt, or none of these.
+#: States of a cell: finished, held by a process, failed in its last attempt, or none of these.
 STATES = ("done", "running", "failed", "waiting")
 
 
 @dataclass(frozen=True)
 class GroupStatus:
-    """The progress of one group: cells that differ only in fold and seed.
+    """Progress of one group: cells that differ only in fold and seed.
 
     Attributes:
         title: Protocol, data set, network, loss and method.
-        changed: The options that are not those of protocol and method.
+        changed: Options that differ from protocol and method.
         counts: Number of cells by state.
-        seconds: Mean duration of the finished ones; None if there is none.
+        seconds: Mean duration of the finished cells; None without any.
     """
 
     title: tuple[str, str, str, str, str]
@@ -49,9 +49,9 @@ class RunningCell:
 
     Attributes:
         cell: The cell.
-        host: The machine of the process.
-        pid: The process; None if unknown.
-        elapsed: Seconds since it took the cell; None if unknown.
+        host: Host of the process.
+        pid: ID of the process; None if unknown.
+        elapsed: Seconds since the process claimed the cell; None if unknown.
         says: Step and speed, or the last line of its log.
     """
 
@@ -64,15 +64,15 @@ class RunningCell:
 
 @dataclass(frozen=True)
 class BenchStatus:
-    """The progress of a benchmark.
+    """Progress of a benchmark.
 
     Attributes:
-        groups: By group.
-        running: The cells that run.
-        failures: The last failure of those that failed, with their cells.
-        damaged: Files among the rows that are not rows.
-        seconds_left: Seconds until all is finished if as many cells run as now; None if no cell on
-            the same data is finished.
+        groups: Progress of each group.
+        running: Running cells.
+        failures: Failed cells, each with its last failure.
+        damaged: Files in the folder of rows that are not valid rows.
+        seconds_left: Estimated seconds until all cells are finished with as many running as now;
+            None if a cell has no estimate.
     """
 
     groups: list[GroupStatus]
@@ -82,7 +82,7 @@ class BenchStatus:
     seconds_left: float | None
 
     def text(self) -> str:
-        """The status as tables for a terminal."""
+        """Format the status as tables for a terminal."""
         count = {state: sum(group.counts[state] for group in self.groups) for state in STATES}
         total = sum(count.values())
         head = f"{counted(total, 'cell')}: " + ", ".join(
@@ -102,10 +102,10 @@ class BenchStatus:
 
 
 def bench_status(store: BenchStore) -> BenchStatus:
-    """The progress of the benchmark in ``store``.
+    """Return the progress of the benchmark in ``store``.
 
     Raises:
-        StoreError: If there is none.
+        StoreError: If ``store`` holds no benchmark.
     """
     rows = {row.id: row for row in store.rows()}
     cells = {cell.id: cell for cell in (*map(_of_row, rows.values()), *read_grid(store))}
@@ -168,11 +168,11 @@ def _running(store: BenchStore, cell: PlannedCell) -> RunningCell:
 
 
 def _pace(log: Path) -> str | None:
-    """Step and speed from the log of a run; None if it has no line yet."""
+    """Return step and speed from the log of a run; None if it has no line yet."""
     try:
         with log.open(newline="", encoding="utf-8") as file:
             lines = [(int(row["step"]), float(row["seconds"])) for row in csv.DictReader(file)]
-    except (OSError, ValueError, TypeError, KeyError):  # not there yet, or its last line is torn
+    except (OSError, ValueError, TypeError, KeyError):  # missing, or its last line is torn
         return None
     if not lines:
         return None

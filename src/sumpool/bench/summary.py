@@ -1,4 +1,4 @@
-"""What a runner counts while it runs a grid."""
+"""Summary of a grid, updated while it runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sumpool.bench.store.store import BenchFailure
 
 @dataclass(frozen=True)
 class Summary:
-    """How a grid ended.
+    """Outcome of the cells of a grid.
 
     Attributes:
         done: Cells that this runner finished.

@@ -1,11 +1,11 @@
-"""Protocols: which runs make a result, how each is configured, and what they add up to.
+"""Protocols: which runs make up a result, how each is configured, and how they are scored.
 
-:data:`PROTOCOLS` holds them as data. :meth:`Protocol.members` lists the runs,
-:meth:`Protocol.configure` makes the configuration of one, :func:`aggregate` turns their results
-into scores. The page docs/protocols.md has the formulas.
+:data:`PROTOCOLS` defines them as data. :meth:`Protocol.members` lists the runs,
+:meth:`Protocol.configure` returns the configuration of one, and :func:`aggregate` turns their
+results into scores. The formulas are in docs/protocols.md.
 """
 
 import lazy_loader
 
-# Names are listed in __init__.pyi and imported on first use: listing protocols needs no torch.
+# Names are listed in __init__.pyi and imported on first use, so listing protocols needs no torch.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""The protocols by name, and the numbers of each, from [gsp], [thesis], [libc] and [skew]."""
+"""Protocols by name, with the settings of each, from [gsp], [thesis], [libc] and [skew]."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 from sumpool.protocols.protocol import Protocol
 from sumpool.training.config import ConfigError, TrainConfig
 
-#: Data sets so large that they are validated ten times less often.
+#: Large data sets, which are validated ten times less often.
 LARGE = ("sop", "inshop")
-#: Steps of every run of the steady protocols, and their learning rate with losses without proxies:
-#: measured on validation classes (docs/results/photographs-tuning-h200).
+#: Steps of every run of the steady protocols, and their learning rate for losses without proxies,
+#: chosen on validation classes (docs/results/photographs-tuning-h200).
 STEADY_STEPS, STEADY_RATE = 3000, 3e-5
-#: Training images of each data set, that epochs are counted in.
+#: Number of training images per data set, for protocols that count epochs.
 TRAIN_IMAGES = {"cub": 5864, "cars196": 8054, "inshop": 25882, "sop": 59551}
-#: Classes in a batch, images of each, and weight decay with intra-batch connections.
+#: Classes per batch, images per class and weight decay of intra-batch connections.
 LIBC_BATCHES = {
     "cub": (6, 9, 6.06e-6),
     "cars196": (10, 7, 2.55e-9),
     "inshop": (14, 4, 1.06e-7),
     "sop": (15, 6, 2.8e-13),
 }
-#: Poolings of the conventional protocol: max pooling is added to that of the method.
+#: Poolings of the conventional protocol, which adds max pooling to the pooling of the method.
 HEADS = {"gap": "gap+gmp", "gsp": "gmp+gsp"}
 
 
 def _fair(config: TrainConfig, data_set: str) -> dict[str, Any]:
-    # `resolve` fills in learning rate, images per class, validations and patience.
+    # `resolve` fills in learning rate, images per class, validation interval and patience.
     return {
         "embedding_size": 128,
         "batch_size": 32,
@@ -86,7 +86,7 @@ def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
 
 
 def _epochs(count: int, data_set: str, batch_size: int) -> dict[str, Any]:
-    # That many epochs to the end, and a validation after each.
+    # `count` epochs with a validation after each; this patience never stops a run early.
     steps = -(-TRAIN_IMAGES[data_set] // batch_size)
     return {
         "stop.max_steps": count * steps,
@@ -104,7 +104,7 @@ def _check_epochs(protocol: str, data_set: str) -> None:
 
 
 def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
-    # The learning rate is that of the loss.
+    # The learning rate is left to the loss.
     _check_epochs("libc", data_set)
     classes, images, decay = LIBC_BATCHES[data_set]
     epochs = _epochs(70, data_set, classes * images)
@@ -128,8 +128,9 @@ def _libc(config: TrainConfig, data_set: str) -> dict[str, Any]:
 def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
     from sumpool.losses import LOSSES
 
-    # Neither batch size nor weight decay is printed: those of the fair protocol. Batches are random
-    # except for pair losses on thousands of classes, where they would hardly ever hold a pair.
+    # The paper gives neither batch size nor weight decay: both are those of the fair protocol.
+    # Batches are random, except for pair losses on thousands of classes, where a random batch
+    # hardly ever holds a pair.
     _check_epochs("skewed-means", data_set)
     fair, large = _fair(config, data_set), data_set in LARGE
     pairs = not LOSSES[config.loss].proxy
@@ -258,10 +259,10 @@ PROTOCOLS: Mapping[str, Protocol] = {protocol.name: protocol for protocol in _AL
 
 
 def get_protocol(name: str) -> Protocol:
-    """The protocol called ``name``.
+    """Return the protocol named ``name``.
 
     Raises:
-        ConfigError: If there is none; lists the choices.
+        ConfigError: If ``name`` is unknown; lists the choices.
 
     Example:
         >>> get_protocol("fair").folds

@@ -1,4 +1,4 @@
-"""From the runs of a protocol to its scores."""
+"""Combine the runs of a protocol into scores."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _METRIC = re.compile(r"precision_at_1|recall_at_\d+|r_precision|mean_average_pre
 
 @dataclass(frozen=True)
 class MemberScore:
-    """One number of a protocol's result.
+    """Score of a protocol in one metric.
 
     Attributes:
-        dimension: Dimensions of the searched embeddings.
+        dimension: Dimension of the searched embeddings.
         metric: Name of the metric.
-        mean: Mean over the combinations, in 0..1; of the best seed, its own value.
+        mean: Mean over the combinations, in 0..1; with summary "best", the value of the best seed.
         std: Sample standard deviation over the combinations (n − 1); 0 for a single one.
-        count: Number of combinations of one seed per fold, or of seeds.
+        count: Number of combinations of one seed per fold; 1 with summary "best".
         note: A remark such as "selected on the test set".
     """
 
@@ -57,17 +57,17 @@ class MemberScore:
 
 @dataclass(frozen=True)
 class Combined:
-    """What scores and gains of a protocol are computed from.
+    """Metrics of all runs of a protocol, from which scores and gains are computed.
 
     Attributes:
         protocol: The protocol.
-        results: Its runs, by fold, then by seed.
-        images: Queries and gallery of the first run; the latter is None where queries search among
-            themselves.
-        dimension: Dimensions of one model's embedding.
-        single: Metrics of each model, (folds, seeds) each.
+        results: Its runs, ordered by fold, then by seed.
+        images: Queries and gallery of the first run; the gallery is None if queries are searched
+            among themselves.
+        dimension: Embedding dimension of a single model.
+        single: Metrics of the single models by name, each of shape (folds, seeds).
         concatenated: Metrics of the concatenated embeddings of one model per fold, one value per
-            combination in the order of ``itertools.product``; None for protocols without.
+            combination in the order of ``itertools.product``; None if the protocol has none.
     """
 
     protocol: Protocol
@@ -78,10 +78,10 @@ class Combined:
     concatenated: dict[str, Values] | None
 
     def scores(self) -> list[MemberScore]:
-        """The scores, those of single models first."""
+        """Return the scores, those of single models first."""
         protocol = self.protocol
         if protocol.summary == "best":
-            # All metrics are those of one model.
+            # All metrics come from the same model.
             best = int(self.single[protocol.monitor].argmax())
             return [
                 MemberScore(self.dimension, name, float(own.flat[best]), 0.0, 1, self._note())
@@ -108,7 +108,7 @@ class Combined:
 
 
 def score_note(protocol: Protocol, runs: int) -> str:
-    """The remark that the scores of ``protocol`` from so many runs must carry.
+    """Return the remark that must accompany the scores of ``protocol`` over ``runs`` runs.
 
     Example:
         >>> from sumpool.protocols import PROTOCOLS
@@ -135,14 +135,14 @@ def combine(
     Args:
         protocol: The protocol.
         results: All of its runs, in any order.
-        seeds: Runs per fold; None is the protocol's own number.
+        seeds: Runs per fold; None for the number set by the protocol.
         progress: Whether to show a progress bar.
-        device: Where combinations are evaluated.
-        max_memory: Bytes of working memory; None is 512 MiB, on a GPU 4 GiB.
+        device: Device on which combinations are evaluated.
+        max_memory: Working memory in bytes; None for 512 MiB, or 4 GiB on a GPU.
 
     Raises:
-        MissingMemberError: If runs are missing; names each. There is no score of fewer.
-        ProtocolError: If a run does not belong here, or was evaluated on other images.
+        MissingMemberError: If runs are missing; names each. An incomplete set is never scored.
+        ProtocolError: If a run is not part of the protocol, or was evaluated on other images.
     """
     results = sorted_members(protocol, results, seeds)
     first = results[0]
@@ -154,7 +154,7 @@ def combine(
     parts = [read_images(it, protocol.evaluated_on) for it in results]
     images = parts[0]
     dimension = images[0].vectors.shape[1]
-    # On validation classes every fold has images of its own.
+    # Each fold has its own validation images.
     same = len(results) // folds if protocol.evaluated_on == "validation" else len(results)
     for place, (it, own) in enumerate(zip(results, parts, strict=True)):
         reference = place - place % same
@@ -176,7 +176,7 @@ def combine(
 def aggregate(
     protocol: Protocol, results: Sequence[MemberResult], **options: Any
 ) -> list[MemberScore]:
-    """The scores of a protocol; arguments and errors are those of :func:`combine`."""
+    """Return the scores of a protocol; arguments and errors are those of :func:`combine`."""
     return combine(protocol, results, **options).scores()
 
 

@@ -1,10 +1,10 @@
-"""The errors of a protocol."""
+"""Errors about the runs of a protocol."""
 
 from sumpool.system.errors import UserError
 
 
 class ProtocolError(UserError):
-    """Runs do not make a result of a protocol; the message names the member or the folder."""
+    """Runs do not form a result of a protocol; the message names the member or the folder."""
 
 
 class MissingMemberError(ProtocolError):

@@ -17,14 +17,14 @@ from sumpool.protocols.run_results import MemberResult, check_same_images
 
 @dataclass(frozen=True)
 class PairedGain:
-    """Mean difference of two methods with its confidence interval.
+    """Mean difference between two methods, with its confidence interval.
 
     Attributes:
-        dimension: Dimensions of the searched embeddings.
+        dimension: Dimension of the searched embeddings.
         metric: Name of the metric.
         mean: Mean of the paired differences, on the scale 0..1.
         low: Lower end of the confidence interval.
-        high: Upper end of it.
+        high: Upper end of the confidence interval.
         count: Number of pairs.
         confidence: Level of the interval.
     """
@@ -46,15 +46,15 @@ def paired_gain(
     confidence: float = 0.95,
     **options: Any,
 ) -> list[PairedGain]:
-    """Gains of ``ours`` over ``theirs``; see :func:`gains_between`.
+    """Return the gains of ``ours`` over ``theirs``; see :func:`gains_between`.
 
     Args:
         protocol: The protocol of both.
         ours: All runs of one method.
-        theirs: All runs of the other.
+        theirs: All runs of the other method.
         confidence: Level of the intervals.
         options: Further arguments of :func:`~sumpool.protocols.combining.combine`, whose errors
-            are raised here too.
+            are raised as well.
     """
     one, two = (combine(protocol, results, **options) for results in (ours, theirs))
     return gains_between(one, two, confidence=confidence)
@@ -63,18 +63,18 @@ def paired_gain(
 def gains_between(
     ours: Combined, theirs: Combined, *, confidence: float = 0.95
 ) -> list[PairedGain]:
-    """Gains of one method over another, of single models and of concatenated embeddings.
+    """Return the gains of one method over another, for single models and concatenated embeddings.
 
-    * Single models: the interval of Student's t over the differences of all (fold, seed) pairs.
-    * Concatenated: the mean difference over all combinations. Its variance is Σ_f s_f² / S, with
-      s_f² the variance over the S seeds of fold f of the mean difference of the combinations with
-      this seed; the degrees of freedom are those of Welch and Satterthwaite. Folds are fixed, seeds
-      random.
+    * Single models: Student's t interval over the differences of all (fold, seed) pairs.
+    * Concatenated: the mean difference over all combinations. Its variance is Σ_f s_f² / S, where
+      s_f² is the variance, over the S seeds of fold f, of the mean difference of the combinations
+      with that seed; the degrees of freedom are those of Welch and Satterthwaite. Folds are fixed,
+      seeds are random.
 
-    With a single seed the spread is unknown, and gains of concatenations are left out.
+    With a single seed the spread is unknown, so gains of concatenations are omitted.
 
     Raises:
-        ProtocolError: If the two do not have the same protocol, seeds, images and metrics.
+        ProtocolError: If the two differ in protocol, seeds, images, embedding size or metrics.
     """
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
@@ -98,7 +98,7 @@ def gains_between(
 
 
 def t_interval(values: Values, confidence: float) -> tuple[float, float, float] | None:
-    """Mean and Student's interval of ``values``; None for fewer than two.
+    """Return the mean and Student's t interval of ``values``; None for fewer than two values.
 
     Example:
         >>> import numpy as np
@@ -112,17 +112,17 @@ def t_interval(values: Values, confidence: float) -> tuple[float, float, float] 
 
 
 def factor_interval(values: Values, confidence: float) -> tuple[float, float, float] | None:
-    """Mean of a table over several drawn factors, and an interval around it.
+    """Return the mean of a table over several random factors, with a confidence interval.
 
     The value at (i, j, …) is a function of draw i of the first factor, draw j of the second, and so
-    on. The variance that a factor adds to the mean is estimated from the means over all others.
+    on. The variance due to a factor is estimated from the means over all other factors.
 
     Args:
         values: The table, one axis of length S per factor.
         confidence: Level of the interval.
 
     Returns:
-        Mean and ends of the interval; None if S is 1.
+        Mean and ends of the confidence interval; None if S is 1.
     """
     draws = values.shape[0]
     if draws < 2:
@@ -132,7 +132,7 @@ def factor_interval(values: Values, confidence: float) -> tuple[float, float, fl
         others = tuple(it for it in range(values.ndim) if it != axis)
         parts.append(float(values.mean(axis=others).var(ddof=1)) / draws)
     variance = sum(parts)
-    # Welch and Satterthwaite: from S − 1, if one factor dominates, to the sum over factors.
+    # Welch and Satterthwaite: between S − 1, if one factor dominates, and the sum over factors.
     freedom = (
         variance**2 / sum(part**2 / (draws - 1) for part in parts) if variance > 0 else draws - 1
     )

@@ -1,4 +1,4 @@
-"""What a protocol is: a grid of runs, the settings they share, and how they are summarized."""
+"""The definition of a protocol: a grid of runs, their shared settings, and how they are scored."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sumpool.training.config import ConfigError, TrainConfig, differences, flat,
 #: Options that a protocol prescribes, besides the groups ``optimizer`` and ``stop``.
 SETTINGS = ("embedding_size", "batch_size", "images_per_class", "crop", "erasing")
 
-#: The settings of a protocol for a configuration on a data set: values by dotted option.
+#: Returns a protocol's settings, by dotted option name, for a configuration and a data set.
 Prescribe = Callable[[TrainConfig, str], dict[str, Any]]
 
 
@@ -20,7 +20,7 @@ class Member:
     """One run of a protocol.
 
     Attributes:
-        fold: The fold of the training classes to validate on, 1, 2, …; None trains on all classes.
+        fold: Fold of the training classes to validate on: 1, 2, …; None to train on all classes.
         seed: The seed of the run.
 
     Example:
@@ -39,22 +39,22 @@ class Member:
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way to train and evaluate.
+    """A training and evaluation protocol.
 
     Attributes:
-        name: The key in ``PROTOCOLS``.
+        name: Key in ``PROTOCOLS``.
         description: One or two sentences.
-        folds: Number of parts that the training classes are cut into; None trains on all of them.
-        models_folds: The folds that models are validated on; empty without folds.
+        folds: Number of folds of the training classes; None to train on all classes.
+        models_folds: Folds that models are validated on; empty without folds.
         seeds: Runs per fold, with seeds 0, 1, …
-        selection: What decides which model of a run is kept: "validation" or "test".
-        evaluated_on: The evaluation that scores come from: "test" or "validation".
-        summary: How runs become a score: "combinations" of one seed per fold, the "mean" over
+        selection: Split that the model of a run is selected on: "validation" or "test".
+        evaluated_on: Split that scores are computed on: "test" or "validation".
+        summary: How runs are summarized: "combinations" of one seed per fold, the "mean" over
             seeds and folds, or the "best" seed by ``monitor``.
-        monitor: The metric that models are selected by.
-        heads: Poolings that replace those of the method, by name.
-        prescribe: The settings that the protocol prescribes.
-        reads_test: Whether runs are evaluated on the test set too.
+        monitor: Metric that models are selected by.
+        heads: Replacements for the pooling of the method, by its name.
+        prescribe: Function that returns the prescribed settings.
+        reads_test: Whether runs are also evaluated on the test set.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Protocol:
 
     @property
     def note(self) -> str:
-        """The remark that scores must carry; often empty."""
+        """Remark that must accompany scores; often empty."""
         remarks = []
         if self.selection == "test":
             remarks.append("selected on the test set")
@@ -81,10 +81,10 @@ class Protocol:
         return ", ".join(remarks)
 
     def members(self, seeds: int | None = None) -> list[Member]:
-        """The runs, by fold, then by seed.
+        """Return the runs, ordered by fold, then by seed.
 
         Args:
-            seeds: Runs per fold; None is the protocol's own number.
+            seeds: Runs per fold; None for the number set by the protocol.
 
         Raises:
             ConfigError: If ``seeds`` is less than 1.
@@ -109,21 +109,21 @@ class Protocol:
         *,
         given: Collection[str] = (),
     ) -> TrainConfig:
-        """The complete configuration of one run.
+        """Return the complete configuration of one run.
 
-        What defines the protocol (fold, folds, seed, selection, monitored metric) is set; a
-        ``config`` that contradicts it is refused. Settings such as batch size and learning rate are
-        set where ``config`` leaves them at their defaults; other values are kept, and
+        Options that define the protocol (fold, folds, seed, selection, monitored metric) are always
+        set; a ``config`` that contradicts them is refused. Settings such as batch size and learning
+        rate are set where ``config`` has the default; other values are kept, and
         :meth:`departures` lists them.
 
         Args:
             config: The method: data, backbone, pooling, loss, and other options.
-            member: Which run.
-            data_set: Format of the data, such as "cub"; "default" for one without constants.
-            given: Dotted names of options that are intended although they equal their defaults.
+            member: The run.
+            data_set: Format of the data, such as "cub"; "default" for data without constants.
+            given: Dotted names of options to keep even if they equal their defaults.
 
         Raises:
-            ConfigError: If an option contradicts the protocol or another one; names it.
+            ConfigError: If an option contradicts the protocol or another option; names it.
 
         Example:
             >>> from sumpool.protocols import PROTOCOLS
@@ -160,7 +160,7 @@ class Protocol:
         return config
 
     def departures(self, config: TrainConfig, data_set: str) -> dict[str, tuple[Any, Any]]:
-        """Settings of a configured run that differ from the protocol's: value and protocol's value.
+        """Return settings that differ from the protocol's, as pairs (value, protocol's value).
 
         Args:
             config: The result of :meth:`configure`.

@@ -1,4 +1,4 @@
-"""What a finished run left: its metrics, and its embeddings, which are read when needed."""
+"""Results of a finished run: its metrics, and its embeddings, which are read on demand."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from sumpool.system.digests import check_digests
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
-#: Prefixes of the files of queries and gallery.
+#: File name prefixes of queries and gallery.
 PARTS = ("", "gallery-")
-#: The files of each: labels and names of the images, and their embeddings.
+#: Files of each: labels and names of the images, and their embeddings.
 LISTS, EMBEDDINGS = ("labels.npy", "items.json"), "embeddings.npy"
 
 
@@ -32,7 +32,7 @@ class MemberResult:
     Attributes:
         member: Its fold and seed.
         folder: The run folder.
-        metrics: The metrics of the evaluation that the protocol scores, by name.
+        metrics: Metrics of the evaluation that the protocol scores, by name.
     """
 
     member: Member
@@ -46,7 +46,7 @@ class ImageList:
 
     Attributes:
         labels: Their classes, (N,).
-        names: Their names, relative to the folder that holds all of them.
+        names: Their names, relative to their common folder.
     """
 
     labels: NDArray[np.int64]
@@ -58,17 +58,17 @@ class Images(ImageList):
     """The images of an evaluation with their embeddings.
 
     Attributes:
-        vectors: The embeddings (N, d), still on disk.
+        vectors: The embeddings (N, d), memory-mapped.
     """
 
     vectors: NDArray[np.floating[Any]]
 
 
 def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResult:
-    """A run of ``protocol`` from its run folder.
+    """Read a run of ``protocol`` from its run folder.
 
     Raises:
-        ProtocolError: If the folder lacks the evaluation that the protocol scores.
+        ProtocolError: If the evaluation that the protocol scores is missing or damaged.
     """
     path = Path(folder) / EVALUATION / protocol.evaluated_on / METRICS
     try:
@@ -83,11 +83,11 @@ def read_member(protocol: Protocol, member: Member, folder: Path) -> MemberResul
 def sorted_members(
     protocol: Protocol, results: Sequence[MemberResult], seeds: int | None
 ) -> list[MemberResult]:
-    """``results`` in the order of the protocol's members, each exactly once.
+    """Return ``results`` in the order of the protocol's members, each exactly once.
 
     Raises:
-        MissingMemberError: If some are missing; names all of them.
-        ProtocolError: If one is there twice or not part of the protocol.
+        MissingMemberError: If members are missing; names each.
+        ProtocolError: If a member occurs twice or is not part of the protocol.
     """
     wanted = protocol.members(seeds)
     found: dict[Member, MemberResult] = {}
@@ -113,7 +113,7 @@ def sorted_members(
 
 
 def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images | None]:
-    """Queries and gallery of an evaluation; None where queries are searched among themselves.
+    """Read queries and gallery; the gallery is None if queries are searched among themselves.
 
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
@@ -124,7 +124,7 @@ def read_images(member: MemberResult, evaluation: str) -> tuple[Images, Images |
 
 
 def read_image_lists(member: MemberResult, evaluation: str) -> tuple[ImageList, ImageList | None]:
-    """The same as :func:`read_images` without the embeddings, which may be missing.
+    """Like :func:`read_images`, but without the embeddings, which may be missing.
 
     Raises:
         ProtocolError: If a file is missing or damaged; names it.
@@ -166,7 +166,7 @@ def _difference(one: ImageList | None, two: ImageList | None) -> str:
 
 
 def _has_gallery(folder: Path) -> bool:
-    # Any of its files: one that has lost its embeddings must not pass for none.
+    # Any file counts: a gallery that lost its embeddings must not be taken for no gallery.
     return any((folder / f"{PARTS[1]}{name}").exists() for name in (*LISTS, EMBEDDINGS))
 
 

@@ -1,4 +1,4 @@
-"""The figures of a search: scores over trials, and what decides them."""
+"""Figures of a search: scores over trials, and the importance of each option."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sumpool.tune.result import Result
 
 
 def draw_scores(result: Result) -> Figure:
-    """The score of every trial, the best so far, and that of the default."""
+    """Draw the score of every trial, the best so far, and the score of the default."""
     figure = Figure(figsize=(6.2, 3.6), layout="constrained")
     axes = figure.subplots()
     style_axes(axes, "Score over trials", xlabel="trial", ylabel=f"{result.label}, validation [%]")
@@ -34,7 +34,7 @@ def draw_scores(result: Result) -> Figure:
 
 
 def draw_importances(shares: Mapping[str, float]) -> Figure:
-    """How much of the spread of scores each option explains."""
+    """Draw the share of the scores' spread that each option explains."""
     figure = Figure(figsize=(6.2, 3.6), layout="constrained")
     axes = figure.subplots()
     style_axes(axes, "What decides the score", xlabel="share of the spread [%]", grid="x")

@@ -1,4 +1,4 @@
-"""The page of a search, from its stored trials alone."""
+"""HTML report of a search, built from its stored trials alone."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sumpool.tune.sampling import distributions, import_optuna
 from sumpool.tune.space import option_text
 from sumpool.tune.store import Trial, TuneStore
 
-#: Complete trials below which nothing is said about what decides the score.
+#: Minimum number of complete trials for estimating the importance of options.
 FEWEST = 6
 
 
 def write_tune_page(folder: Path, out: Path | None = None) -> Path:
-    """Write the page of the search in ``folder`` to ``out``, by default ``report.html`` in it.
+    """Write the report of the search in ``folder`` to ``out``, by default its ``report.html``.
 
     Raises:
-        StoreError: If it holds no search.
+        StoreError: If ``folder`` holds no search.
     """
     result = result_of(TuneStore(folder))
     pictures = [picture(draw_scores(result), "Validation score of every trial and the best so far")]
@@ -50,7 +50,7 @@ def write_tune_page(folder: Path, out: Path | None = None) -> Path:
 
 
 def trial_table(result: Result) -> Table:
-    """All trials that were begun, the best in bold."""
+    """Return a table of all started trials, the best in bold."""
     shown = [it for it in result.trials if it.state != "waiting"]
     names = [it.name for it in result.space]
     rows = [
@@ -70,7 +70,7 @@ def trial_table(result: Result) -> Table:
 
 
 def importances(result: Result) -> dict[str, float]:
-    """How much of the spread of scores each option explains (fANOVA); empty for few trials."""
+    """Return each option's share of the scores' spread (fANOVA); empty for too few trials."""
     optuna = import_optuna("the page of a search")
     space = distributions(result.space)
     placed = [it for it in result.trials if _counts(it, space)]

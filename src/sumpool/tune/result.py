@@ -1,4 +1,4 @@
-"""What a search found: the best options, as a command and as a file, and what they gain."""
+"""Result of a search: the best options, as a command and as a file, and their gain."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from sumpool.tune.trial import trial_config
 
 @dataclass(frozen=True)
 class Result:
-    """What is known of a search.
+    """Current result of a search.
 
     Attributes:
         trials: All trials.
-        best: The best complete one; None if none is complete.
+        best: The best complete trial; None if no trial is complete.
         default: The trial with default options; None if it is not complete.
-        command: The command that trains with the best options; "" without one.
-        options: The best options that differ from the default.
-        monitor: Name of the score.
-        space: What is varied.
+        command: Command that trains with the best options; "" if no trial is complete.
+        options: Options of the best trial that differ from the default.
+        monitor: Name of the metric that is the score.
+        space: The search space.
     """
 
     trials: Sequence[Trial]
@@ -43,25 +43,25 @@ class Result:
 
     @property
     def label(self) -> str:
-        """The score in words, such as "P@1"."""
+        """Short name of the score, such as "P@1"."""
         return PERCENT[self.monitor].removesuffix(" [%]")
 
     @property
     def gain(self) -> float | None:
-        """By how much the best trial is better than the default; None if that is not known."""
+        """Score of the best trial minus that of the default; None unless both are complete."""
         if self.best is None or self.default is None:
             return None
         return (self.best.score or 0.0) - (self.default.score or 0.0)
 
     def short(self) -> str:
-        """Best score and gain, for a progress bar."""
+        """Return the best score and that of the default, for a progress bar."""
         if self.best is None or self.best.score is None:
             return ""
         gain = f", default {100 * (self.default.score or 0):.1f}" if self.default else ""
         return f"best {self.label} {100 * self.best.score:.1f} %{gain}"
 
     def verdict(self) -> str:
-        """Whether the search beats the default, in a sentence."""
+        """State in one sentence whether the search beats the default."""
         if self.best is None or self.best.score is None:
             return "No trial is complete yet."
         score = f"{self.label} {100 * self.best.score:.1f} % on validation classes"
@@ -75,7 +75,7 @@ class Result:
         )
 
     def counts(self) -> str:
-        """How the trials ended, in words."""
+        """Return the number of trials by state, as text."""
         states = [it.state for it in self.trials]
         parts = [f"{states.count(it)} {it}" for it in ("complete", "pruned", "failed", "running")]
         listed = ", ".join(it for it in parts if not it.startswith("0 "))
@@ -83,7 +83,7 @@ class Result:
 
 
 def result_of(store: TuneStore) -> Result:
-    """What is known of the search in ``store``."""
+    """Return the current result of the search in ``store``."""
     trials, config, space = store.trials(), store.config, store.space
     best = best_trial(trials)
     default = next((it for it in trials if it.number == 0 and it.state == "complete"), None)
@@ -96,11 +96,11 @@ def result_of(store: TuneStore) -> Result:
 
 
 def train_command(config: TrainConfig) -> str:
-    """The command that trains with ``config``, on one line, as a shell reads it."""
+    """Return the shell command that trains with ``config``, on one line."""
     recipe = config.recipe or "papers"  # which leaves every option at its default
     config = replace(config, recipe=recipe, out=None)
     given: dict[str, Any] = {}
-    # What is given may end a setting of the recipe, which is then given too.
+    # An option that is given may disable a setting of the recipe, which must then be given too.
     while missing := differences(config, with_recipe(recipe, given)):
         given |= {name: value for name, (value, _) in missing.items()}
     words = ["sumpool", "train", *(["--recipe", recipe] if recipe != DEFAULT_RECIPE else [])]

@@ -1,4 +1,4 @@
-"""Where to look next: Optuna's sampler with a Gaussian process, from what is known alone."""
+"""Suggest new points with Optuna's Gaussian process sampler."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 from sumpool.training.config import ConfigError
 from sumpool.tune.space import Dimension
 
-#: Random points that are tried in place of one that is known.
+#: Random points to try before a known point is suggested again.
 TRIES = 100
-#: Values of options by name, and the score they gave.
+#: Option values by name, and their score.
 Point = tuple[Mapping[str, Any], float]
 
 
 def import_optuna(what: str) -> Any:
-    """Optuna, which logs only errors from then on; ConfigError if it is not installed.
+    """Import Optuna and limit its logging to errors; ConfigError if it is not installed.
 
     Args:
-        what: What needs it, in words.
+        what: The feature that needs it, for the error message.
     """
     try:
         import optuna
@@ -31,7 +31,7 @@ def import_optuna(what: str) -> Any:
 
 
 def distributions(space: Sequence[Dimension]) -> dict[str, Any]:
-    """The space as Optuna describes it."""
+    """Convert the space to Optuna's distributions."""
     known = import_optuna("a search").distributions
     return {
         it.name: known.CategoricalDistribution(it.choices)
@@ -46,17 +46,17 @@ def distributions(space: Sequence[Dimension]) -> dict[str, Any]:
 def suggest(
     points: Sequence[Point], space: Sequence[Dimension], count: int, *, seed: int, start: int = 1
 ) -> list[dict[str, Any]]:
-    """Where to look next for a larger score: values by option, of ``count`` new points.
+    """Suggest ``count`` new points that may score higher, as values by option.
 
-    The sampler is made anew each time: what it suggests depends on the arguments alone. A random
-    point takes the place of one that is known, unless there is no other.
+    The sampler is created anew for each call, so suggestions depend on the arguments alone. A known
+    point is replaced by a random new one, if one is found in :data:`TRIES` draws.
 
     Args:
-        points: What is known.
-        space: What may be varied.
-        count: How many points.
+        points: Known points with their scores.
+        space: The search space.
+        count: Number of points.
         seed: Seed of the sampler.
-        start: Points that must be known before the process chooses; until then they are random.
+        start: Known points needed to use the Gaussian process; with fewer, points are random.
     """
     optuna, space_of = import_optuna("a search"), distributions(space)
     sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=start)

@@ -1,4 +1,4 @@
-"""A search: trials until there are enough or the time is over, in parallel, resumed after kills."""
+"""Run a search: parallel trials up to a number or a time limit, resumable after a crash."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from sumpool.tune.trial import TrialEnd, run_trial
 
 logger = logging.getLogger(__name__)
 
-#: Most trials of a search that only its time ends.
+#: Maximum number of trials of a search limited by time only.
 MOST = 1000
-#: Folder of decoded images that trials share.
+#: Folder of decoded images shared by all trials.
 IMAGES = "images"
 
 Work = Callable[[int], TrialEnd]
 
 
 class Executor(Protocol):
-    """Where trials run: this process, processes of this machine, a cluster."""
+    """Runs trials in this process, in local processes, or on a cluster."""
 
     def __call__(
         self, work: Work, numbers: Sequence[int], /
@@ -56,24 +56,24 @@ def run_search(
     executor: Executor = run_here,
     progress: bool = True,
 ) -> Result:
-    """Search for the options that score best on validation classes, and say which they are.
+    """Search for the options that score best on validation classes.
 
-    Trial 0 is the default: ``config`` as it is. Trials that are stored in ``folder`` count and are
-    not run again; those that a killed search left unfinished are begun again.
+    Trial 0 is the default: ``config`` unchanged. Trials stored in ``folder`` count and are not
+    repeated; those left unfinished by a killed search are restarted.
 
     Args:
-        folder: Where trials are kept.
-        config: The options of all trials; ``out`` is not used.
-        space: What is varied.
-        trials: How many trials there are to be; None leaves it to ``minutes``.
-        minutes: After how many minutes the search ends; None is never.
-        executor: Where trials run.
-        progress: Whether to show a bar.
+        folder: Folder of the search.
+        config: Options of all trials; ``out`` is ignored.
+        space: The search space.
+        trials: Total number of trials; None for a limit by ``minutes`` only.
+        minutes: Time limit in minutes; None for no limit.
+        executor: Runs the trials.
+        progress: Whether to show a progress bar.
 
     Raises:
-        ConfigError: If an option cannot be used.
-        StoreError: If the folder holds another search, or another process works on it.
-        RunError: If the default fails, or is not finished in time.
+        ConfigError: If an option cannot be used in a search.
+        StoreError: If the folder holds another search, or another process is using it.
+        RunError: If the default fails, or no trial is completed in time.
     """
     if trials is None and minutes is None:
         raise ConfigError("the end is missing: give --trials or --minutes")
@@ -132,11 +132,11 @@ def _run(
                             raise RunError(f"the default fails: {end.error}")
                         logger.warning("trial %s failed: %s", end.number, end.error)
             if not store.requeue_lost(crashed=crash is not None) and crash and missing == left:
-                raise crash  # before a trial began: it would be so again
+                raise crash  # it failed before a trial began, and would do so again
 
 
 def _left(store: TuneStore, trials: int, bar: Any) -> int:
-    """How many trials are missing; shows those that are there."""
+    """Return the number of trials left to run, and update the progress bar."""
     result = result_of(store)
     done = sum(it.finished for it in result.trials)
     bar.n = done
@@ -159,7 +159,7 @@ def _check(config: TrainConfig) -> None:
 
 
 def _trial_options(config: TrainConfig, folder: Path) -> TrainConfig:
-    """``config`` without test images, and with decoded images that all trials share."""
+    """Return ``config`` with no test set, and with decoded images shared by all trials."""
     config = replace(config, out=None, test=False)
     if config.cache != "none" and config.cache_dir is None and not config.freeze_backbone:
         return replace(config, cache_dir=str((folder / IMAGES).absolute()))

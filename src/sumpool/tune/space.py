@@ -1,4 +1,4 @@
-"""What a search varies: options of a run with their ranges or choices, from text, as plain data."""
+"""Search space: options of a run with their ranges or choices, parsed from text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
 from sumpool.training.values.types import fits, in_words
 
-#: What is varied unless a user says what, less the options that the user has set.
+#: Default search space; options that the user has set are excluded from it.
 SPACE = (
     "optimizer.lr=1e-5..1e-3:log",
     "optimizer.embedding_lr_multiplier=1..30:log",
@@ -29,9 +29,9 @@ SPACE = (
     "loss=c2,ms,panchor",
     "pool=gap,gemean,gsp,gsp-keys",
 )
-#: The same with a frozen backbone.
+#: Default search space with a frozen backbone.
 FROZEN_SPACE = ("optimizer.lr=1e-4..1e-2:log", *SPACE[2:])
-#: Options that decide what a score is measured on, or where a run goes: equal in all trials.
+#: Options that decide what is scored, or where a run is computed and stored: equal in all trials.
 FIXED = frozenset(
     {
         *("data", "format", "fold", "folds", "validation", "selection", "test", "skip_broken"),
@@ -44,15 +44,15 @@ _FORM = "KEY=A..B, KEY=A..B:log, KEY=A..B:int or KEY=a,b,c"
 
 @dataclass(frozen=True)
 class Dimension:
-    """One option and what it may be.
+    """An option and the values it may take.
 
     Attributes:
         name: Dotted name of the option.
         choices: Its values; empty for a range.
-        low: Least value of a range.
+        low: Smallest value of a range.
         high: Largest value of a range.
         log: Whether the range is searched on a logarithmic scale.
-        whole: Whether it has whole numbers only.
+        whole: Whether the range is limited to integers.
     """
 
     name: str
@@ -69,13 +69,13 @@ class Dimension:
         return isinstance(value, int | float) and self.low <= value <= self.high
 
     def rounded(self, value: Any) -> Any:
-        """``value`` with three digits, as it is trained with and printed."""
+        """Round ``value`` to three significant digits, as used in training and printed."""
         if not isinstance(value, float):
             return value
         return min(max(float(f"{value:.3g}"), self.low), self.high)
 
     def __str__(self) -> str:
-        """The dimension as it is typed."""
+        """Return the dimension in command-line syntax."""
         if self.choices:
             return f"{self.name}={','.join(map(option_text, self.choices))}"
         kind = (":int" if self.whole else "") + (":log" if self.log else "")
@@ -85,15 +85,15 @@ class Dimension:
 def parse_space(
     texts: Sequence[str], config: TrainConfig, given: Collection[str] = ()
 ) -> tuple[Dimension, ...]:
-    """The dimensions of ``texts``; without any, the declared ones of options that are not given.
+    """Parse ``texts`` into dimensions; if empty, use the default space without ``given`` options.
 
     Args:
         texts: One ``KEY=A..B``, ``KEY=A..B:log``, ``KEY=A..B:int`` or ``KEY=a,b,c`` each.
-        config: The options of all trials.
-        given: The names of those that a user gives.
+        config: Options of all trials.
+        given: Names of the options that the user has set.
 
     Raises:
-        ConfigError: Naming the key and what it accepts.
+        ConfigError: If a text is invalid; names the key and what it accepts.
 
     Example:
         >>> [str(it) for it in parse_space(["optimizer.lr=1e-5..1e-3:log"], TrainConfig())]
@@ -113,7 +113,7 @@ def parse_space(
 
 
 def parse_dimension(text: str, config: TrainConfig) -> Dimension:
-    """The dimension that ``text`` means; see :func:`parse_space`."""
+    """Parse one dimension; see :func:`parse_space`."""
     key, equals, values = text.partition("=")
     name = key.strip().replace("-", "_")
     if not equals or not values:
@@ -141,7 +141,7 @@ def check_ranges(space: Sequence[Dimension]) -> None:
     """Refuse values that no run accepts; needs torch, unlike :func:`parse_space`.
 
     Raises:
-        ConfigError: Naming the option and what it takes.
+        ConfigError: If a value is out of range; names the option and what it accepts.
     """
     from sumpool.training.settings import RANGES
 
@@ -153,17 +153,17 @@ def check_ranges(space: Sequence[Dimension]) -> None:
 
 
 def option_text(value: Any) -> str:
-    """A value as it is typed after an option."""
+    """Format a value as a command-line argument."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def space_to_json(space: Sequence[Dimension]) -> list[dict[str, Any]]:
-    """The space as stored with a search."""
+    """Convert a space to the JSON values that are stored with a search."""
     return [{**asdict(it), "choices": list(it.choices)} for it in space]
 
 
 def space_from_json(stored: Sequence[Mapping[str, Any]]) -> tuple[Dimension, ...]:
-    """What :func:`space_to_json` stored."""
+    """Restore a space from the output of :func:`space_to_json`."""
     return tuple(Dimension(**{**it, "choices": tuple(it["choices"])}) for it in stored)
 
 
@@ -210,7 +210,7 @@ def _value(name: str, text: str, hint: Any) -> Any:
     except ValueError:
         value = text
     if not fits(value, hint):
-        value = text  # a word, such as a name of digits
+        value = text  # a string that parses as JSON, such as a name of digits
     if not fits(value, hint):
         raise ConfigError(f"vary {name} must be {in_words(hint)}, got {text!r}")
     number = isinstance(value, int) and not isinstance(value, bool)

@@ -1,4 +1,4 @@
-"""The trials of a search, in an SQLite file that Optuna reads: finished ones survive any kill."""
+"""Trials of a search in Optuna's SQLite storage: finished trials survive any crash."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sumpool.training.config import FREE_TO_CHANGE, TrainConfig, flat, with_opti
 from sumpool.tune.sampling import Point, distributions, import_optuna, suggest
 from sumpool.tune.space import Dimension, space_from_json, space_to_json
 
-#: The files of a search.
+#: Files of a search.
 DATABASE, BEST, LOCK = "study.db", "best.json", ".lock"
-#: Held for a moment, to choose where to look next.
+#: Lock held briefly while the next trial is chosen.
 _ASKING = ".asking"
 _NAME = "sumpool"
-#: Trials that are known before the Gaussian process chooses, and before one may be pruned.
+#: Trials needed before the Gaussian process is used, and before any trial is pruned.
 START = 5
-#: How often a trial is begun whose process ends before it does.
+#: Attempts at a trial whose process crashes.
 ATTEMPTS = 3
-#: Seconds that a process waits for another one's write.
+#: Seconds to wait for another process to finish writing.
 _PATIENCE = 60
 
 State = Literal["complete", "pruned", "failed", "running", "waiting"]
@@ -34,17 +34,17 @@ State = Literal["complete", "pruned", "failed", "running", "waiting"]
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial.
+    """A trial of a search.
 
     Attributes:
-        number: Its place; 0 is the default.
-        state: How far it is.
-        options: What it sets, by dotted name; empty for the default.
-        params: Its coordinates in the space; the default has none where it lies outside of it.
-        score: The validation score of a complete trial; of a pruned one its best until then.
+        number: Position in the search; 0 is the default.
+        state: Whether it is waiting or running, or how it ended.
+        options: Options that it sets, by dotted name; empty for the default.
+        params: Coordinates in the search space; the default lacks those outside the space.
+        score: Validation score; for a trial that is not complete, the best so far.
         curve: Validation scores by step.
-        seconds: How long it took.
-        error: Why it failed.
+        seconds: Duration; None while it is not finished.
+        error: Why it failed; empty otherwise.
     """
 
     number: int
@@ -58,18 +58,18 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether nothing of it is left to do."""
+        """Whether it is complete, pruned or failed."""
         return self.state in ("complete", "pruned", "failed")
 
 
 class TuneStore:
-    """The folder of a search.
+    """A search stored in a folder.
 
     Args:
-        folder: The folder; :meth:`create` makes what is missing.
+        folder: The folder; :meth:`create` creates it if missing.
 
     Raises:
-        StoreError: If it holds no search.
+        StoreError: If the folder holds no search.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -86,7 +86,7 @@ class TuneStore:
             )
         except KeyError as error:
             raise StoreError(f"{folder} holds no search yet: it is being made") from error
-        except Exception as error:  # SQLAlchemy's, of a file that is no database
+        except Exception as error:  # raised by SQLAlchemy if the file is no database
             raise StoreError(f"{folder / DATABASE} is damaged: {error}") from error
 
     @classmethod
@@ -97,13 +97,13 @@ class TuneStore:
         space: Sequence[Dimension],
         default: Mapping[str, Any],
     ) -> TuneStore:
-        """Open the search in ``folder``, or begin one whose trial 0 is the default.
+        """Open the search in ``folder``, or create one whose trial 0 is the default.
 
         Args:
             folder: The folder.
-            config: The options of all trials.
-            space: What is varied.
-            default: The values of the varied options that a run without them has.
+            config: Options of all trials.
+            space: The search space.
+            default: Values of the varied options in the default trial.
 
         Raises:
             StoreError: If the folder holds a search with other options.
@@ -111,7 +111,7 @@ class TuneStore:
         given, stored = flat(config), space_to_json(space)
         optuna = import_optuna("sumpool tune")
         folder.mkdir(parents=True, exist_ok=True)
-        # A kill before the attributes are there leaves a study without trials: they are set again.
+        # A process killed before it set the attributes leaves a study without trials: set them.
         study = optuna.create_study(
             study_name=_NAME,
             storage=_storage(optuna, folder),
@@ -131,16 +131,16 @@ class TuneStore:
 
     @cached_property
     def space(self) -> tuple[Dimension, ...]:
-        """What is varied."""
+        """The search space."""
         return space_from_json(self._study.user_attrs["space"])
 
     @cached_property
     def config(self) -> TrainConfig:
-        """The options of all trials."""
+        """Options of all trials."""
         return with_options(TrainConfig(), self._study.user_attrs["config"])
 
     def trials(self) -> list[Trial]:
-        """Every trial once, by number; one that was begun again counts as it was begun last."""
+        """Return every trial once, by number; for a restarted trial, the last attempt."""
         found = {}
         for it in self._study.get_trials(deepcopy=False):
             trial = _trial(it)
@@ -149,14 +149,14 @@ class TuneStore:
         return [found[number] for number in sorted(found)]
 
     def begin(self, seed: int) -> tuple[Any, Trial]:
-        """Begin the next trial: a waiting one, else where the sampler says.
+        """Start the next trial: a waiting one or, failing that, one suggested by the sampler.
 
         Returns:
-            Optuna's trial, to report to, and ours.
+            Optuna's trial, for reporting, and the :class:`Trial`.
         """
         with exclusive(self.folder / _ASKING):
             space, state = self.space, self._optuna.trial.TrialState.WAITING
-            # Optuna takes the first of them.
+            # `ask` below takes the first of them.
             waiting = self._study.get_trials(deepcopy=False, states=(state,))
             if waiting:
                 params = dict(_trial(waiting[0]).params)
@@ -172,32 +172,32 @@ class TuneStore:
         return trial, Trial(known["number"], "running", known["options"], trial.params)
 
     def complete(self, trial: Any, score: float) -> None:
-        """Store the score of a trial that came to its end."""
+        """Store the score of a completed trial."""
         self._study.tell(trial, score)
 
     def prune(self, trial: Any) -> None:
-        """Store that a trial was ended early: it is worse than the median."""
+        """Mark a trial as pruned: it was stopped early because it is worse than the median."""
         self._study.tell(trial, state=self._optuna.trial.TrialState.PRUNED)
 
     def fail(self, trial: Any, error: str) -> None:
-        """Store why a trial failed; it is not begun again."""
+        """Store why a trial failed; it is not restarted."""
         trial.set_user_attr("error", error)
         self._study.tell(trial, state=self._optuna.trial.TrialState.FAIL)
 
     def retry_default(self) -> None:
-        """Queue the default again if it has failed: everything is compared with it."""
+        """Requeue the default trial if it failed: all others are compared with it."""
         default = next((it for it in self.trials() if it.number == 0), None)
         if default is not None and default.state == "failed":
             self._enqueue({"number": 0, "options": {}}, default.params)
 
     def requeue_lost(self, *, crashed: bool = False) -> int:
-        """Queue the trials again that no process works on any more; only while none does.
+        """Requeue all running trials; call it only while no process runs one.
 
         Args:
-            crashed: Whether they ended their process: then they are tried a few times only.
+            crashed: Whether they crashed their process; if so, the number of attempts is limited.
 
         Returns:
-            How many there were.
+            The number of lost trials.
         """
         state = self._optuna.trial.TrialState
         lost = self._study.get_trials(deepcopy=False, states=(state.RUNNING,))
@@ -206,7 +206,7 @@ class TuneStore:
             attempt = it.user_attrs.get("attempt", 1) + crashed
             self._study.tell(it.number, state=state.FAIL)
             if attempt <= ATTEMPTS:
-                # What Optuna chose to begin with, and the default where it lies in the space.
+                # With the same parameters: chosen by Optuna or, for the default, in the space.
                 self._enqueue({**kept, "attempt": attempt}, it.params)
             else:
                 error = f"its process ended {ATTEMPTS} times"
@@ -222,13 +222,13 @@ class TuneStore:
 
 
 def best_trial(trials: Sequence[Trial]) -> Trial | None:
-    """The complete trial with the best score, the first of equals; None if there is none."""
+    """Return the first complete trial with the best score; None if no trial is complete."""
     complete = [it for it in trials if it.state == "complete" and it.score is not None]
     return max(complete, key=lambda it: it.score or 0.0, default=None)
 
 
 def _points(trials: Sequence[Trial], space: Sequence[Dimension]) -> list[Point]:
-    """What the sampler learns from: failed trials are as bad as the worst, running ones average."""
+    """Return the sampler's data; unscored failures count as the worst, running trials as mean."""
     placed = [it for it in trials if len(it.params) == len(space)]
     scores = [it.score for it in placed if it.finished and it.score is not None]
     if not scores:
@@ -256,7 +256,7 @@ def _trial(stored: Any) -> Trial:
         attributes["number"],
         state,
         attributes["options"],
-        # Those of a trial that waits are only planned.
+        # A waiting trial has planned parameters only.
         stored.params or stored.system_attrs.get("fixed_params", {}),
         None if score is None or not math.isfinite(score) else score,
         curve,
@@ -271,7 +271,7 @@ def _storage(optuna: Any, folder: Path, **options: Any) -> Any:
     def connect() -> sqlite3.Connection:
         return sqlite3.connect(path, timeout=_PATIENCE, check_same_thread=False)
 
-    # Not by its address: a path may hold characters that mean something in one.
+    # Not by URL: a path may hold characters with a special meaning in URLs.
     return optuna.storages.RDBStorage(
         f"sqlite:///{DATABASE}", engine_kwargs={"creator": connect}, **options
     )

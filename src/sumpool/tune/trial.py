@@ -1,4 +1,4 @@
-"""One trial: a run with its own options, scored on validation classes, ended early if hopeless."""
+"""A trial: a run with its own options, scored on validation classes and pruned if hopeless."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from sumpool.tune.store import TuneStore
 
 @dataclass(frozen=True)
 class TrialEnd:
-    """How a trial ended.
+    """Outcome of a trial.
 
     Attributes:
-        state: What became of it.
-        number: Its number; None if the time was over before one began.
-        error: Why it failed.
+        state: How it ended.
+        number: Number of the trial; None if time ran out before one began.
+        error: Why it failed; empty otherwise.
     """
 
     state: Literal["complete", "pruned", "failed", "out of time"]
@@ -36,31 +36,31 @@ class TrialEnd:
 
 
 class _HopelessError(Exception):
-    """Raised inside a run to end it."""
+    """Raised inside a run to prune its trial."""
 
 
 class _OutOfTimeError(Exception):
-    """Raised inside a run when the time of the search is over."""
+    """Raised inside a run when the search runs out of time."""
 
 
 def trial_config(config: TrainConfig, options: Mapping[str, Any]) -> TrainConfig:
-    """The run of a trial: ``config`` with its ``options``, less those that then have no effect."""
+    """Return ``config`` with a trial's ``options``; options left without effect are reset."""
     return without_idle(with_options(config, options))
 
 
 def run_trial(folder: Path, config: TrainConfig, until: float | None, _: int) -> TrialEnd:
-    """Begin the next trial of the search in ``folder``, run it and store its score.
+    """Run the next trial of the search in ``folder`` and store its score.
 
-    This process may be killed at any time: the trial is then begun again by the next search.
+    The process may be killed at any time; the search restarts the trial when it is resumed.
 
     Args:
-        folder: The search.
-        config: The options of all trials.
-        until: The time, in seconds since the epoch, at which trials end unfinished; None is never.
+        folder: Folder of the search.
+        config: Options of all trials.
+        until: Time at which trials stop unfinished, in seconds since the epoch; None for no limit.
 
     Raises:
-        KeyboardInterrupt: If a signal interrupted it.
-        Exception: A defect; what a user can cause is stored with the trial.
+        KeyboardInterrupt: If a signal interrupts it.
+        Exception: On defects; a :class:`~sumpool.system.errors.UserError` only fails the trial.
     """
     if until is not None and time.time() >= until:
         return TrialEnd("out of time")
@@ -68,10 +68,10 @@ def run_trial(folder: Path, config: TrainConfig, until: float | None, _: int) ->
     asked, trial = store.begin(config.seed)
 
     def report(step: int, value: float) -> None:
-        if not math.isfinite(value):  # the run itself says what is wrong
+        if not math.isfinite(value):  # the run itself reports what is wrong
             return
         asked.report(value, step)
-        # The default is what all others are compared with.
+        # The default is never pruned: all others are compared with it.
         if trial.number and asked.should_prune():
             raise _HopelessError
         if until is not None and time.time() >= until:
@@ -96,7 +96,7 @@ def run_trial(folder: Path, config: TrainConfig, until: float | None, _: int) ->
 
 
 def score_of(config: TrainConfig, report: Any) -> float:
-    """Train, and return the validation score of the model that is kept; opens no test image."""
+    """Train, and return the validation score of the selected model; opens no test image."""
     config = replace(config, test=False)
     check_effects(config)
     with quiet_fabric():
@@ -106,12 +106,12 @@ def score_of(config: TrainConfig, report: Any) -> float:
 
 @lru_cache(maxsize=1)
 def _store(folder: Path) -> TuneStore:
-    """The search, opened once per process."""
+    """Open the search, once per process."""
     return TuneStore(folder)
 
 
 def _data_options(config: TrainConfig) -> str:
-    # Those that say which images there are; equal in all trials of a search.
+    # Options that determine the images; equal in all trials of a search.
     given = flat(config)
     names = ("data", "format", "fold", "folds", "validation", "seed", "skip_broken")
     named = {name: given[name] for name in (*names, "allow_outside", "test")}
@@ -120,5 +120,5 @@ def _data_options(config: TrainConfig) -> str:
 
 @lru_cache(maxsize=1)
 def _splits(options: str) -> Splits:
-    """The images, opened and checked once per process."""
+    """Open and check the images, once per process."""
     return open_splits(config_from_dict(json.loads(options)), progress=False)

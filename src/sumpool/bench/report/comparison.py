@@ -1,4 +1,4 @@
-"""What finished runs show, of complete groups or not: means, and gains paired by fold and seed."""
+"""Means and paired gains of finished runs, whether or not their groups are complete."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.files import StoreError
 from sumpool.training.config import TrainConfig, with_options
 
-#: Images that scores are of.
+#: Images that are scored.
 Part = Literal["test", "validation"]
-#: Options in which runs must agree to be compared: the network, what it sees and how much it keeps.
+#: Options that compared runs must share: network, input and embedding size.
 SAME = ("weights", "backbone_options", "freeze_backbone", "resize", "crop", "embedding_size")
-#: Level of the intervals.
+#: Level of the confidence intervals.
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """What methods are compared with.
+    """A method that others are compared with.
 
     Attributes:
-        label: Label of a method, such as ``gap``.
-        options: Options of training that its runs must have.
+        label: Label of the method, such as ``gap``.
+        options: Training options that its runs must have.
     """
 
     label: str
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def has(self, group: Group) -> bool:
-        """Whether ``group`` is of this method with these options."""
+        """Whether ``group`` has this method and these options."""
         return _loss_and_method(group)[1] == self.label and has_options(group.config, self.options)
 
 
@@ -62,16 +62,16 @@ def comparison_tables(
     metrics: Sequence[str] = tuple(METRICS),
     part: Part | None = None,
 ) -> list[Table]:
-    """One table per protocol, data set and network, with a row per loss, method and options.
+    """Return a table per protocol, data set and network, with a row per loss, method and options.
 
     Args:
         rows: Finished runs.
-        over: What the methods are compared with.
-        metrics: The metrics that are shown.
-        part: Images that scores are of; None leaves it to the protocol.
+        over: Baselines of the methods.
+        metrics: The metrics to show.
+        part: Images that are scored; None for those of the protocol.
 
     Raises:
-        StoreError: If no run is of a method of ``over``, or runs lack a metric.
+        StoreError: If a baseline has no run, or runs lack a metric.
     """
     groups = find_groups(rows, [])
     there = sorted({_loss_and_method(group)[1] for group in groups})
@@ -97,9 +97,9 @@ def matching_rows(
     seeds: int | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> list[BenchRow]:
-    """The rows with one of these values each; what is empty or None does not matter.
+    """Return the rows that match every criterion; empty and None match all.
 
-    ``options`` are those of training; what a run does not use may have any value.
+    ``options`` are training options; those that a run does not use are ignored.
     """
     return [
         row
@@ -115,13 +115,13 @@ def matching_rows(
 
 @dataclass(frozen=True)
 class _Pair:
-    """A group and the one that it is compared with."""
+    """A group and the group it is compared with."""
 
     ours: Group
     theirs: Group
 
     def differences(self, metric: str, part: Part) -> list[float]:
-        """Ours less theirs, for each fold and seed that both have."""
+        """Return ours minus theirs for each fold and seed that both have."""
         common = [member for member in self.ours.members if member in self.theirs.members]
         ours, theirs = (_values(it, metric, part) for it in (self.ours, self.theirs))
         return [ours[member] - theirs[member] for member in common]
@@ -159,14 +159,14 @@ def _table(
 
 
 def _mean(values: Mapping[Member, float]) -> str:
-    """The mean in percent, with the spread over seeds where all runs have one fold."""
+    """Format the mean in percent, with the spread over seeds if all runs have the same fold."""
     if len({member.fold for member in values}) == 1:
         return mean_and_spread(list(values.values()), 2, 100)
     return f"{100 * statistics.fmean(values.values()):.2f}"
 
 
 def _values(group: Group, metric: str, part: Part) -> dict[Member, float]:
-    """The metric of each run."""
+    """Return the metric of each run."""
     name = f"{part}.{metric}"
     for row in group.rows:
         if name not in row.metrics:
@@ -178,7 +178,7 @@ def _values(group: Group, metric: str, part: Part) -> dict[Member, float]:
 
 
 def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | None:
-    """``group`` and the runs that it is compared with; None without any."""
+    """Return ``group`` with the group it is compared with; None without one."""
     loss, method = _loss_and_method(group)
 
     def common(other: Group) -> int:
@@ -188,7 +188,7 @@ def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | 
 
     there = [it for it in groups if baseline.has(it) and _loss_and_method(it)[0] == loss]
     found = [it for it in there if common(it)]
-    # A method is compared with itself only where a setting of it was asked for.
+    # A method is compared with itself only if the baseline sets options.
     if not found or group in found or (method == baseline.label and not baseline.options):
         return None
     most = max(map(common, found))
@@ -197,7 +197,7 @@ def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | 
 
 
 def _validated(group: Group) -> float:
-    """What the setting of a group would be chosen by."""
+    """Return the mean validation score, by which settings are chosen."""
     values = [row.metrics.get(f"validation.{group.protocol.monitor}", 0.0) for row in group.rows]
     return statistics.fmean(values)
 
@@ -205,7 +205,7 @@ def _validated(group: Group) -> float:
 def _over_losses(
     groups: Sequence[Group], pairs: Sequence[Sequence[_Pair | None]]
 ) -> dict[str, list[list[_Pair]]]:
-    """The pairs of all losses by method, for methods with one group per loss and several losses."""
+    """Return the pairs of all losses, for methods with several losses and one group for each."""
     found: dict[str, list[list[_Pair]]] = {}
     names = [_loss_and_method(group) for group in groups]
     for method in dict.fromkeys(method for _, method in names):
@@ -218,13 +218,13 @@ def _over_losses(
 
 
 def _loss_and_method(group: Group) -> tuple[tuple[str, bool], str]:
-    """A cross-batch memory counts as part of the loss: methods are compared with the same one."""
+    """Return loss and method; cross-batch memory is part of the loss, which pairs must share."""
     method = Method.parse(group.key[4])
     return (group.key[3], method.xbm), str(replace(method, xbm=False))
 
 
 def _gain(pairs: Sequence[_Pair], metric: str, part: Part) -> str:
-    """The mean gain, the reach of its interval, and in how many of the pairs ours is ahead."""
+    """Format the mean gain, half its interval's width, and in how many pairs ours is ahead."""
     differences = np.array([it for pair in pairs for it in pair.differences(metric, part)])
     if not len(differences):
         return ""

@@ -1,6 +1,6 @@
-"""The figure of relative improvement: what methods gain, in percent of their baselines.
+"""Figure of relative improvement: gains of methods in percent of their baselines.
 
-As figure 5 of [gsp] and 5.7 of [thesis], with the published gains beside ours.
+Follows figure 5 of [gsp] and 5.7 of [thesis], with the published gains beside ours.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ METRIC = "mean_average_precision_at_r"
 
 @dataclass(frozen=True)
 class Improvement:
-    """What a method gains over its baseline, as shares of the baseline's score.
+    """Gain of a method over its baseline, as a share of the baseline's score.
 
     Attributes:
         data_set: Name of the data set.
         loss: Name of the loss.
         method: Label of the method.
         against: Label of the baseline.
-        settings: What was set for the method; empty for the usual constants.
+        settings: Constants set for the method; empty for the usual ones.
         ours: Our gain.
         interval: Ends of its confidence interval; None if it was not measured.
-        published: The published gain; None if there is none.
+        published: The published gain, if any.
     """
 
     data_set: str
@@ -67,10 +67,10 @@ def improvements(
     dimension: int,
     metric: str = METRIC,
 ) -> list[Improvement]:
-    """The improvements in one protocol with one network, in the order of the papers' tables.
+    """Return the improvements in one protocol with one network, in the order of the papers' tables.
 
-    The baseline of a method is among the ``scores`` of its loss and data set; where ``gains`` has a
-    paired one over it, that gives the interval.
+    The baseline of a method is one of the ``scores`` with its loss and data set. The interval comes
+    from the paired gain over it, if ``gains`` has one.
     """
     setting = (protocol, backbone, dimension, metric)
     means = {
@@ -85,7 +85,7 @@ def improvements(
     }
     found = []
     for (name, loss, method, settings), mean in means.items():
-        # With a set option, the baseline is one with the same option, or else the usual one.
+        # The baseline has the same settings or, failing that, the usual ones.
         for kept in dict.fromkeys((settings, "")):
             present = [it[2] for it in means if (it[0], it[1], it[3]) == (name, loss, kept)]
             other = baseline(method, present)
@@ -106,7 +106,7 @@ def improvements(
 
 
 def _set(entry: Score | Gain) -> str:
-    """What its note says was set, if it is a constant of the method."""
+    """Return the constants of the method that the note lists as set."""
     settings = method_settings(entry.note, entry.method)
     return f"set {settings.replace(' ', ', ')}" if settings else ""
 
@@ -120,9 +120,9 @@ def draw(
     dimension: int,
     metric: str = METRIC,
 ) -> None:
-    """Draw each improvement as a bar with its interval, the published one below it.
+    """Draw each improvement as a bar with its interval, and the published one below it.
 
-    ``out`` is a path whose suffix names the format, or a file for PNG.
+    ``out`` is a path whose suffix determines the format, or a binary file for PNG.
     """
     if not found:
         raise ValueError("found must have at least one improvement, got none")
@@ -154,7 +154,7 @@ def draw(
 def _name(it: Improvement) -> str:
     words = f"{loss_name(it.loss)}: {method_name(it.method)}"
     words += f"\n{it.settings}" if it.settings else ""
-    # Plain average pooling goes without saying.
+    # Plain average pooling is the usual baseline and is not mentioned.
     return words if it.against in AVERAGES else f"{words}\nover {method_name(it.against)}"
 
 
@@ -188,7 +188,7 @@ def _bars(axes: Axes, found: Sequence[Improvement | None]) -> None:
 
 
 def _write(axes: Axes, end: float, height: float, value: float) -> None:
-    """The number past the end of its bar."""
+    """Write the number past the end of its bar."""
     side = -1 if value < 0 else 1
     axes.annotate(
         f"{value:+.1f}".replace("-", "−"),

@@ -1,4 +1,4 @@
-"""Tables of what methods gain over their baselines, with confidence intervals."""
+"""Tables of the gains of methods over their baselines, with confidence intervals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HEADER = ("", "data set", "dimensions", "metric", "gain", "interval", "pairs", "
 
 
 def gain_tables(gains: Sequence[Gain], *, metrics: Sequence[str] = tuple(METRICS)) -> list[Table]:
-    """One table for each protocol and network, with rows for these ``metrics``."""
+    """Return one table per protocol and network, with rows for these ``metrics``."""
     shown = [gain for gain in gains if gain.metric in metrics]
     pairs = dict.fromkeys((gain.protocol, gain.backbone) for gain in shown)
     return [

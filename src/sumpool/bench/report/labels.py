@@ -1,4 +1,4 @@
-"""Names of what a benchmark compares, as its tables and figures write them, and their order."""
+"""Names and order of data sets, losses, networks and methods in tables and figures."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ LOSSES = {
 }
 #: The metrics of the papers' tables.
 METRICS = {"precision_at_1": "P@1", "mean_average_precision_at_r": "MAP@R"}
-#: Networks by the names that papers give them.
+#: Names of networks in the papers.
 BACKBONES = {
     "bn_inception": "BN-Inception",
     "resnet50": "ResNet-50",
     "tf_efficientnet_lite0": "EfficientNet-Lite0",
 }
-#: What must stand wherever a number of the protocol does.
+#: Description of each protocol, which must accompany its numbers.
 PROTOCOLS = {
     "fair": "fair protocol",
     "conventional": "conventional protocol, selected on the test set",
@@ -50,9 +50,9 @@ _POOLINGS = {"gemean": "GeMean", "gemax": "GeMax", "crow": "CroW", "delf": "DeLF
              "netvlad": "NetVLAD", "compact-bilinear": "compact bilinear", "simpool": "SimPool",
              "attention": "attention", "boq": "BoQ",
              "efficient-probing": "efficient probing"}  # fmt: skip
-#: Begins the part of a note that says what was set.
+#: Prefix of the part of a note that lists the options that were set.
 _SET = "set "
-#: Options that make another method, each after the part of its label that it belongs to.
+#: Constants of methods: a part of a label, and the prefix of the options that belong to it.
 _CONSTANTS = (
     ("gsp", "gsp."),
     ("zs", "zero_shot."),
@@ -64,22 +64,22 @@ _CONSTANTS = (
 
 
 def data_set_name(key: str) -> str:
-    """A data set by the name that papers give it."""
+    """Return the name of a data set in the papers."""
     return DATA_SETS.get(key, key)
 
 
 def loss_name(key: str) -> str:
-    """A loss by the name that papers give it."""
+    """Return the name of a loss in the papers."""
     return LOSSES.get(key, key)
 
 
 def backbone_name(key: str) -> str:
-    """A network by the name that papers give it."""
+    """Return the name of a network in the papers."""
     return BACKBONES.get(key, key)
 
 
 def metric_name(key: str) -> str:
-    """A metric by its short name.
+    """Return the short name of a metric.
 
     Example:
         >>> metric_name("precision_at_1"), metric_name("recall_at_4"), metric_name("r_precision")
@@ -89,12 +89,12 @@ def metric_name(key: str) -> str:
 
 
 def protocol_name(key: str) -> str:
-    """A protocol, with what must be known wherever its numbers stand."""
+    """Return the description of a protocol that must accompany its numbers."""
     return PROTOCOLS.get(key, f"{key} protocol")
 
 
 def method_name(label: str) -> str:
-    """A method's label in words.
+    """Return the name of a method, from its label.
 
     Example:
         >>> method_name("gsp+zs"), method_name("ccp+gap"), method_name("xbm+gmp+gsp+zs")
@@ -110,24 +110,24 @@ def method_name(label: str) -> str:
 
 
 def method_place(label: str) -> tuple[bool, bool, int, bool, str]:
-    """The place of a method in the papers' tables: average pooling first, CCP last."""
+    """Sort key of a method, as in the papers' tables: average pooling first, CCP last."""
     method = Method.parse(label)
     average = AVERAGES.index(method.pool) if method.pool in AVERAGES else len(AVERAGES)
     return method.ccp, method.xbm, average, "gsp" in method.pool, label
 
 
 def loss_place(key: str) -> tuple[int, str]:
-    """The place of a loss in the papers' tables, others after them by name."""
+    """Sort key of a loss: order of the papers' tables, then others by name."""
     return _place(key, LOSSES)
 
 
 def data_set_place(key: str) -> tuple[int, str]:
-    """The place of a data set in the papers' tables, others after them by name."""
+    """Sort key of a data set: order of the papers' tables, then others by name."""
     return _place(key, DATA_SETS)
 
 
 def metric_place(key: str) -> tuple[int, str]:
-    """The place of a metric in the papers' tables, others after them by name."""
+    """Sort key of a metric: order of the papers' tables, then others by name."""
     return _place(key, METRICS)
 
 
@@ -137,7 +137,7 @@ def _place(key: str, known: Iterable[str]) -> tuple[int, str]:
 
 
 def note_words(note: str) -> list[str]:
-    """The parts of a score's note, each on its own.
+    """Split a score's note into its parts.
 
     Example:
         >>> note_words("selected on the test set, best of 3; set gsp.mu=1, seed=2; 2 seeds")
@@ -150,7 +150,7 @@ def note_words(note: str) -> list[str]:
 
 
 def common_words(notes: Iterable[str]) -> list[str]:
-    """What all notes say: it goes into the caption, the rest into the names of rows.
+    """Return the parts that all notes share: captions show these, row names the others.
 
     Example:
         >>> common_words(["set seed=2; 2 seeds", "2 seeds"])
@@ -161,10 +161,10 @@ def common_words(notes: Iterable[str]) -> list[str]:
 
 
 def method_settings(note: str, method: str) -> str:
-    """The constants of the method that a note says were set, as published settings have them.
+    """Return the constants of the method that a note lists, in the form of published settings.
 
-    Options of training, such as the precision, and constants of parts that the method does not have
-    are left out.
+    Training options, such as the precision, and constants of parts that the method does not have
+    are omitted.
 
     Example:
         >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp+zs")
@@ -178,7 +178,7 @@ def method_settings(note: str, method: str) -> str:
 
 
 def caption_prefix(protocol: str, backbone: str) -> str:
-    """How a caption begins.
+    """Return the start of a caption.
 
     Example:
         >>> caption_prefix("conventional", "resnet50")
@@ -189,7 +189,7 @@ def caption_prefix(protocol: str, backbone: str) -> str:
 
 
 def percent(mean: float, std: float | None) -> str:
-    """A share in percent with its spread, if it has one, to the digits of the papers' tables.
+    """Format a share in percent, with its spread if given, to two decimals as in the papers.
 
     Example:
         >>> percent(0.2712, 0.0027), percent(0.2712, None)
@@ -200,12 +200,12 @@ def percent(mean: float, std: float | None) -> str:
 
 
 def signed(share: float) -> str:
-    """A difference in percentage points, with its sign.
+    """Format a difference in percentage points, with its sign.
 
     Example:
         >>> signed(0.0095), signed(-0.0117), signed(-1e-9)
         ('+0.95', '−1.17', '0.00')
     """
-    # A minus sign as wide as the plus sign; a difference that rounds to nothing has neither.
+    # A minus sign as wide as the plus sign; a difference that rounds to zero has no sign.
     text = f"{100 * share:+.2f}"
     return "0.00" if float(text) == 0 else text.replace("-", "−")

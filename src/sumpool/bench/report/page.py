@@ -1,4 +1,4 @@
-"""All of a benchmark in one text: Markdown, LaTeX, or a page that opens anywhere."""
+"""A benchmark's report as Markdown, as LaTeX, or as a self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ TITLE = "sumpool: benchmark"
 
 
 def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, Picture]:
-    """A figure of relative improvement for each protocol, network and dimension that has any.
+    """Draw the relative improvements of each protocol, network and dimension that has any.
 
     Returns:
-        The figures by a name for a file, such as ``fair-bn_inception-128``.
+        The figures by file name without suffix, such as ``fair-bn_inception-128``.
     """
     settings = dict.fromkeys(
         (it.protocol, it.backbone, it.dimension) for it in scores if it.metric == METRIC
@@ -39,21 +39,21 @@ def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, 
 
 
 def markdown_text(tables: Sequence[Table]) -> str:
-    """The tables in Markdown, each under its caption."""
+    """Return the tables in Markdown, each under its caption."""
     return "\n\n".join(f"{table.caption}\n\n{table.markdown()}" for table in tables) + "\n"
 
 
 def latex_text(tables: Sequence[Table]) -> str:
-    r"""The tables in LaTeX; a document that takes them needs ``\usepackage{booktabs}``."""
+    r"""Return the tables in LaTeX, for a document with ``\usepackage{booktabs}``."""
     head = "% needs \\usepackage{booktabs}"
     return "\n\n".join([head, *(table.latex() for table in tables)]) + "\n"
 
 
 def page_text(tables: Sequence[Table], pictures: Sequence[Picture]) -> str:
-    """One HTML page with the tables and the figures inside it."""
+    """Return one HTML page with the tables and the embedded figures."""
     return render("bench.html", title=TITLE, tables=tables, figures=pictures)
 
 
 def _plain(name: str) -> str:
-    """A name as a part of the name of a file."""
+    """Replace characters that are unsuitable for file names."""
     return "".join(sign if sign.isalnum() or sign in "_-." else "-" for sign in name)

@@ -1,7 +1,7 @@
-"""Tables of a benchmark in the layout of the papers', with the published figures and differences.
+"""Tables of a benchmark in the layout of the papers, with published scores and differences.
 
-Rows are losses with methods, columns data sets with dimensions and metrics, as in tables 3.1 and
-5.1 of [thesis]. Below each of our rows is the published one, and the difference.
+Rows are losses with methods, columns are data sets with dimensions and metrics, as in tables 3.1
+and 5.1 of [thesis]. Each row is followed by the published scores and the differences, if any.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ def score_tables(
     *,
     metrics: Sequence[str] = tuple(METRICS),
 ) -> list[Table]:
-    """One table for each protocol and network, with columns for these ``metrics``.
+    """Return one table per protocol and network, with columns for these ``metrics``.
 
-    Groups without a score are shown as missing, and named in the caption.
+    Groups without a score are shown as missing and named in the caption.
 
     Raises:
-        StoreError: If two scores are of the same thing.
+        StoreError: If two scores belong to the same cell of a table.
     """
     shown = [score for score in scores if score.metric in metrics]
     pairs = dict.fromkeys((it.protocol, it.backbone) for it in (*shown, *incomplete))
@@ -113,7 +113,7 @@ def _columns(
     found = {_Column(it.data_set, it.dimension, it.metric) for it in scores}
     sets = {it.data_set for it in (*scores, *incomplete)}
     others = {(it.dimension, it.metric) for it in found} or {(0, metric) for metric in metrics}
-    # A data set of which nothing is finished has the columns of the others.
+    # A data set without finished groups has the columns of the others.
     for name in sets:
         if not any(column.data_set == name for column in found):
             found |= {_Column(name, dimension, metric) for dimension, metric in others}
@@ -156,7 +156,7 @@ def _by_place(scores: Iterable[Score]) -> dict[tuple[_Line, _Column], Score]:
 
 def _lines(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> list[_Line]:
     found = list(dict.fromkeys(_line(score) for score in scores))
-    # A group without scores belongs to the row that the same method has on other data sets.
+    # A group without scores belongs to the row of the same method on other data sets.
     there = {(line.loss, line.method) for line in found}
     others = dict.fromkeys((it.loss, it.method) for it in incomplete)
     found += [_Line(*it, "") for it in others if it not in there]

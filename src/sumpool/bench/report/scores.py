@@ -1,7 +1,7 @@
-"""Scores of a benchmark as its tables have them, on disk in one JSON file.
+"""Scores and gains of a benchmark, stored in one JSON file.
 
-A score is what a protocol makes of many runs: a mean with its spread. A gain is what one
-method has over another, paired by fold and seed, with a confidence interval.
+A score summarizes the runs of a protocol by a mean with its spread. A gain is the difference
+between two methods, paired by fold and seed, with a confidence interval.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sumpool.report.run.metric_values import check_metrics
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, write_atomic
 
-#: Name of the file in the folder of a benchmark.
+#: File name in the folder of a benchmark.
 SCORES = "scores.json"
 
 _PARTS = {"scores", "gains", "incomplete", "sha256"}
@@ -28,11 +28,11 @@ Entry = TypeVar("Entry", "Score", "Gain", "Incomplete")
 
 @dataclass(frozen=True)
 class MethodKey:
-    """What was trained on what.
+    """A method, and the setting in which it is trained.
 
     Attributes:
-        protocol: ``fair``, ``conventional``, ``tuning`` or ``tuning-ccp``.
-        data_set: ``cub``, ``cars196``, ``sop``, ``inshop``, or the name of another one.
+        protocol: A key of ``sumpool.protocols.PROTOCOLS``.
+        data_set: Name of the data set, such as ``cub`` or ``inshop``.
         backbone: Name of the network.
         loss: A key of ``sumpool.losses.LOSSES``.
         method: Label of the method, such as ``gsp+zs`` or ``ccp+gap``.
@@ -46,21 +46,21 @@ class MethodKey:
 
     @property
     def key(self) -> tuple[str, str, str, str, str]:
-        """The five of them."""
+        """Protocol, data set, network, loss and method."""
         return self.protocol, self.data_set, self.backbone, self.loss, self.method
 
 
 @dataclass(frozen=True)
 class Score(MethodKey):
-    """One number of a table.
+    """A score of one metric.
 
     Attributes:
-        dimension: How many dimensions were searched: 128 of one model, 512 of four concatenated.
-        metric: Such as ``mean_average_precision_at_r``.
+        dimension: Dimension of the searched embeddings: 128 of one model, 512 of four concatenated.
+        metric: Name of the metric, such as ``mean_average_precision_at_r``.
         mean: Mean over the combinations, as a share of 1.
-        std: Their standard deviation; 0 of a single one.
-        count: How many combinations of runs were averaged.
-        note: What a reader must know, such as "selected on the test set".
+        std: Their standard deviation; 0 for a single combination.
+        count: Number of combinations of runs.
+        note: Remarks such as "selected on the test set".
 
     Example:
         >>> key = ("fair", "cub", "bn_inception", "c2", "gap", 128, "precision_at_1")
@@ -76,7 +76,7 @@ class Score(MethodKey):
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the numbers are numbers."""
+        """Check that the numbers are finite and in range."""
         _check(self, "mean", "std")
         check_metrics({self.metric: self.mean})
         if self.std < 0:
@@ -85,18 +85,18 @@ class Score(MethodKey):
 
 @dataclass(frozen=True)
 class Gain(MethodKey):
-    """What a method has over another one, paired by fold and seed.
+    """Gain of a method over another, paired by fold and seed.
 
     Attributes:
-        against: The method that it is compared with.
-        dimension: How many dimensions were searched.
-        metric: Such as ``mean_average_precision_at_r``.
+        against: Label of the other method.
+        dimension: Dimension of the searched embeddings.
+        metric: Name of the metric, such as ``mean_average_precision_at_r``.
         mean: Mean of the paired differences, as a share of 1.
         low: Lower end of the confidence interval.
         high: Upper end of the confidence interval.
-        count: How many pairs.
+        count: Number of pairs.
         confidence: Level of the interval.
-        note: What a reader must know, as in :class:`Score`.
+        note: Remarks, as in :class:`Score`.
     """
 
     against: str
@@ -110,7 +110,7 @@ class Gain(MethodKey):
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Check that the interval is one."""
+        """Check that the numbers are finite and the interval is in order."""
         _check(self, "mean", "low", "high", "confidence")
         if self.low > self.high:
             raise ValueError(f"low must not exceed high, got {self.low} and {self.high} in {self}")
@@ -118,11 +118,11 @@ class Gain(MethodKey):
 
 @dataclass(frozen=True)
 class Incomplete(MethodKey):
-    """A group of runs that is not finished, so that it has no score.
+    """An unfinished group of runs, which has no score yet.
 
     Attributes:
-        done: How many runs are finished.
-        wanted: How many the protocol needs.
+        done: Number of finished runs.
+        wanted: Number of runs needed.
     """
 
     done: int
@@ -148,10 +148,10 @@ def write_scores(
 
 
 def read_scores(path: Path) -> tuple[list[Score], list[Gain]]:
-    """The scores and gains that :func:`write_scores` wrote.
+    """Read the scores and gains written by :func:`write_scores`.
 
     Raises:
-        StoreError: If there is no such file, or it is not one of scores.
+        StoreError: If the file is missing, damaged, or not a file of scores.
     """
     stored = _read(path)
     return (
@@ -161,10 +161,10 @@ def read_scores(path: Path) -> tuple[list[Score], list[Gain]]:
 
 
 def read_incomplete(path: Path) -> list[Incomplete]:
-    """The groups without a score that :func:`write_scores` wrote.
+    """Read the groups without a score written by :func:`write_scores`.
 
     Raises:
-        StoreError: As :func:`read_scores`.
+        StoreError: As in :func:`read_scores`.
     """
     return [_entry(Incomplete, values, path) for values in _read(path).get("incomplete", [])]
 
@@ -178,7 +178,7 @@ def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
         raise StoreError(f"{path} holds no scores: {error}") from error
     if not isinstance(stored, dict) or not {"scores", "gains"} <= set(stored) <= _PARTS:
         raise StoreError(f"{path} holds no scores: scores and gains are expected in it")
-    digest = stored.pop("sha256", None)  # which files of earlier versions lack
+    digest = stored.pop("sha256", None)  # missing from files of earlier versions
     if digest is not None and digest != _digest(stored):
         raise StoreError(
             f"{path} is damaged, or was changed: remove it, and run the same `sumpool bench` again"

@@ -1,4 +1,4 @@
-"""The rows of a benchmark in one Parquet file: to copy, to publish, to compare elsewhere."""
+"""Rows of a benchmark in one Parquet file, to copy, publish or compare elsewhere."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from sumpool.bench.store.rows import SCHEMA, BenchRow, NotARowError, rows_of_tab
 from sumpool.bench.store.store import ROWS, BenchStore
 from sumpool.system.files import StoreError, write_atomic
 
-#: Name of the file in a folder of published results.
+#: File name in a folder of published results.
 PACKED = "rows.parquet"
 
 
 def write_packed(path: Path, rows: Iterable[BenchRow]) -> None:
-    """Write ``rows`` into the file ``path``, in their order."""
+    """Write ``rows`` to the file ``path``, in the given order."""
     values = [{**asdict(row), "metrics": list(row.metrics.items())} for row in rows]
     buffer = pa.BufferOutputStream()
     table = pa.Table.from_pylist(values, schema=SCHEMA)
@@ -27,9 +27,9 @@ def write_packed(path: Path, rows: Iterable[BenchRow]) -> None:
 
 
 def collect_rows(places: Sequence[Path]) -> list[BenchRow]:
-    """The rows of folders of benchmarks, of folders with published results, and of files of rows.
+    """Collect rows from benchmark folders, folders of published results, and files of rows.
 
-    A row that is in several of them counts once.
+    A row found in several places is returned once.
 
     Raises:
         StoreError: If a place has no rows.

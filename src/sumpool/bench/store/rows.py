@@ -1,4 +1,4 @@
-"""A row of the benchmark: what is kept of a finished cell, as one Parquet file."""
+"""A row of a benchmark: the results of a finished cell, stored as one Parquet file."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ class BenchRow:
         protocol: Name of the protocol.
         data_set: Name of the data set.
         backbone: Name of the network.
-        loss: The loss as tables have it, see :attr:`sumpool.bench.BenchCell.loss`.
+        loss: Loss as shown in tables, see :attr:`sumpool.bench.BenchCell.loss`.
         method: Label of the method.
-        fold: The fold that was kept for validation; None where all classes are learned from.
+        fold: Fold used for validation; None if all classes are trained on.
         seed: The seed.
-        config: Every option by its dotted name, as JSON.
+        config: All options by dotted name, as JSON.
         versions: Versions of Python and of packages, as JSON.
-        device: What it was trained on, such as "cpu" or "NVIDIA H200".
-        started: When its first attempt began, ISO 8601.
+        device: Device it was trained on, such as "cpu" or "NVIDIA H200".
+        started: Start of the first attempt, ISO 8601.
         duration_s: Seconds of training and evaluation, over all attempts that were resumed.
-        attempts: How often it was begun or resumed.
-        steps: Steps of training.
-        best_step: Step of the model that was kept.
+        attempts: Number of times it was started or resumed.
+        steps: Number of training steps.
+        best_step: Step of the selected model.
         stopped: Why training ended.
-        metrics: The numbers, named "validation.…" and "test.…".
-        folder: Its run folder, relative to that of the benchmark.
+        metrics: Metrics, named "validation.…" and "test.…".
+        folder: Run folder, relative to the folder of the benchmark.
     """
 
     id: str
@@ -77,12 +77,12 @@ class BenchRow:
 
     @property
     def order(self) -> tuple[Any, ...]:
-        """What rows are sorted by in lists."""
+        """Sort key of rows."""
         return *self.key, -1 if self.fold is None else self.fold, self.seed, self.id
 
     @property
     def options(self) -> dict[str, Any]:
-        """Every option by the dotted name it has today."""
+        """All options by their current dotted names."""
         return {current_name(name): value for name, value in json.loads(self.config).items()}
 
 
@@ -95,7 +95,7 @@ SCHEMA = pa.schema(
 )
 
 
-#: Key of the file's metadata under which it has the digest of the row.
+#: Key of the row's digest in the metadata of the file.
 DIGEST = b"sumpool_row_sha256"
 
 
@@ -104,7 +104,7 @@ class NotARowError(ValueError):
 
 
 def encode_row(row: BenchRow) -> bytes:
-    """The Parquet file of ``row``."""
+    """Return the content of the Parquet file of ``row``."""
     values = {**asdict(row), "metrics": list(row.metrics.items())}
     buffer = pa.BufferOutputStream()
     schema = SCHEMA.with_metadata({DIGEST: _digest(row)})
@@ -115,12 +115,12 @@ def encode_row(row: BenchRow) -> bytes:
 
 
 def read_row(path: Path) -> BenchRow:
-    """The row in the file ``path``, which is named after its cell.
+    """Read the row in the file ``path``, which is named after its cell.
 
-    Rows of earlier versions have no digest; of them, numbers out of range are noticed.
+    Rows of earlier versions have no digest; in these, only numbers out of range are detected.
 
     Raises:
-        NotARowError: If it is torn, damaged, or something else.
+        NotARowError: If the file is torn, damaged, or not a row.
     """
     rows, metadata = _read_table(path)
     if len(rows) != 1:
@@ -139,10 +139,10 @@ def read_row(path: Path) -> BenchRow:
 
 
 def rows_of_table(path: Path) -> list[BenchRow]:
-    """The rows in the file ``path``, which holds any number of them.
+    """Read the rows in the file ``path``, which holds any number of them.
 
     Raises:
-        NotARowError: If it is torn, damaged, or something else.
+        NotARowError: If the file is torn, damaged, or not a file of rows.
     """
     rows, _ = _read_table(path)
     try:
@@ -169,7 +169,7 @@ def _read_table(path: Path) -> tuple[list[BenchRow], Mapping[bytes, bytes]]:
 
 
 def _digest(row: BenchRow) -> bytes:
-    # Numbers as they are read back.
+    # As floats, which is how numbers are read back.
     metrics = {name: float(value) for name, value in row.metrics.items()}
     values = {**asdict(row), "metrics": metrics, "duration_s": float(row.duration_s)}
     text = json.dumps(values, sort_keys=True)
@@ -177,7 +177,7 @@ def _digest(row: BenchRow) -> bytes:
 
 
 def _check(row: BenchRow) -> None:
-    """Raise a ValueError unless the numbers can be those of a run."""
+    """Raise a ValueError if the values cannot be those of a run."""
     for name, text in (("config", row.config), ("versions", row.versions)):
         if not isinstance(json.loads(text), dict):
             raise ValueError(f"{name} is {text!r}")

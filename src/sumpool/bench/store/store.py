@@ -1,7 +1,7 @@
-"""The results of a benchmark on disk: one row per finished cell, each a file that never changes.
+"""Results of a benchmark on disk: one row per finished cell, each in a file that never changes.
 
-Rows are written atomically, and nothing is appended to a file that others read: any number of
-processes add rows at once, and any of them may be killed at any time.
+Rows are written atomically, and shared files are never appended to: any number of processes can
+add rows concurrently, and any of them may be killed at any time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["BenchFailure", "BenchRow", "BenchStore"]
 logger = logging.getLogger(__name__)
 
 ROWS, CELLS, CLAIMS, FAILURES = "rows", "cells", "claims", "failures"
-#: In the folder of a cell: stdout and stderr of its process, one line per start, and the run.
+#: Contents of a cell's folder: stdout and stderr, one line per start, and the run.
 LOG, STARTS, RUN = "log.txt", "starts.jsonl", "run"
 
 
@@ -35,10 +35,10 @@ class BenchFailure:
 
     Attributes:
         id: Identity of the cell.
-        attempt: Which attempt it was, from 1 on.
-        error: What went wrong, in a line or a few.
+        attempt: Number of the attempt, starting at 1.
+        error: Error message, one line or a few.
         log_tail: The last lines of the cell's log.
-        when: When it was noted, ISO 8601.
+        when: Time at which it was recorded, ISO 8601.
     """
 
     id: str
@@ -52,17 +52,17 @@ class BenchStore:
     """The folder of a benchmark, shared by any number of processes and machines.
 
     Args:
-        folder: The folder; made when the first thing is written.
+        folder: The folder; created on the first write.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = Path(folder)
-        # Rows never change, so one that was read need not be read again.
+        # Rows never change, so each is read once.
         self._known: dict[str, BenchRow] = {}
         self._reported: set[Path] = set()
 
     def row(self, id: str) -> BenchRow | None:
-        """The row of the cell ``id``; None if there is none, or, with a warning, a damaged one."""
+        """Return the row of the cell ``id``; None if it is missing or, with a warning, damaged."""
         if id not in self._known:
             path = self._row_path(id)
             if not path.is_file():
@@ -74,15 +74,15 @@ class BenchStore:
         return self._known[id]
 
     def rows(self) -> list[BenchRow]:
-        """All rows, ordered by protocol, data set, loss, method, fold and seed.
+        """Return all rows, ordered by protocol, data set, network, loss, method, fold and seed.
 
-        Damaged files are left out, each with a warning.
+        Damaged files are skipped, each with a warning.
         """
         found = [self.row(path.stem) for path in self._row_files()]
         return sorted((row for row in found if row is not None), key=lambda row: row.order)
 
     def damaged(self) -> list[Path]:
-        """The files among the rows that are not rows; what is being written does not count."""
+        """Return the files in the folder of rows that are not rows, except those being written."""
         if not (self.folder / ROWS).is_dir():
             return []
         sound = {self._row_path(row.id) for row in self.rows()}
@@ -93,7 +93,7 @@ class BenchStore:
         )
 
     def add(self, row: BenchRow) -> None:
-        """Store a finished cell; it is on the disk when this returns.
+        """Store a finished cell; on return it is on disk.
 
         Raises:
             StoreError: If the cell has a row already, or one of its numbers is not finite.
@@ -116,15 +116,15 @@ class BenchStore:
         return is_claimed(self._claim_path(id))
 
     def holder(self, id: str) -> dict[str, Any]:
-        """Who took the cell ``id`` last: host, pid, since."""
+        """Return who claimed the cell ``id`` last: host, pid, since."""
         return holder(self._claim_path(id))
 
     def cell_folder(self, id: str) -> Path:
-        """The folder of the cell ``id``: its log, its starts and its run."""
+        """Return the folder of the cell ``id``, with its log, starts and run."""
         return self.folder / CELLS / id
 
     def starts(self, id: str) -> list[dict[str, Any]]:
-        """When and where the cell ``id`` was begun or resumed, the first one first."""
+        """Return when and where the cell ``id`` was started or resumed, oldest first."""
         path = self.cell_folder(id) / STARTS
         if not path.is_file():
             return []
@@ -132,12 +132,12 @@ class BenchStore:
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 found.append(json.loads(line))
-            except ValueError:  # torn by the end of a machine: a start all the same
+            except ValueError:  # torn by a crash, but still a start
                 found.append({})
         return found
 
     def log_tail(self, id: str, lines: int = 30) -> str:
-        """The last lines of the log of the cell ``id``."""
+        """Return the last lines of the log of the cell ``id``."""
         path = self.cell_folder(id) / LOG
         if not path.is_file():
             return ""
@@ -147,7 +147,7 @@ class BenchStore:
         return "\n".join(text.splitlines()[-lines:])
 
     def failures(self) -> list[BenchFailure]:
-        """The last failure of each cell that has failed and is not finished."""
+        """Return the last failure of each unfinished cell that has failed."""
         found = []
         for path in sorted((self.folder / FAILURES).glob("*.json")):
             if self.row(path.stem) is not None:
@@ -159,7 +159,7 @@ class BenchStore:
         return found
 
     def note_failure(self, id: str, attempt: int, error: str, log_tail: str) -> BenchFailure:
-        """Note that an attempt at the cell ``id`` failed, in place of an earlier note."""
+        """Record that an attempt at the cell ``id`` failed, replacing any earlier record."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         noted = BenchFailure(id, attempt, error, log_tail, now)
         text = json.dumps(asdict(noted), indent=1, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
-"""The figures of the papers' tables as data, each with its source; README.md has what is doubtful.
+"""Published results as data, each with its source; README.md lists doubtful numbers.
 
-One CSV file per table lies beside this module: 3.1 to 3.3 and 5.1 to 5.4 of [thesis]. Scores in
-the files are percent, as printed; here they are shares of 1, as all scores of the package are.
+Each of the tables 3.1 to 3.3 and 5.1 to 5.4 of [thesis] is a CSV file next to this module. Scores
+in the files are in percent, as printed; here they are shares of 1, like all scores of the package.
 """
 
 from sumpool.bench.report.published.figures import (

@@ -1,4 +1,4 @@
-"""Published scores, read from the files beside this module, and the gains between them."""
+"""Published scores, read from the files next to this module, and the gains between them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-#: The files, in the order in which their scores are taken where several have one: the tables of
-#: GSP with their spread first, then those of CCP.
+#: Tables in order of precedence for scores found in several: those of GSP (5.1 has standard
+#: deviations), then those of CCP.
 TABLES = ("5.1", "5.2", "5.3", "5.4", "3.1", "3.2")
 #: The network of the papers' main tables.
 MAIN_BACKBONE = "bn_inception"
@@ -19,25 +19,25 @@ MAIN_BACKBONE = "bn_inception"
 
 @dataclass(frozen=True)
 class PublishedScore:
-    """One number of a published table.
+    """A score in a published table.
 
     Attributes:
         source: Key of the paper in docs/references.md.
         table: Number of the table.
-        page: Page that the table is on, as the list of tables has it.
+        page: Page of the table, according to the list of tables.
         row: Name of the row, as printed.
         protocol: ``fair``, ``conventional`` or ``tuning``.
         data_set: ``cub``, ``cars196``, ``sop`` or ``inshop``.
         backbone: Name of the network.
-        dimension: How many dimensions were searched.
-        loss: A key of ``sumpool.losses.LOSSES``; empty where the table quotes another paper.
-        method: Our label of the method, such as ``gsp+zs``; empty where the loss is.
-        settings: Options other than the usual ones, as ``--set`` takes them; empty for the usual.
+        dimension: Dimension of the searched embeddings.
+        loss: A key of ``sumpool.losses.LOSSES``; empty if quoted from another paper.
+        method: Our label of the method, such as ``gsp+zs``; empty if the loss is.
+        settings: Options that differ from the usual ones, in the syntax of ``--set``.
         metric: ``mean_average_precision_at_r`` or ``precision_at_1``.
         mean: The score, as a share of 1.
-        std: Its standard deviation; None if the table has none.
-        doubt: Why the number cannot be right as printed; empty if nothing speaks against it.
-        note: What else a reader must know.
+        std: Its standard deviation; None if not published.
+        doubt: Why the number cannot be right as printed; empty if it is not doubtful.
+        note: Further remarks.
     """
 
     source: str
@@ -59,7 +59,7 @@ class PublishedScore:
 
     @property
     def quoted(self) -> bool:
-        """Whether the table quotes another paper, whose setting is its own."""
+        """Whether the score is quoted from another paper, with settings of its own."""
         return not self.method
 
 
@@ -78,12 +78,12 @@ def _read() -> tuple[PublishedScore, ...]:
 
 
 def _share(percent: str) -> float:
-    # In decimals: 57.48 percent are 0.5748, not 0.5748000000000001.
+    # In decimals: 57.48 percent is 0.5748, not 0.5748000000000001.
     return float(Decimal(percent) / 100)
 
 
 def published_scores() -> list[PublishedScore]:
-    """Every published score, table by table and row by row as printed.
+    """Return all published scores, table by table and row by row as printed.
 
     Example:
         >>> len(published_scores())
@@ -93,7 +93,7 @@ def published_scores() -> list[PublishedScore]:
 
 
 def find(**wanted: Any) -> list[PublishedScore]:
-    """The published scores with these attributes, those of the preferred table first.
+    """Return the published scores with these attributes, those of preferred tables first.
 
     Raises:
         TypeError: If a name is not an attribute.
@@ -126,10 +126,10 @@ def beside(
     settings: str = "",
     tables: Sequence[str] = (),
 ) -> PublishedScore | None:
-    """The published score to print beside one of ours; None if there is none.
+    """Return the published score to print beside one of ours; None without one.
 
-    Scores of the same network come first, then those of the papers' main one. Doubtful and quoted
-    ones are never taken, nor those of other ``tables``, if any are given.
+    Scores of the same network take precedence over those of the papers' main network. Doubtful and
+    quoted scores are excluded, as are those outside ``tables``, if given.
 
     Example:
         >>> key = ("fair", "cub", "c2", "gap", 512, "mean_average_precision_at_r")
@@ -149,7 +149,7 @@ _Key = tuple[str, str, str, str, int, str, str]
 
 @cache
 def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
-    """What can be set beside a score of ours, by what it is a score of."""
+    """Return the published scores comparable with ours, by setting and metric."""
     found: dict[_Key, list[PublishedScore]] = {}
     for it in _read():
         if not (it.doubt or it.quoted):
@@ -159,14 +159,14 @@ def _comparable() -> Mapping[_Key, Sequence[PublishedScore]]:
 
 
 class PublishedSteps(NamedTuple):
-    """How many steps training took, table 3.3 of [thesis], rounded averages of four models.
+    """Number of training steps, from table 3.3 of [thesis]: rounded averages of four models.
 
     Attributes:
         row: Name of the row, as printed.
         loss: A key of ``sumpool.losses.LOSSES``.
         method: Our label of the method.
         data_set: ``sop`` or ``inshop``.
-        steps: Steps.
+        steps: Number of steps.
     """
 
     row: str
@@ -177,7 +177,7 @@ class PublishedSteps(NamedTuple):
 
 
 def published_steps() -> list[PublishedSteps]:
-    """Every number of table 3.3, row by row as printed.
+    """Return all numbers of table 3.3, row by row as printed.
 
     Example:
         >>> published_steps()[0]
@@ -193,11 +193,11 @@ def published_steps() -> list[PublishedSteps]:
 
 @dataclass(frozen=True)
 class PublishedGain:
-    """Two scores of one table, with the same setting.
+    """Scores of a method and its baseline from the same table.
 
     Attributes:
         ours: Score of the method.
-        theirs: Score of the method that it is compared with.
+        theirs: Score of the baseline.
     """
 
     ours: PublishedScore
@@ -205,12 +205,12 @@ class PublishedGain:
 
     @property
     def difference(self) -> float:
-        """Score of the method less that of the other one, as a share of 1."""
+        """Score of the method minus that of the baseline, as a share of 1."""
         return self.ours.mean - self.theirs.mean
 
     @property
     def relative(self) -> float:
-        """The difference over the score of the other method."""
+        """Difference as a share of the baseline's score."""
         return self.difference / self.theirs.mean
 
 
@@ -226,12 +226,12 @@ def published_gain(
     backbone: str = MAIN_BACKBONE,
     settings: str = "",
 ) -> PublishedGain | None:
-    """The published gain of ``method`` over ``against``; None if no table has both.
+    """Return the published gain of ``method`` over ``against``; None if no table has both.
 
-    The method may have been published with other settings, its baseline has the usual ones.
+    ``settings`` are those of the method; its baseline has the usual ones.
 
-    Tables 3.1 and 5.1 of [thesis] have the same baselines from different runs, so a gain is formed
-    inside a table only.
+    Tables 3.1 and 5.1 of [thesis] have the same baselines from different runs, so gains are only
+    computed within a table.
 
     Example:
         >>> metric = "mean_average_precision_at_r"
