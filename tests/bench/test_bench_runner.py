@@ -252,6 +252,16 @@ def test_status_shows_what_runs(tmp_path: Path) -> None:
     assert [group.counts["waiting"] for group in bench_status(store).groups] == [0, 3]
 
 
+def test_status_tells_copied_rows_apart_by_their_options(tmp_path: Path) -> None:
+    run_here(tmp_path, fake_cells(1), train_quickly)
+    run_here(tmp_path, fake_cells(1, embedding_size=64), train_quickly)
+    planned = bench_status(BenchStore(tmp_path)).text()
+    (tmp_path / "grid.json").unlink()
+    copied = bench_status(BenchStore(tmp_path))
+    assert sorted(it.changed.get("embedding_size", "") for it in copied.groups) == ["", "64"]
+    assert sorted(copied.text().splitlines()) == sorted(planned.splitlines())
+
+
 @pytest.mark.parametrize("executor", ["forked", pytest.param("local", marks=pytest.mark.process)])
 def test_kill_9_of_a_worker_and_of_the_runner_loses_nothing(tmp_path: Path, executor: str) -> None:
     cells = fake_cells(3)

@@ -68,6 +68,11 @@ def test_the_caption_says_protocol_network_combinations_and_source() -> None:
     )
 
 
+def test_the_steady_protocol_combines_models_too() -> None:
+    [table] = score_tables([replace(SCORE, protocol="steady")])
+    assert "over 81 combinations of models" in table.caption
+
+
 def test_conventional_scores_are_labelled_selected_on_the_test_set_everywhere() -> None:
     scores = moved_scores("5.2a", ("cub",), 0.01, count=1)
     gain = replace(
@@ -110,6 +115,16 @@ def test_an_incomplete_group_is_missing_not_a_number() -> None:
     assert rows_of(table)["C2, GSP + ZS"] == ["–"]
     assert "missing: C2, GSP + ZS on CUB, 7 of 12 runs finished" in table.caption
     assert not table.strong
+
+
+def test_an_incomplete_group_has_the_row_of_its_options() -> None:
+    waiting = Incomplete("fair", "cub", LITE, "c2", "gap", 7, 12, "set gsp.mu=0.5")
+    same = replace(SCORE, note="set gsp.mu=0.5; 1 and not 3 seeds")
+    [table] = score_tables([SCORE], [waiting])
+    assert rows_of(table)["C2, GAP (set gsp.mu=0.5)"] == ["–"]
+    assert "missing: C2, GAP (set gsp.mu=0.5) on CUB" in table.caption
+    [table] = score_tables([same], [replace(waiting, data_set="sop")])
+    assert [row[0] for row in table.rows if not row[0].startswith("↳")] == ["C2, GAP"]
 
 
 def test_a_data_set_of_which_nothing_is_finished_is_missing_too() -> None:

@@ -10,7 +10,6 @@ from sumpool.bench.report.scores import (
     Gain,
     Incomplete,
     Score,
-    read_incomplete,
     read_scores,
     write_scores,
 )
@@ -29,21 +28,18 @@ GAIN = Gain(
 def test_what_is_written_is_read_to_the_last_digit(tmp_path: Path) -> None:
     path = tmp_path / "bench" / SCORES
     assert write_scores(path, [SCORE, replace(SCORE, std=0.0)], [GAIN]) == path
-    assert read_scores(path) == ([SCORE, replace(SCORE, std=0.0)], [GAIN])
+    assert read_scores(path) == ([SCORE, replace(SCORE, std=0.0)], [GAIN], [])
 
 
 def test_incomplete_groups_are_kept_beside(tmp_path: Path) -> None:
-    waiting = Incomplete("fair", "cub", "bn_inception", "c2", "gap", 7, 12)
+    waiting = Incomplete("fair", "cub", "bn_inception", "c2", "gap", 7, 12, "set gsp.mu=1")
     write_scores(tmp_path / SCORES, [SCORE], [GAIN], [waiting])
-    assert read_incomplete(tmp_path / SCORES) == [waiting]
-    assert read_scores(tmp_path / SCORES) == ([SCORE], [GAIN])
-    write_scores(tmp_path / SCORES, [SCORE])
-    assert read_incomplete(tmp_path / SCORES) == []
+    assert read_scores(tmp_path / SCORES) == ([SCORE], [GAIN], [waiting])
 
 
 def test_no_gains_and_no_scores_can_be_written(tmp_path: Path) -> None:
     write_scores(tmp_path / SCORES, [])
-    assert read_scores(tmp_path / SCORES) == ([], [])
+    assert read_scores(tmp_path / SCORES) == ([], [], [])
 
 
 def test_writing_leaves_one_file_and_replaces_it_as_a_whole(tmp_path: Path) -> None:
@@ -59,7 +55,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     write_scores(path, [SCORE], [GAIN])
     with pytest.raises(TypeError):
         write_scores(path, [replace(SCORE, note=object())])  # type: ignore[arg-type]
-    assert read_scores(path) == ([SCORE], [GAIN])
+    assert read_scores(path) == ([SCORE], [GAIN], [])
 
 
 @pytest.mark.parametrize("name", ["mean", "std"])

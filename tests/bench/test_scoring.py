@@ -114,7 +114,7 @@ def spoil(store: BenchStore) -> None:
 def scored_again(store: BenchStore) -> Scored:
     """What another process finds, and writes."""
     found = score_store(BenchStore(store.folder))
-    assert read_scores(store.folder / SCORES) == (found.scores, found.gains)
+    assert read_scores(store.folder / SCORES) == (found.scores, found.gains, found.incomplete)
     return found
 
 

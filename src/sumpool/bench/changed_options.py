@@ -56,7 +56,7 @@ def is_used(name: str, config: TrainConfig) -> bool:
     return True
 
 
-def options_text(options: Mapping[str, str]) -> str:
+def options_text(options: Mapping[str, Any]) -> str:
     """Format options in the syntax of ``--set``, separated by commas.
 
     Example:

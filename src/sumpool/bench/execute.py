@@ -17,7 +17,8 @@ from typing import Any, Literal
 
 from sumpool.bench.cell_log import redirect_output
 from sumpool.bench.cells import BenchCell
-from sumpool.bench.store.store import LOG, RUN, STARTS, BenchRow, BenchStore
+from sumpool.bench.store.rows import BenchRow
+from sumpool.bench.store.store import LOG, RUN, STARTS, BenchStore
 from sumpool.report.run.folder import CHECKPOINTS, CONFIG
 from sumpool.training.config import TrainConfig, flat, write_config
 from sumpool.training.errors import RunError

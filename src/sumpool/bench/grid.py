@@ -154,8 +154,6 @@ def _cell(
 
 
 def _check_parts(config: TrainConfig) -> None:
-    if config.pool not in POOLINGS:
-        raise ConfigError(f"pool must be one of {', '.join(POOLINGS)}, got {config.pool!r}")
     if config.hardware.devices * config.hardware.nodes > 1:
         raise ConfigError(
             f"hardware.devices and hardware.nodes must be 1, got {config.hardware.devices} and "

@@ -76,7 +76,9 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
     for group in find_groups(store.rows(), read_grid(store)):
         if group.missing:
             done = len(group.wanted) - len(group.missing)
-            found.incomplete.append(Incomplete(*group.key, done, len(group.wanted)))
+            found.incomplete.append(
+                Incomplete(*group.key, done, len(group.wanted), _set_note(group))
+            )
             listed = "; ".join(map(str, group.missing))
             found.warnings.append(f"{group.name}: no score without {listed}")
             continue
@@ -109,7 +111,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
 
 def _scores_before(store: BenchStore) -> tuple[list[Score], list[Gain]]:
     try:
-        return read_scores(store.folder / SCORES)
+        return read_scores(store.folder / SCORES)[:2]
     except StoreError:  # missing or unreadable
         return [], []
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
 from sumpool.bench.cells import cell_name, group_of
-from sumpool.bench.changed_options import set_apart
+from sumpool.bench.changed_options import changed_options, set_apart
 from sumpool.bench.estimate import format_duration, total_seconds
 from sumpool.bench.planned_cells import PlannedCell, read_grid
 from sumpool.bench.store.rows import BenchRow
@@ -21,6 +21,7 @@ from sumpool.report.run.folder import LOG
 from sumpool.report.tables import Table
 from sumpool.system.files import StoreError
 from sumpool.system.wording import counted
+from sumpool.training.config import TrainConfig, with_options
 
 #: States of a cell: finished, held by a process, failed in its last attempt, or none of these.
 STATES = ("done", "running", "failed", "waiting")
@@ -108,7 +109,8 @@ def bench_status(store: BenchStore) -> BenchStatus:
         StoreError: If ``store`` holds no benchmark.
     """
     rows = {row.id: row for row in store.rows()}
-    cells = {cell.id: cell for cell in (*map(_of_row, rows.values()), *read_grid(store))}
+    cells = {cell.id: cell for cell in read_grid(store)}
+    cells |= _unplanned(row for row in rows.values() if row.id not in cells)
     if not cells:
         raise StoreError(f"{store.folder} holds no benchmark: it has neither a grid nor rows")
     failures = {failure.id: failure for failure in store.failures()}
@@ -180,10 +182,18 @@ def _pace(log: Path) -> str | None:
     return f"step {step}, {(step - earlier) / max(now - before, 1e-9):.1f} steps/s"
 
 
-def _of_row(row: BenchRow) -> PlannedCell:
-    name = cell_name(row.key, Member(row.fold, row.seed))
-    group = group_of(row.protocol, row.data_set, row.options)
-    return PlannedCell(*row.key, row.id, name, group, row.fold, row.seed)
+def _unplanned(rows: Iterable[BenchRow]) -> dict[str, PlannedCell]:
+    """Return the cells of rows that were copied from another benchmark, by identity."""
+    changed: dict[str, dict[str, str]] = {}
+    found = {}
+    for row in rows:
+        name = cell_name(row.key, Member(row.fold, row.seed))
+        group = group_of(row.protocol, row.data_set, row.options)
+        if group not in changed:
+            changed[group] = changed_options(row.protocol, with_options(TrainConfig(), row.options))
+        where = (row.id, name, group, row.fold, row.seed)
+        found[row.id] = PlannedCell(*row.key, *where, changed[group])
+    return found
 
 
 def _groups_table(groups: Sequence[GroupStatus]) -> str:

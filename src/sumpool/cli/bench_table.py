@@ -1,4 +1,4 @@
-"""``sumpool bench table`` and ``sumpool bench recipes``: numbers beside the published ones."""
+"""``sumpool bench table`` and ``sumpool bench recipes``: result tables and published settings."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def run_table(options: Namespace) -> int:
     from sumpool.bench.report.labels import METRICS
     from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
     from sumpool.bench.report.score_table import score_tables
-    from sumpool.bench.report.scores import SCORES, read_incomplete, read_scores
+    from sumpool.bench.report.scores import SCORES, read_scores
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.system.files import StoreError, refuse_overwriting, write_atomic
 
@@ -84,10 +84,9 @@ def run_table(options: Namespace) -> int:
     path = options.out / SCORES
     nothing = f"{options.out} has no scores yet: no run of a protocol is finished"
     if not path.exists():
-        bench_status(BenchStore(options.out))  # which refuses a folder without a benchmark
+        bench_status(BenchStore(options.out))  # raises if there is no benchmark
         raise StoreError(nothing)
-    scores, gains = read_scores(path)
-    waiting = read_incomplete(path)
+    scores, gains, waiting = read_scores(path)
     there = sorted({it.protocol for it in scores} | {it.protocol for it in waiting})
     if not there:
         raise StoreError(nothing)
@@ -116,7 +115,7 @@ def run_table(options: Namespace) -> int:
     else:
         text = (latex_text if options.format == "latex" else markdown_text)(tables)
         written = [folder / f"improvement-{name}.png" for name in pictures]
-        if folder != options.out:  # in the folder of the benchmark they are its own
+        if folder != options.out:  # those of the benchmark itself may be replaced
             refuse_overwriting(written, overwrite=options.overwrite)
         for path, picture in zip(written, pictures.values(), strict=True):
             write_atomic(path, picture.png)
@@ -126,7 +125,7 @@ def run_table(options: Namespace) -> int:
         write_atomic(options.file, text.encode())
         print(f"table: {options.file}")
     for path in written:
-        # Not to standard output: what is there goes into a document.
+        # Not to stdout, which may be redirected into a document.
         print(f"figure: {path}", file=sys.stderr)
     return 0
 
@@ -153,7 +152,7 @@ def add_recipe_options(parser: ArgumentParser) -> None:
 
 
 def run_recipes(options: Namespace) -> int:
-    """Write the files and say how many there are."""
+    """Write the files and print their number."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.recipes import write_recipes
 

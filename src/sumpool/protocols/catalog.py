@@ -183,7 +183,6 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_tuning,
-        reads_test=False,
     ),
     Protocol(
         "tuning-ccp",
@@ -196,7 +195,6 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_tuning_ccp,
-        reads_test=False,
     ),
     Protocol(
         "steady",
@@ -222,7 +220,6 @@ _ALL = (
         evaluated_on="validation",
         summary="mean",
         prescribe=_steady,
-        reads_test=False,
     ),
     Protocol(
         "libc",

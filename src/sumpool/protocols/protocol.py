@@ -54,7 +54,6 @@ class Protocol:
         monitor: Metric that models are selected by.
         heads: Replacements for the pooling of the method, by its name.
         prescribe: Function that returns the prescribed settings.
-        reads_test: Whether runs are also evaluated on the test set.
     """
 
     name: str
@@ -68,7 +67,6 @@ class Protocol:
     prescribe: Prescribe = field(repr=False)
     monitor: str = "mean_average_precision_at_r"
     heads: Mapping[str, str] = field(default_factory=dict)
-    reads_test: bool = True
 
     @property
     def note(self) -> str:
@@ -194,7 +192,7 @@ class Protocol:
             "validation": defaults.validation,
             "seed": member.seed,
             "stop.monitor": self.monitor,
-            "test": self.reads_test,
+            "test": self.evaluated_on == "test",
         }
 
     def _check(

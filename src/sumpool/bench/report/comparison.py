@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sumpool.bench.changed_options import has_options, set_apart
+from sumpool.bench.changed_options import has_options, options_text, set_apart
 from sumpool.bench.groups import Group, find_groups
 from sumpool.bench.methods import Method
 from sumpool.bench.report.labels import (
@@ -79,8 +79,7 @@ def comparison_tables(
         raise StoreError(f"over must be one of {', '.join(there)}, got {', '.join(unknown)}")
     for it in over:
         if not any(map(it.has, groups)):
-            words = ", ".join(f"{name}={value}" for name, value in it.options.items())
-            raise StoreError(f"over: no finished run of {it.label} has {words}")
+            raise StoreError(f"over: no finished run of {it.label} has {options_text(it.options)}")
     parts: dict[tuple[str, ...], list[Group]] = {}
     for group in groups:
         parts.setdefault(group.key[:3], []).append(group)

@@ -95,7 +95,7 @@ def improvements(
             gain = paired.get((name, loss, method, other, settings)) if kept == settings else None
             published = published_gain(
                 protocol, name, loss, method, other, dimension, metric, backbone=backbone,
-                settings=method_settings(settings, method),
+                settings=settings,
             )  # fmt: skip
             interval = None if gain is None else (gain.low / base, gain.high / base)
             ours = mean / base - 1
@@ -107,8 +107,7 @@ def improvements(
 
 def _set(entry: Score | Gain) -> str:
     """Return the constants of the method that the note lists as set."""
-    settings = method_settings(entry.note, entry.method)
-    return f"set {settings.replace(' ', ', ')}" if settings else ""
+    return method_settings(entry.note, entry.method)
 
 
 def draw(
@@ -153,7 +152,7 @@ def draw(
 
 def _name(it: Improvement) -> str:
     words = f"{loss_name(it.loss)}: {method_name(it.method)}"
-    words += f"\n{it.settings}" if it.settings else ""
+    words += f"\nset {it.settings}" if it.settings else ""
     # Plain average pooling is the usual baseline and is not mentioned.
     return words if it.against in AVERAGES else f"{words}\nover {method_name(it.against)}"
 

@@ -160,6 +160,16 @@ def common_words(notes: Iterable[str]) -> list[str]:
     return [word for word in words[0] if all(word in it for it in words)] if words else []
 
 
+def set_options(note: str) -> str:
+    """Return the part of a note that lists the options that were set.
+
+    Example:
+        >>> set_options("best of 3; set gsp.mu=1, seed=2; 2 seeds")
+        'set gsp.mu=1, seed=2'
+    """
+    return next((word for word in note_words(note) if word.startswith(_SET)), "")
+
+
 def method_settings(note: str, method: str) -> str:
     """Return the constants of the method that a note lists, in the form of published settings.
 
@@ -170,8 +180,7 @@ def method_settings(note: str, method: str) -> str:
         >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp+zs")
         'gsp.mu=1'
     """
-    given = [word.removeprefix(_SET) for word in note_words(note) if word.startswith(_SET)]
-    names = [name for text in given for name in re.split(r", (?=[a-z_]+[a-z_.]*=)", text)]
+    names = re.split(r", (?=[a-z_]+[a-z_.]*=)", set_options(note).removeprefix(_SET))
     parts = [part.partition(":")[0] for part in method.split("+")]
     groups = tuple(group for part, group in _CONSTANTS if part in ("", *parts))
     return " ".join(name for name in names if name.startswith(groups))

@@ -25,10 +25,12 @@ from sumpool.bench.report.labels import (
     metric_place,
     note_words,
     percent,
+    set_options,
     signed,
 )
 from sumpool.bench.report.published import PublishedScore, beside
 from sumpool.bench.report.scores import Incomplete, Score
+from sumpool.protocols import PROTOCOLS
 from sumpool.report.latex import UNDER
 from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table
@@ -156,10 +158,10 @@ def _by_place(scores: Iterable[Score]) -> dict[tuple[_Line, _Column], Score]:
 
 def _lines(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> list[_Line]:
     found = list(dict.fromkeys(_line(score) for score in scores))
-    # A group without scores belongs to the row of the same method on other data sets.
-    there = {(line.loss, line.method) for line in found}
-    others = dict.fromkeys((it.loss, it.method) for it in incomplete)
-    found += [_Line(*it, "") for it in others if it not in there]
+    # A group without scores belongs to the row of the same method and options on other data sets.
+    there = {(line.loss, line.method, set_options(line.note)) for line in found}
+    others = dict.fromkeys((it.loss, it.method, it.note) for it in incomplete)
+    found += [_Line(*it) for it in others if it not in there]
     return sorted(found, key=lambda it: (loss_place(it.loss), method_place(it.method), it.note))
 
 
@@ -221,7 +223,8 @@ def _score_caption(
     parts = [f"{caption_prefix(protocol, backbone)}: percent"]
     counts = sorted({score.count for score in scores})
     if counts and counts[-1] > 1:
-        noun = "combinations of models" if protocol == "fair" else "runs"
+        known = PROTOCOLS.get(protocol)
+        noun = "combinations of models" if known and known.summary == "combinations" else "runs"
         spelled = " or ".join(map(str, counts))
         parts[0] += f", mean ± standard deviation over {spelled} {noun}"
     parts += [word for word in common_words(score.note for score in scores) if word not in parts[0]]
@@ -231,7 +234,8 @@ def _score_caption(
         parts.append(f"published: [{sources}], table {', '.join(tables)}")
     for it in incomplete:
         parts.append(
-            f"missing: {loss_name(it.loss)}, {method_name(it.method)} on "
-            f"{data_set_name(it.data_set)}, {it.done} of {it.wanted} runs finished"
+            f"missing: {loss_name(it.loss)}, {method_name(it.method)}"
+            f"{f' ({it.note})' if it.note else ''} on {data_set_name(it.data_set)}, "
+            f"{it.done} of {it.wanted} runs finished"
         )
     return "; ".join(parts) + "."

@@ -123,10 +123,12 @@ class Incomplete(MethodKey):
     Attributes:
         done: Number of finished runs.
         wanted: Number of runs needed.
+        note: Options that were set, as in :class:`Score`.
     """
 
     done: int
     wanted: int
+    note: str = ""
 
 
 def write_scores(
@@ -147,8 +149,8 @@ def write_scores(
     return path
 
 
-def read_scores(path: Path) -> tuple[list[Score], list[Gain]]:
-    """Read the scores and gains written by :func:`write_scores`.
+def read_scores(path: Path) -> tuple[list[Score], list[Gain], list[Incomplete]]:
+    """Read the scores, gains and groups without a score written by :func:`write_scores`.
 
     Raises:
         StoreError: If the file is missing, damaged, or not a file of scores.
@@ -157,16 +159,8 @@ def read_scores(path: Path) -> tuple[list[Score], list[Gain]]:
     return (
         [_entry(Score, values, path) for values in stored["scores"]],
         [_entry(Gain, values, path) for values in stored["gains"]],
+        [_entry(Incomplete, values, path) for values in stored.get("incomplete", [])],
     )
-
-
-def read_incomplete(path: Path) -> list[Incomplete]:
-    """Read the groups without a score written by :func:`write_scores`.
-
-    Raises:
-        StoreError: As in :func:`read_scores`.
-    """
-    return [_entry(Incomplete, values, path) for values in _read(path).get("incomplete", [])]
 
 
 def _read(path: Path) -> dict[str, list[dict[str, Any]]]:

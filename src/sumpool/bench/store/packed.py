@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
-from sumpool.bench.store.rows import SCHEMA, BenchRow, NotARowError, rows_of_table
+from sumpool.bench.store.rows import BenchRow, NotARowError, encode_rows, rows_of_table
 from sumpool.bench.store.store import ROWS, BenchStore
 from sumpool.system.files import StoreError, write_atomic
 
@@ -19,11 +15,7 @@ PACKED = "rows.parquet"
 
 def write_packed(path: Path, rows: Iterable[BenchRow]) -> None:
     """Write ``rows`` to the file ``path``, in the given order."""
-    values = [{**asdict(row), "metrics": list(row.metrics.items())} for row in rows]
-    buffer = pa.BufferOutputStream()
-    table = pa.Table.from_pylist(values, schema=SCHEMA)
-    pq.write_table(table, buffer, compression="zstd", write_page_checksum=True)
-    write_atomic(path, buffer.getvalue().to_pybytes())
+    write_atomic(path, encode_rows(rows, compression="zstd"))
 
 
 def collect_rows(places: Sequence[Path]) -> list[BenchRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -105,11 +105,19 @@ class NotARowError(ValueError):
 
 def encode_row(row: BenchRow) -> bytes:
     """Return the content of the Parquet file of ``row``."""
-    values = {**asdict(row), "metrics": list(row.metrics.items())}
+    return encode_rows([row], {DIGEST: _digest(row)})
+
+
+def encode_rows(
+    rows: Iterable[BenchRow],
+    metadata: Mapping[bytes, bytes] | None = None,
+    compression: str = "snappy",
+) -> bytes:
+    """Return the content of a Parquet file of ``rows``, in the given order."""
+    values = [{**asdict(row), "metrics": list(row.metrics.items())} for row in rows]
     buffer = pa.BufferOutputStream()
-    schema = SCHEMA.with_metadata({DIGEST: _digest(row)})
-    table = pa.Table.from_pylist([values], schema=schema)
-    pq.write_table(table, buffer, write_page_checksum=True)
+    table = pa.Table.from_pylist(values, schema=SCHEMA.with_metadata(metadata))
+    pq.write_table(table, buffer, compression=compression, write_page_checksum=True)
     content: bytes = buffer.getvalue().to_pybytes()
     return content
 

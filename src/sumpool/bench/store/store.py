@@ -20,8 +20,6 @@ from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, write_atomic
 from sumpool.system.locks import claim, holder, is_claimed
 
-__all__ = ["BenchFailure", "BenchRow", "BenchStore"]
-
 logger = logging.getLogger(__name__)
 
 ROWS, CELLS, CLAIMS, FAILURES = "rows", "cells", "claims", "failures"
