@@ -1,4 +1,4 @@
-"""Global poolings: from a map or a sequence of features to one vector."""
+"""Global pooling layers: one vector per feature map or token sequence."""
 
 from sumpool.pooling.average import GlobalAveragePool1d, GlobalAveragePool2d
 from sumpool.pooling.average_maximum import AverageMaxPool1d, AverageMaxPool2d

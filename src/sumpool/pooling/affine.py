@@ -1,4 +1,4 @@
-"""Layers applied in the dtype of their input, whatever their own."""
+"""Layers computed in the dtype of their input rather than that of their parameters."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 
 def affine(layer: nn.Linear, x: Tensor) -> Tensor:
-    """``layer`` on the last dimension of ``x``, in the dtype of ``x``.
+    """Apply ``layer`` to the last dimension of ``x``, in the dtype of ``x``.
 
-    Poolings compute in float32 or more; their parameters may be kept in less.
+    Poolings compute in float32 or float64; their parameters may have lower precision.
 
     Args:
         layer: A linear layer with C inputs and D outputs.
@@ -28,14 +28,14 @@ def affine(layer: nn.Linear, x: Tensor) -> Tensor:
 
 
 def layer_norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
-    """``layer`` on the last dimension of ``x``, in the dtype of ``x``.
+    """Apply ``layer`` to the last dimension of ``x``, in the dtype of ``x``.
 
     Args:
-        layer: Layer normalization of C channels, with scale and shift.
+        layer: Layer normalization over C channels, with scale and shift.
         x: A tensor of shape (..., C).
 
     Returns:
-        A tensor of the shape and dtype of ``x``.
+        A tensor with the shape and dtype of ``x``.
 
     Example:
         >>> import torch

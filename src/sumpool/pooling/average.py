@@ -16,11 +16,11 @@ from sumpool.pooling.base import (
 
 class _GlobalAveragePool(GlobalPool):
     pool_type = "gap"
-    # Before or after is the same vector; before, the mapped local features can be looked at.
+    # The vector is the same either way; "before" makes the mapped local features available.
     linear_map = "before"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The mean of ``features`` (B, n, C) over the valid ones, each with the same weight."""
+        """Average ``features`` (B, n, C) over valid positions."""
         if mask is None and not details:
             return Pooled(features.mean(1), None, None)
         weights = equal_weights(features, mask)

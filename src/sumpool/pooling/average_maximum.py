@@ -13,7 +13,7 @@ class _AverageMaxPool(GlobalPool):
     pool_type = "gap+gmp"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Mean plus maximum of ``features`` (B, n, C) over the valid ones, per channel."""
+        """Mean plus maximum of ``features`` (B, n, C) over valid positions, per channel."""
         wide = features.to(solve_dtype(features))
         if mask is None:
             average = wide.mean(-2)
@@ -24,7 +24,7 @@ class _AverageMaxPool(GlobalPool):
         if not details:
             return Pooled(embedding, None, None)
         if mask is None:
-            share = wide.new_full((), 1 / features.shape[-2])  # (), of each position
+            share = wide.new_full((), 1 / features.shape[-2])  # (), the same for all positions
         else:
             share = mask.to(wide.dtype) / count
         return Pooled(embedding, (share + maximum_shares(wide, mask)) / 2, None)
@@ -36,7 +36,7 @@ class AverageMaxPool2d(_AverageMaxPool):
     .. math::
         g_c = \frac1n \sum_j f_{jc} + \max_j f_{jc}
 
-    The weight of a position is half its weight in average pooling, 1/n, and half the share of the
+    The weight of a position is the mean of 1/n, its weight in average pooling, and the share of
     channels whose maximum it holds.
 
     Args:

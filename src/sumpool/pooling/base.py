@@ -1,4 +1,4 @@
-"""What all global poolings share: formats, masks, shapes, and one structured output."""
+"""Base classes of the pooling layers: input layouts, masks and the common output."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from torch import Tensor, nn
 
 from sumpool.transport.validation import check_mask, check_one_of, solve_dtype
 
-#: Accepted layouts by dimensionality: maps (2d) and token sequences (1d).
+#: Accepted input layouts of maps (2d) and token sequences (1d).
 FORMATS_2D = ("NCHW", "NHWC")
 FORMATS_1D = ("NLC", "NCL")
 
 
 class Pooled(NamedTuple):
-    """The output of a pooling, the same for all of them.
+    """Output of :meth:`GlobalPool.pool`.
 
     Attributes:
         embedding: One vector per image, (B, C).
-        weights: The share each position has in it, (B, H, W) for maps and (B, L) for sequences,
-            without prefix tokens; None where a pooling has no such weights.
-        attributes: Pseudo-attributes, (B, m); None where a pooling has none.
+        weights: Share of each position in the embedding, (B, H, W) for maps and (B, L) for
+            sequences, without prefix tokens; None if the pooling has no such weights.
+        attributes: Pseudo-attributes, (B, m); None if the pooling has none.
     """
 
     embedding: Tensor
@@ -30,31 +30,31 @@ class Pooled(NamedTuple):
 
 
 class GlobalPool(nn.Module, ABC):
-    """Base of the poolings: reads any layout, gives one vector per image.
+    """Base class of the pooling layers: features in any layout to one vector per image.
 
-    A subclass defines :meth:`pool_tokens` on features of shape (B, n, C). Calling the module gives
-    the embedding alone, as timm's poolings do, so that it can stand in their place; :meth:`pool`
-    gives weights and attributes too.
+    A subclass defines :meth:`pool_tokens` on features of shape (B, n, C). Calling the module
+    returns the embedding alone, as timm's pooling layers do, so that it can replace them;
+    :meth:`pool` also returns weights and attributes.
 
     Args:
-        flatten: Whether the embedding is (B, C) or keeps its pooled dimensions as 1.
+        flatten: Whether the embedding has shape (B, C) or keeps the pooled dimensions with size 1.
         input_fmt: Layout of the input: "NCHW" (default) or "NHWC" for maps, "NLC" (default) or
             "NCL" for token sequences.
-        num_prefix_tokens: Leading tokens of a sequence (class, register) that are dropped; 0 for
+        num_prefix_tokens: Number of leading tokens (class, register) of a sequence to drop; 0 for
             maps.
 
-    Poolings with parameters also take the ``device`` and the ``dtype`` of these.
+    Layers with parameters also accept their ``device`` and ``dtype``.
     """
 
-    #: Name, like timm's ``SelectAdaptivePool2d.pool_type``.
+    #: Name, as in timm's ``SelectAdaptivePool2d.pool_type``.
     pool_type: ClassVar[str]
     #: Where the linear map to the embedding size belongs: "before" the pooling, on every local
-    #: feature; "after" it, on the pooled vector; or "inside", where the pooling has its own and
+    #: feature; "after" it, on the pooled vector; or "inside", if the pooling has its own map and
     #: takes the embedding size as an argument.
     linear_map: ClassVar[Literal["before", "after", "inside"]] = "after"
-    #: Whether :meth:`pool` gives pseudo-attributes.
+    #: Whether :meth:`pool` returns pseudo-attributes.
     has_attributes: ClassVar[bool] = False
-    #: Channels the input must have; None for any number.
+    #: Required number of input channels; None for any number.
     channels: int | None = None
     _formats: ClassVar[tuple[str, ...]]
 
@@ -77,25 +77,25 @@ class GlobalPool(nn.Module, ABC):
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C), with weights of shape (B, n).
 
-        ``details`` says whether weights and attributes are wanted; without it a pooling may leave
-        out what it would have to compute for them alone.
+        If ``details`` is False, weights and attributes may be omitted where they need extra
+        computation.
         """
 
     def pool(self, x: Tensor, mask: Tensor | None = None) -> Pooled:
-        """Pool ``x``, with weights and attributes.
+        """Pool ``x``; also return weights and attributes.
 
         Args:
             x: Features in the layout ``input_fmt``.
             mask: True for valid positions: (B, H, W) for maps, (B, L) for sequences, where L
-                counts the tokens left after the prefix.
+                excludes the prefix tokens.
 
         Returns:
-            A :class:`Pooled`, its embedding always (B, C).
+            A :class:`Pooled`, whose embedding is always (B, C).
         """
         return self._pool(x, mask, details=True)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The embedding of ``x``, (B, C), or with the pooled dimensions kept as 1."""
+        """Return the embedding of ``x``: (B, C), or with pooled dimensions of size 1."""
         embedding = self._pool(x, mask, details=False).embedding
         if self.flatten:
             return embedding
@@ -111,7 +111,7 @@ class GlobalPool(nn.Module, ABC):
         return Pooled(out.embedding, weights, out.attributes)
 
     def to_tokens(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
-        """``x`` as (B, n, C), a view where possible, and the shape of its positions."""
+        """Return ``x`` as (B, n, C), a view where possible, and the shape of its positions."""
         if x.ndim != len(self.input_fmt):
             raise ValueError(
                 f"x must have {len(self.input_fmt)} dimensions ({self.input_fmt}), "
@@ -137,7 +137,7 @@ class GlobalPool(nn.Module, ABC):
         return features, positions
 
     def check_channels(self, features: Tensor) -> None:
-        """Raise unless ``features`` (B, n, C) have the channels the layer was built for."""
+        """Raise a ValueError unless ``features`` (B, n, C) have :attr:`channels` channels."""
         if self.channels is not None and features.shape[-1] != self.channels:
             raise ValueError(
                 f"x must have {self.channels} channels in the layout {self.input_fmt}, "
@@ -153,12 +153,12 @@ class GlobalPool(nn.Module, ABC):
         return 1
 
     def is_identity(self) -> bool:
-        """False, since a pooling always pools; part of timm's pooling interface."""
+        """Return False; part of timm's pooling interface."""
         return False
 
 
 class MapPool(GlobalPool):
-    """Base of the poolings that look at neighboring positions: maps only, all of them valid.
+    """Base class of pooling layers that use neighboring positions: maps only, without a mask.
 
     A subclass defines :meth:`pool_map` on maps of shape (B, C, H, W).
     """
@@ -170,7 +170,7 @@ class MapPool(GlobalPool):
         """Pool maps ``x`` (B, C, H, W), with weights of shape (B, H, W)."""
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Raise: local features without their positions are not enough."""
+        """Raise a TypeError: the layer needs the positions of local features."""
         raise TypeError(f"the pooling {self.pool_type!r} needs maps, not a set of local features")
 
     def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
@@ -183,14 +183,14 @@ class MapPool(GlobalPool):
 
 
 def zero_invalid(features: Tensor, mask: Tensor | None) -> Tensor:
-    """``features`` (..., n, C) with 0 at invalid positions, whatever stands there."""
+    """Return ``features`` (..., n, C) with invalid positions, even NaN, set to 0."""
     return features if mask is None else features.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def equal_weights(features: Tensor, mask: Tensor | None) -> Tensor:
     """Weights of average pooling for ``features`` (B, n, C): 1/n at the n valid positions, (B, n).
 
-    In the dtype of the solver: float32 or more.
+    In the dtype of the solver: float32, or float64 for float64 features.
     """
     dtype = solve_dtype(features)
     if mask is None:
@@ -200,7 +200,7 @@ def equal_weights(features: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def flat_mask(mask: Tensor | None, batch: int, positions: tuple[int, ...]) -> Tensor | None:
-    """``mask`` as (B, n), checked against the positions it is for."""
+    """Check ``mask`` against the shape of the positions and flatten it to (B, n)."""
     if mask is None:
         return None
     if mask.shape != (batch, *positions):

@@ -1,4 +1,4 @@
-"""The poolings by name."""
+"""Pooling layers by name."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from sumpool.pooling.rivals.solar import SolarPool1d, SolarPool2d
 from sumpool.pooling.rivals.weldon import WeldonPool1d, WeldonPool2d
 from sumpool.pooling.sum_parts import SumPartsPool1d, SumPartsPool2d
 
-#: Name → (class for maps, class for token sequences or None where it needs neighbors).
+#: Name → (class for maps, class for token sequences or None if it needs neighboring positions).
 POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gap": (GlobalAveragePool2d, GlobalAveragePool1d),
     "gmp": (GlobalMaxPool2d, GlobalMaxPool1d),
@@ -67,8 +67,8 @@ POOLINGS: Mapping[str, tuple[type[GlobalPool], type[GlobalPool] | None]] = {
     "gsp-parts": (SumPartsPool2d, SumPartsPool1d),
 }
 
-#: What the code of the authors of [gsp] gives to its rivals where our defaults, those of the papers
-#: that introduced them, differ.
+#: Options of rival methods in the code of the authors of [gsp], where they differ from the defaults
+#: here, which follow the papers that introduced the methods.
 AUTHORS_OPTIONS: Mapping[str, Mapping[str, Any]] = {
     "cbam": {"kernel_size": 3},
     "otp": {"eps": 2.0, "iterations": 10},
@@ -77,7 +77,7 @@ AUTHORS_OPTIONS: Mapping[str, Mapping[str, Any]] = {
 
 
 def pooling_options(name: str, *, sequence: bool = False) -> tuple[str, ...]:
-    """The options that :func:`build_pooling` accepts for this pooling.
+    """Return the names of the options that :func:`build_pooling` accepts for a pooling.
 
     Example:
         >>> pooling_options("gap")
@@ -95,18 +95,19 @@ def build_pooling(
     sequence: bool = False,
     **options: Any,
 ) -> GlobalPool:
-    """Build the pooling called ``name``.
+    """Build the pooling layer ``name``.
 
     Args:
         name: One of :data:`POOLINGS`.
-        channels: Channels of the features; poolings that do not depend on it do not look at it.
-        embedding_size: Length of the embedding, for poolings that have their linear map inside
-            (``linear_map``), and for those alone; None takes their default.
+        channels: Channels of the features; ignored by poolings that do not depend on it.
+        embedding_size: Length of the embedding, only for poolings whose ``linear_map`` is
+            "inside"; None uses their default.
         sequence: Whether the features are token sequences rather than maps.
         **options: Arguments of the pooling's class.
 
     Raises:
-        ValueError: If the name is unknown, or an option is; the message lists what is accepted.
+        ValueError: If the name or an option is unknown (the message lists the choices), or if
+            ``embedding_size`` does not apply.
 
     Example:
         >>> build_pooling("gsp", 8, prototypes=4, mu=0.5).prototypes.shape
@@ -133,10 +134,10 @@ def build_pooling(
 
 
 def pooling_class(name: str, *, sequence: bool = False) -> type[GlobalPool]:
-    """The class of the pooling called ``name``, for maps or for token sequences.
+    """Return the class of the pooling ``name``, for maps or for token sequences.
 
     Raises:
-        ValueError: If there is none; the message lists the choices.
+        ValueError: If there is no such pooling; the message lists the choices.
 
     Example:
         >>> pooling_class("gap").linear_map

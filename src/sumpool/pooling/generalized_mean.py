@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled
 from sumpool.transport.validation import check_positive, solve_dtype
 
-#: Least exponent of a tensor, which is learned.
+#: Lower bound of a learned exponent, which is a tensor.
 LEAST_EXPONENT = 0.01
-#: What the least value of an image counts as where it is subtracted from all.
+#: Least value of an image after :func:`above_least`.
 LEAST = 1e-6
 
 
@@ -23,23 +23,22 @@ def generalized_mean(
     floor: float = 1e-6,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""The generalized mean of local features, channel by channel [gem, eq. 3].
+    r"""Generalized mean of local features, per channel [gem, eq. 3].
 
     .. math::
         g_c = \Big(\frac1n \sum_{j=1}^n \max(f_{jc}, δ)^p\Big)^{1/p}
 
-    computed from logarithms, so that no power is ever formed: any p and any magnitude of features
-    is fine in float32. At p = 1 it is the mean of positive features, and with growing p it tends
-    to their maximum. It is computed in float32, or float64 for such features; the result has
-    the dtype of the features.
+    computed from logarithms without forming powers, so that float32 handles any p and any magnitude
+    of features. It is the mean of positive features at p = 1 and tends to their maximum as p grows.
+    Computed in float32, or float64 for float64 features; the result has the dtype of the features.
 
     Args:
         features: Local features, (..., n, C).
         p: Exponent, positive; a number or a tensor that broadcasts to (..., C). Tensors, which are
-            learned, count as at least 0.01.
-        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
-        floor: Smallest value δ > 0 a feature counts as; below it the gradient is 0.
-        weights: Weights that sum to 1, (..., n), in the place of 1/n; 0 where the mask is False.
+            learned exponents, are clamped to at least 0.01.
+        mask: True for valid features, (..., n); invalid ones are ignored, even if NaN.
+        floor: Lower bound δ > 0 of the features, below which the gradient is 0.
+        weights: Weights that sum to 1, (..., n), instead of 1/n; 0 where the mask is False.
 
     Returns:
         A tensor of shape (..., C).
@@ -68,7 +67,7 @@ def generalized_mean(
 def generalized_mean_shares(
     features: Tensor, p: float | Tensor, mask: Tensor | None = None, floor: float = 1e-6
 ) -> Tensor:
-    r"""The share of each position in the sums of :func:`generalized_mean`.
+    r"""Share of each position in the sums of :func:`generalized_mean`, averaged over channels.
 
     .. math::
         w_j = \frac1C \sum_c \frac{\max(f_{jc}, δ)^p}{\sum_i \max(f_{ic}, δ)^p}
@@ -76,11 +75,11 @@ def generalized_mean_shares(
     Args:
         features: Local features, (..., n, C).
         p: Exponent, as in :func:`generalized_mean`.
-        mask: True for valid features, (..., n); the others have weight 0.
-        floor: Smallest value δ > 0 a feature counts as.
+        mask: True for valid features, (..., n); invalid ones have weight 0.
+        floor: Lower bound δ > 0 of the features.
 
     Returns:
-        A tensor of shape (..., n), non-negative, that sums to 1 over its last dimension.
+        A non-negative tensor of shape (..., n) that sums to 1 over its last dimension.
 
     Example:
         >>> generalized_mean_shares(torch.tensor([[1.0], [3.0]]), 1.0)
@@ -91,7 +90,7 @@ def generalized_mean_shares(
 
 
 def above_least(values: Tensor, mask: Tensor | None = None) -> Tensor:
-    """``values`` (B, n, C) above the least of their image, all positive: 10⁻⁶ and more.
+    """Shift ``values`` (B, n, C) so that the least valid value of each image is 10⁻⁶.
 
     Args:
         values: Local features of any sign.
@@ -108,17 +107,17 @@ def above_least(values: Tensor, mask: Tensor | None = None) -> Tensor:
 def _logarithms(features: Tensor, mask: Tensor | None, floor: float) -> Tensor:
     features = features.to(solve_dtype(features))
     if mask is not None:
-        features = features.masked_fill(~mask.unsqueeze(-1), 1)  # whatever stands there
+        features = features.masked_fill(~mask.unsqueeze(-1), 1)  # even NaN
     return features.clamp(min=floor).log()
 
 
 def _exponent(p: float | Tensor, logs: Tensor) -> float | Tensor:
-    # A learned exponent must not cross 0, where the mean has no value.
+    # A learned exponent must not cross 0, where the mean is undefined.
     return p.to(logs.dtype).clamp_min(LEAST_EXPONENT) if isinstance(p, Tensor) else p
 
 
 def _exponents(logs: Tensor, p: float | Tensor, mask: Tensor | None) -> Tensor:
-    """log max(f, δ)^p, and −∞ at positions that do not count."""
+    """log max(f, δ)^p, and −∞ at invalid positions."""
     p = p.unsqueeze(-2) if isinstance(p, Tensor) and p.ndim else p  # (..., 1, C)
     exponents = logs * p
     return exponents if mask is None else exponents.masked_fill(~mask.unsqueeze(-1), -math.inf)
@@ -147,18 +146,18 @@ class _GeneralizedMeanPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the exponent back to its initial value."""
+        """Reset the exponent to its initial value."""
         with torch.no_grad():
             self.p.fill_(self._p)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The generalized mean of ``features`` (B, n, C) over the valid ones."""
+        """Generalized mean of ``features`` (B, n, C) over valid positions."""
         embedding = generalized_mean(features, self.p, mask, self.floor)
         weights = generalized_mean_shares(features, self.p, mask, self.floor) if details else None
         return Pooled(embedding, weights, None)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         learned = " (learned)" if self.p.requires_grad else ""
         return f"p={self._p}{learned}, floor={self.floor}, input_fmt={self.input_fmt!r}"
 
@@ -172,13 +171,13 @@ class GeneralizedMeanPool2d(_GeneralizedMeanPool):
         g_c = \Big(\frac1n \sum_j \max(f_{jc}, δ)^p\Big)^{1/p}.
 
     p = 1 is average pooling of positive features, large p tends to maximum pooling. The weights
-    of the positions are their shares in the sum, averaged over channels. Meant for features that
-    are not negative: what is below δ counts as δ.
+    of the positions are their shares in the sum, averaged over channels. Intended for non-negative
+    features: values below δ are clamped to δ.
 
     Args:
-        p: Exponent at the start, positive.
+        p: Initial exponent, positive.
         learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a feature counts as.
+        floor: Lower bound δ > 0 of the features.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

@@ -1,4 +1,4 @@
-"""GeMean+GSP: the generalized mean of features weighed by what the prototypes select."""
+"""GeMean+GSP: the generalized mean of features weighted by GSP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
 from sumpool.transport.validation import check_one_of, check_positive
 
-#: What the weights of GSP can weigh.
+#: Quantities that the weights of GSP can multiply.
 WEIGHED = ("features", "powers")
 
 
@@ -43,16 +43,16 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         self.p = nn.Parameter(self.map.weight.new_full((), self._p), requires_grad=learn_p)
 
     def reset_parameters(self) -> None:
-        """Draw the map and the prototypes again; set the exponent to its initial value."""
+        """Reinitialize the map and the prototypes; reset the exponent to its initial value."""
         super().reset_parameters()
         with torch.no_grad():
             self.p.fill_(self._p)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The mapped generalized mean of ``features`` (B, n, C), weighed by GSP."""
+        """Map the generalized mean of ``features`` (B, n, C), weighted by GSP."""
         features = zero_invalid(features, mask)
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
-        assert out.weights is not None  # GSP has them always
+        assert out.weights is not None  # GSP always has weights
         local = features.to(out.weights.dtype)
         if self.weigh == "powers":
             mean = generalized_mean(local, self.p, mask, self.floor, out.weights)  # (B, C)
@@ -64,14 +64,14 @@ class _GeneralizedMeanSumPool(MappedSumPool):
         return Pooled(embedding.to(features.dtype), out.weights, out.attributes)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         learned = " (learned)" if self.p.requires_grad else ""
         own = f"p={self._p}{learned}, floor={self.floor}, weigh={self.weigh!r}"
         return f"{own}, {super().extra_repr()}"
 
 
 class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
-    r"""Generalized mean of features weighed by GSP (GeMean+GSP), of feature maps [gsp] [gem].
+    r"""Generalized mean of feature maps weighted by GSP (GeMean+GSP) [gsp] [gem].
 
     With the weights p of :class:`GeneralizedSumPool2d` on the mapped features W f_j and one
     exponent q,
@@ -80,8 +80,8 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         g = W h, \qquad h_c = \Big(\frac1n \sum_j \max(n p_j f_{jc}, δ)^q\Big)^{1/q} .
 
     W is a linear map without bias, the same in both places. Weights and attributes are those of
-    GSP. At μ = 1 all weights are 1/n and it is the mapped generalized mean. Meant for features
-    that are not negative.
+    GSP. At μ = 1 all weights are 1/n, which gives the mapped generalized mean. Intended for
+    non-negative features.
 
     Args:
         channels: Channels C of the input.
@@ -89,11 +89,11 @@ class GeneralizedMeanSumPool2d(_GeneralizedMeanSumPool):
         prototypes: Number m of prototypes.
         mu: Share μ in (0, 1] of each image that is pooled.
         eps: Inverse smoothing ε > 0.
-        p: Exponent q of the generalized mean at the start, positive.
+        p: Initial exponent q of the generalized mean, positive.
         learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a weighed feature counts as.
-        weigh: What is weighed: "features", as above, or "powers", the power mean under the
-            weights, h_c = (Σ_j p_j max(f_jc, δ)^q)^(1/q).
+        floor: Lower bound δ > 0 of the weighted features.
+        weigh: Whether to weight the "features", as above, or their "powers", for the power mean
+            h_c = (Σ_j p_j max(f_jc, δ)^q)^(1/q).
         **options: Further arguments of :class:`GeneralizedSumPool2d`; ``init="k-center"`` picks the
             prototypes among mapped features.
 

@@ -1,4 +1,4 @@
-"""Generalized sum pooling (GSP): the learnable layer in place of average pooling."""
+"""Generalized sum pooling (GSP), a learnable replacement for average pooling."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_
 COSTS = ("ball", "cosine", "norm")
 #: Accepted ways to set the share μ.
 SHARES = ("fixed", "image")
-#: Weight of the norm in the cost "norm" at the start.
+#: Initial weight of the norm in the cost "norm".
 NORM_WEIGHT = 0.5
 
 
 class _GeneralizedSumPool(PrototypePool):
-    """Parameters and the one call; the twins below name the layouts."""
+    """Implementation shared by the 2d and 1d layers."""
 
     pool_type = "gsp"
     linear_map = "before"
@@ -115,10 +115,10 @@ class _GeneralizedSumPool(PrototypePool):
         self._mix = 0.5 if mix is None and learn_mix else mix
         self.cost, self.share = cost, share
         self.spread = spread
-        #: While True the layer pools as average pooling, and prototypes wait to be set.
+        #: If True, the layer does average pooling and does not initialize its prototypes.
         self.averaging = False
 
-        # Kept in an unbounded form, so that a step never leaves (0, 1) and (0, ∞).
+        # Stored in unbounded form, so that no update leaves (0, 1) or (0, ∞).
         def scalar() -> nn.Parameter:
             return nn.Parameter(torch.empty((), device=device, dtype=dtype))
 
@@ -128,13 +128,13 @@ class _GeneralizedSumPool(PrototypePool):
         self.norm_weight = scalar() if cost == "norm" else None
         self.share_map = nn.Linear(channels, 1, True, device, dtype) if share == "image" else None
         if spread is not None and not learn_eps:
-            # For checkpoints. The number itself is kept too: reading a tensor in every forward
-            # pass would stall an accelerator.
+            # For checkpoints. The forward pass uses the number in ``_eps``: reading a tensor would
+            # stall an accelerator.
             self.register_buffer("found_eps", torch.tensor(self._eps, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Random prototypes inside the unit ball, from the seed; all else at its start value."""
+        """Draw random prototypes in the unit ball from the seed; reset all other parameters."""
         self.reset_prototypes()
         with torch.no_grad():
             if self.mu_logit is not None:
@@ -152,32 +152,32 @@ class _GeneralizedSumPool(PrototypePool):
 
     @property
     def mu(self) -> float | Tensor:
-        """The share μ: a number, or a tensor where it is learned.
+        """Share μ: a number, or a tensor if it is learned.
 
-        With ``share="image"``, that of an image whose mean feature is 0; :meth:`shares` gives all.
+        With ``share="image"``, the share of an image whose mean feature is 0; see :meth:`shares`.
         """
         logit = self.mu_logit if self.share_map is None else self.share_map.bias.squeeze(0)
         return self._mu if logit is None else logit.sigmoid().clamp_min(LEAST_SHARE)
 
     @property
     def eps(self) -> float | Tensor:
-        """The inverse smoothing ε: a number, or a tensor where it is learned."""
+        """Inverse smoothing ε: a number, or a tensor if it is learned."""
         return self._eps if self.log_eps is None else self.log_eps.exp()
 
     @property
     def mix(self) -> float | Tensor | None:
-        """The part α of GSP in the weights: a number, a tensor where it is learned, or None."""
+        """Fraction α of GSP in the weights: a number, a tensor if it is learned, or None."""
         return self._mix if self.mix_logit is None else self.mix_logit.sigmoid()
 
     def shares(self, features: Tensor, mask: Tensor | None) -> float | Tensor:
-        """The share μ of each image of ``features`` (B, n, C): one for all of them, or (B,)."""
+        """Share μ of each image of ``features`` (B, n, C): a scalar for all images, or (B,)."""
         if self.share_map is None:
             return self.mu
         mean = weighted_sum(equal_weights(features, mask), features)
         return affine(self.share_map, mean).squeeze(-1).sigmoid().clamp_min(LEAST_SHARE)
 
     def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """Costs (B, n, m) of ``features`` (B, n, C), which are 0 at invalid positions."""
+        """Costs (B, n, m) of ``features`` (B, n, C), which must be 0 at invalid positions."""
         if self.cost == "ball":
             return prototype_costs(features, self.prototypes)
         cost = cosine_costs(features, self.prototypes)
@@ -187,19 +187,19 @@ class _GeneralizedSumPool(PrototypePool):
         return cost - gain.unsqueeze(-1)
 
     def transport(self, features: Tensor, mask: Tensor | None) -> TransportResult:
-        """The transport of ``features`` (B, n, C), which are 0 at invalid positions."""
+        """Transport ``features`` (B, n, C), which must be 0 at invalid positions."""
         cost, mu = self.costs(features, mask), self.shares(features, mask)
         return partial_transport(cost, mu, self.eps, mask=mask, solver=self.solver)
 
     def mixed(self, weights: Tensor, features: Tensor, mask: Tensor | None) -> Tensor:
-        """``weights`` (B, n) of the transport mixed with equal ones, (1 − α)/n + α p."""
+        """Mix the weights p (B, n) of the transport with equal weights: (1 − α)/n + α p."""
         if self.mix is None:
             return weights
         equal = equal_weights(features, mask)
         return equal + self.mix * (weights - equal)
 
     def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """As in :class:`PrototypePool`; with :attr:`spread`, then sets ε from ``x`` too."""
+        """As in :class:`PrototypePool`; with :attr:`spread`, also set ε from ``x``."""
         super().initialize_prototypes(x, mask)
         if self.spread is not None:
             self.sharpen(x, mask)
@@ -208,7 +208,7 @@ class _GeneralizedSumPool(PrototypePool):
         """Set ε so that the weights on ``x`` have the mean spread :attr:`spread`.
 
         The first training pass does this with its batch when it sets the prototypes; more images
-        give a better value. With several processes, all use the value of the first.
+        give a better estimate. In distributed training, all processes use the value of the first.
 
         Args:
             x: Features in the layout of the layer.
@@ -232,12 +232,12 @@ class _GeneralizedSumPool(PrototypePool):
             self._eps = float(eps)
 
     def eps_for(self, spread: float, features: Tensor, mask: Tensor | None) -> float:
-        """The ε at which weights of ``features`` (B, n, C) have this mean spread."""
+        """Find the ε at which the weights of ``features`` (B, n, C) have the mean ``spread``."""
         cost, mu = self.costs(features, mask), self.shares(features, mask)
         return eps_for_spread(cost, mu, spread, mask)
 
     def prepare(self, features: Tensor, mask: Tensor | None) -> None:
-        """As in :class:`PrototypePool`; with :attr:`spread`, ε is set with the prototypes."""
+        """As in :class:`PrototypePool`; with :attr:`spread`, set ε along with the prototypes."""
         ready = self._ready
         super().prepare(features, mask)
         if self.spread is not None and self._ready and not ready:
@@ -249,7 +249,7 @@ class _GeneralizedSumPool(PrototypePool):
             self._eps = float(self.found_eps)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Pool ``features`` (B, n, C) by the transport to the prototypes."""
+        """Pool ``features`` (B, n, C) by their transport to the prototypes."""
         if self.averaging:
             self.check_channels(features)
         else:
@@ -273,17 +273,17 @@ class _GeneralizedSumPool(PrototypePool):
         return Pooled(weighted_sum(weights, features).to(features.dtype), weights, out.attributes)
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """Where the pooled mass comes from and goes to: π_ij/μ, of shape (B, n, m).
+        """Pooled mass from each position to each prototype, π_ji/μ, of shape (B, n, m).
 
-        Over the positions it sums to the attributes z_i; over the prototypes to the weights p_j
-        (with ``background``, where the weights are what stays behind, to the share that leaves;
-        with ``mix``, to the weights before they are mixed).
+        Its sums over positions are the attributes z_i, its sums over prototypes the weights p_j
+        (with ``background``, whose weights are the mass that stays, the transported shares; with
+        ``mix``, the weights before mixing).
         """
         result = self.transport(local, mask)
         return (result.transported / result.problem.share).unsqueeze(-1) * result.assignment()
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         mu = f"{self._mu}" + (" (learned)" if self.mu_logit is not None else "")
         eps = f"{self._eps}" + (" (learned)" if self.log_eps is not None else "")
         if self.spread is not None:
@@ -303,34 +303,34 @@ def _logit(share: float) -> float:
 class GeneralizedSumPool2d(_GeneralizedSumPool):
     r"""Generalized sum pooling of feature maps [gsp].
 
-    Pools Σ_j p_j f_j with weights p that solve, per image, the transport of the share μ of the
+    Returns Σ_j p_j f_j with weights p that solve, per image, the transport of the share μ of the
     features to learned prototypes: features near a prototype are kept, the rest is dropped.
-    μ = 1 is average pooling. Channels in, channels out; a 1×1 map to the embedding size belongs
-    before it.
+    μ = 1 is average pooling. The number of channels does not change; a 1×1 map to the embedding
+    size belongs before this layer.
 
     Args:
         channels: Channels C of the input.
         prototypes: Number m of prototypes.
         mu: Share μ in (0, 1] of each image that is pooled.
         eps: Inverse smoothing ε > 0; large selects sharply, small tends to average pooling.
-        spread: Instead of ε: the mean share 1/(n Σp²) of the positions that the weights cover, in
-            (0, 1); ε is chosen for it when the prototypes are set.
+        spread: Alternative to ``eps``: mean share 1/(n Σp²) of positions that the weights cover, in
+            (0, 1); ε is set to reach it when the prototypes are initialized.
         learn_mu: Learn μ, through its logit.
         learn_eps: Learn ε, through its logarithm.
-        cost: How far a feature is from a prototype: "ball", the distance in the unit ball [gsp];
+        cost: Cost of a feature and a prototype: "ball", the distance in the unit ball [gsp];
             "cosine", 1 − cos; or "norm", 1 − cos − β (r − 1), where r is the norm of the feature
-            over the mean norm in the image and β is learned, from 0.5.
+            over the mean norm in the image and β is learned, initially 0.5.
         share: "fixed", one μ for all images; or "image", a share σ(a·f̂ + b) for each from its mean
-            feature f̂, where a and b are learned, from a = 0 and b at ``mu``.
-        mix: Part α in [0, 1] of the weights p in (1 − α)/n + α p, by which features are pooled:
-            those that are not selected keep a gradient. α = 0 is average pooling; None is 1.
-        learn_mix: Learn α, through its logit, from ``mix`` or 0.5.
-        background: Reverse the roles: the prototypes describe what is left out.
+            feature f̂, where a and b are learned, initially a = 0 and σ(b) = ``mu``.
+        mix: Fraction α in [0, 1] of p in the pooling weights (1 − α)/n + α p, with which features
+            that are not selected keep a gradient. α = 0 is average pooling; None means 1.
+        learn_mix: Learn α, through its logit, starting from ``mix`` or 0.5.
+        background: Reverse the roles: the prototypes describe the features left out.
         solver: "exact", "iterative", "hard" or a configured solver (``sumpool.transport``).
-        fused: Whether to run the fused CUDA kernels: None where they apply, True or False.
+        fused: Whether to run the fused CUDA kernels; None runs them where supported.
         init: "k-center" sets the prototypes from the features of the first training batch, before
-            the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialization.
+            the first step; "random" keeps random prototypes.
+        seed: Seed of the prototype initialization.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

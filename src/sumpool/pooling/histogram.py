@@ -1,4 +1,4 @@
-"""What average pooling does: an image's features as a histogram over prototypes [thesis, ch. 4]."""
+"""Average pooling as a histogram of an image's features over prototypes [thesis, ch. 4]."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from sumpool.transport.validation import broadcasts_to, check_features, check_ma
 
 
 class AveragePoolingError(NamedTuple):
-    """How far average pooling is from a convex combination of prototypes, image by image.
+    """Distance of average pooling from a convex combination of prototypes, per image.
 
-    It holds that error ≤ distance ≤ radius.
+    The values satisfy error ≤ distance ≤ radius.
 
     Attributes:
         error: ‖Σ_i p*_i ν_i − Σ_j w_j f_j‖₂ of shape (...).
         distance: Σ_j w_j min_i ‖ν_i − f_j‖₂ of shape (...): the mean distance of a feature to its
             nearest prototype, which is the optimal transport distance between (p*, ν) and (w, f).
-        radius: The largest such distance of shape (...). The largest of all images is δ, the
-            covering radius of the prototypes.
+        radius: Largest distance of a feature to its nearest prototype, of shape (...). Its maximum
+            over all images is δ, the covering radius of the prototypes.
         histogram: p* of shape (..., m).
     """
 
@@ -37,22 +37,22 @@ def histogram(
     *,
     weights: Tensor | None = None,
 ) -> Tensor:
-    r"""Histogram of features on prototypes: each feature to its nearest one, 1/n each.
+    r"""Histogram of features over prototypes: each feature adds 1/n to its nearest prototype.
 
     It is the solution p* of min Σ_ij π_ij ‖ν_i − f_j‖₂ over π ≥ 0 and p with Σ_i π_ij = 1/n and
-    Σ_j π_ij = p_i [thesis, def. 4.2.1 and claim 4.2.1]. Distances are of vectors as they are; of
-    prototypes at the same distance the first one counts.
+    Σ_j π_ij = p_i [thesis, def. 4.2.1 and claim 4.2.1]. Vectors are not normalized; ties go to the
+    first prototype.
 
     Args:
         features: Local features f of shape (..., n, d).
         prototypes: Prototypes ν of shape (m, d).
-        mask: True for valid features, broadcastable to (..., n); n is then the number of those.
-        weights: Masses w ≥ 0 of the features in place of 1/n, broadcastable to (..., n), such as
-            the weights of another pooling. They stand for a mask too, so that there is one of both.
+        mask: True for valid features, broadcastable to (..., n); n counts only these.
+        weights: Masses w ≥ 0 of the features instead of 1/n, broadcastable to (..., n), such as
+            the weights of another pooling. Not with a mask: a weight of 0 excludes a feature.
 
     Returns:
-        p* of shape (..., m) in float32, or in float64 where an input is float64. It sums to 1, or
-        to what the weights do.
+        p* of shape (..., m) in float32, or in float64 if an input is float64. It sums to 1, or to
+        the sum of the weights.
 
     Example:
         >>> features = torch.tensor([[0.1, 0.0], [0.9, 0.0], [0.8, 0.1], [1.0, 0.0]])
@@ -72,17 +72,17 @@ def prototype_combination(
 ) -> Tensor:
     r"""Convex combination of prototypes (PCC): Σ_i p*_i ν_i with p* of :func:`histogram`.
 
-    What average pooling would give if every feature were its nearest prototype. It lies in the
-    convex hull of the prototypes that the features use.
+    Average pooling with every feature replaced by its nearest prototype. The result lies in the
+    convex hull of the prototypes in use.
 
     Args:
         features: Local features f of shape (..., n, d).
         prototypes: Prototypes ν of shape (m, d).
         mask: True for valid features, broadcastable to (..., n).
-        weights: Masses of the features in place of 1/n, broadcastable to (..., n).
+        weights: Masses of the features instead of 1/n, broadcastable to (..., n).
 
     Returns:
-        Embeddings of shape (..., d) in float32, or in float64 where an input is float64.
+        Embeddings of shape (..., d) in float32, or in float64 if an input is float64.
 
     Example:
         >>> features = torch.tensor([[0.1, 0.0], [0.9, 0.0], [0.8, 0.1], [1.0, 0.0]])
@@ -104,13 +104,13 @@ def average_pooling_error(
 ) -> AveragePoolingError:
     r"""Distance between average pooling and the convex combination of prototypes, with its bound.
 
-    With i(j) the prototype nearest to f_j, the difference of the two is Σ_j (ν_{i(j)} − f_j)/n, so
-    that by the triangle inequality
+    With i(j) the prototype nearest to f_j, the difference of the two is Σ_j (ν_{i(j)} − f_j)/n, and
+    by the triangle inequality
 
         ‖Σ_i p*_i ν_i − (1/n) Σ_j f_j‖₂ ≤ (1/n) Σ_j ‖ν_{i(j)} − f_j‖₂ ≤ δ
 
-    wherever the features are. [thesis, prop. 4.2.1] has the *square* of the error at most δ for
-    features in the unit ball. That follows where δ ≤ 1, since then δ² ≤ δ, and it is weaker; for
+    for any features. [thesis, prop. 4.2.1] bounds the *square* of the error by δ for features in
+    the unit ball. For δ ≤ 1 this bound follows from the one above, since δ² ≤ δ, and is weaker; for
     δ > 1 it does not hold: with a prototype at (1, 0) and all features at (−1, 0), δ is 2 and the
     squared error 4. See docs/averaging.md.
 
@@ -118,11 +118,11 @@ def average_pooling_error(
         features: Local features f of shape (..., n, d).
         prototypes: Prototypes ν of shape (m, d).
         mask: True for valid features, broadcastable to (..., n).
-        weights: Masses of the features in place of 1/n, broadcastable to (..., n). The bound
-            holds for all that sum to 1; only features with a mass count for the radius.
+        weights: Masses of the features instead of 1/n, broadcastable to (..., n). The bound holds
+            if they sum to 1; the radius covers only features with positive mass.
 
     Returns:
-        An :class:`AveragePoolingError`, in float32, or in float64 where an input is float64.
+        An :class:`AveragePoolingError`, in float32, or in float64 if an input is float64.
 
     Example:
         >>> features = torch.tensor([[[0.1, 0.0], [0.9, 0.0], [0.8, 0.1], [1.0, 0.0]]])
@@ -133,7 +133,7 @@ def average_pooling_error(
     features, prototypes, mass = _checked(features, prototypes, mask, weights)
     nearest = _nearest(features, prototypes)  # (..., n)
     p = _histogram(nearest, mass, len(prototypes))
-    # The difference of each feature, not of the two sums: nothing cancels.
+    # Differences per feature, rather than of the two sums, avoid cancellation.
     apart = prototypes[nearest] - features  # (..., n, d)
     away = torch.linalg.vector_norm(apart, dim=-1)  # (..., n)
     error = torch.linalg.vector_norm((mass.unsqueeze(-1) * apart).sum(-2), dim=-1)
@@ -144,7 +144,7 @@ def average_pooling_error(
 def _checked(
     features: Tensor, prototypes: Tensor, mask: Tensor | None, weights: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Features and prototypes in the dtype of the solution, and the mass of each feature."""
+    """Features and prototypes in the dtype of the result, and the mass of each feature."""
     check_features(features, prototypes)
     dtype = solve_dtype(features, prototypes)
     shape = features.shape[:-1]
@@ -158,7 +158,7 @@ def _checked(
         mass = valid.to(dtype) / valid.sum(-1, keepdim=True)
     else:
         mass = _checked_weights(weights, mask, shape).to(dtype).expand(shape)
-    # Whatever stands at places without mass, NaN included, must not reach a product with 0.
+    # Features without mass may be NaN, which must not be multiplied by 0.
     return features.masked_fill((mass == 0).unsqueeze(-1), 0), prototypes, mass
 
 
@@ -172,7 +172,7 @@ def _checked_weights(weights: Tensor, mask: Tensor | None, shape: torch.Size) ->
         raise ValueError(
             f"weights must broadcast to shape {tuple(shape)}, got {tuple(weights.shape)}"
         )
-    # Reading a value off an accelerator would stall it.
+    # Reading a value from an accelerator would stall it.
     if weights.device.type == "cpu" and bool((weights < 0).any()):
         raise ValueError(f"weights must be at least 0, got {float(weights.min())}")
     return weights
@@ -180,7 +180,7 @@ def _checked_weights(weights: Tensor, mask: Tensor | None, shape: torch.Size) ->
 
 def _nearest(features: Tensor, prototypes: Tensor) -> Tensor:
     """Index of the prototype nearest to each feature, int64 of shape (..., n)."""
-    # No matrix product: by its rounding a prototype that is not the nearest could win.
+    # No matrix product: its rounding could change which prototype is nearest.
     exact = "donot_use_mm_for_euclid_dist"
     with torch.no_grad():
         return torch.cdist(features, prototypes, compute_mode=exact).argmin(-1)

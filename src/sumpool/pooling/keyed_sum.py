@@ -1,4 +1,4 @@
-"""GSP on learned keys: the transport selects by what an image asks for."""
+"""GSP on learned keys: the transport selects the positions that match the image's query."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from sumpool.transport.validation import (
     solve_dtype,
 )
 
-#: Number of queries by default, and inverse smoothing ε.
+#: Default number of queries and inverse smoothing ε.
 QUERIES, EPS = 1, 1.0
-#: What the layer starts as, and what is pooled; the first of each by default.
+#: Accepted values of ``start`` and ``values``; the first of each is the default.
 STARTS = ("equal", "random", "identity")
 VALUES = ("features", "normalized")
 
@@ -92,7 +92,7 @@ class _KeyedSumPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the projections again, and the prototypes where there are several; reset γ."""
+        """Reinitialize the projections and the prototypes, a single one with 0; reset γ."""
         for layer in (self.norm, self.query, self.key):
             if layer is not None:
                 layer.reset_parameters()
@@ -104,12 +104,12 @@ class _KeyedSumPool(GlobalPool):
         with torch.no_grad():
             if isinstance(self.gamma, Tensor):
                 self.gamma.fill_(self._gamma)
-            # One of them starts as what the image asks for alone.
+            # A single prototype starts at 0, so that the query depends on the image alone.
             self.prototypes.normal_() if len(self.prototypes) > 1 else self.prototypes.zero_()
 
     @property
     def linear(self) -> bool:
-        """Whether the pooled vector is a weighted sum: γ is 1, and stays."""
+        """Whether the pooled vector is a weighted sum: γ is fixed at 1."""
         return not isinstance(self.gamma, Tensor) and self.gamma == 1
 
     def costs(self, features: Tensor, mask: Tensor | None) -> Tensor:
@@ -119,12 +119,12 @@ class _KeyedSumPool(GlobalPool):
         query = affine(self.query, weighted_sum(equal_weights(features, mask), features))
         queries = query.unsqueeze(1) + self.prototypes.to(query.dtype)  # (B, m, C)
         assert self.norm is not None
-        # Queries in the space of the features: one product per image, not one per position.
+        # Queries in the space of the features: one product per image instead of one per position.
         asked = queries @ self.key.weight.to(query.dtype)
         return -(layer_norm(self.norm, features) @ asked.mT) / math.sqrt(features.shape[-1])
 
     def summands(self, features: Tensor, mask: Tensor | None) -> Tensor:
-        """What is pooled of ``features`` (B, n, C): positive unless it is a weighted sum."""
+        """Return the values to be pooled from ``features`` (B, n, C), positive unless linear."""
         if self.values == "features":
             return features if self.linear else features.clamp(min=LEAST)
         assert self.norm is not None
@@ -132,7 +132,7 @@ class _KeyedSumPool(GlobalPool):
         return zero_invalid(values, mask) if self.linear else above_least(values, mask)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The power mean of ``features`` (B, n, C) under the weights of the transport."""
+        """Power mean of ``features`` (B, n, C) under the weights of the transport."""
         if use_fused(self.fused, features, lambda: self.fused_support(features, mask)):
             return self._pool_fused(features, details)
         with torch.autocast(features.device.type, enabled=False):
@@ -149,10 +149,10 @@ class _KeyedSumPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), result.weights, attributes)
 
     def fused_support(self, features: Tensor, mask: Tensor | None = None) -> str | None:
-        """Why the fused kernels cannot pool ``features`` (B, n, C), or None if they can.
+        """Return why the fused kernels cannot pool ``features`` (B, n, C), or None if they can.
 
-        They need what :func:`~sumpool.transport.fused_support` needs and one query of the image on
-        its features, without a mask.
+        Besides the dtypes and devices of :func:`~sumpool.transport.fused_support`, they require one
+        query per image, features as values, the exact solver and no mask.
         """
         if self.query is None or len(self.prototypes) > 1 or self.values != "features":
             return "they are for one prototype, values 'features' and no hidden units"
@@ -186,12 +186,12 @@ class _KeyedSumPool(GlobalPool):
                 features, self.query.weight, self.prototypes, self.key.weight, norm.weight,
                 norm.bias, norm.eps, gamma, LEAST_EXPONENT, self.mu, self.eps,
             )  # fmt: skip
-        # A single prototype has all of what is pooled.
+        # A single prototype receives all of the pooled mass.
         attributes = weights.new_ones(len(features), 1) if details else None
         return Pooled(embedding, weights, attributes)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return (
             f"{self.channels}, prototypes={len(self.prototypes)}, mu={self.mu}, eps={self.eps}, "
             f"gamma={float(self.gamma)}, start={self.start!r}, values={self.values!r}, "
@@ -200,10 +200,10 @@ class _KeyedSumPool(GlobalPool):
 
 
 class KeyedSumPool2d(_KeyedSumPool):
-    r"""Generalized sum pooling on learned keys, of maps: what the image asks for is kept.
+    r"""Generalized sum pooling of maps on learned keys, selected by a query of the image.
 
-    The mean of the local features asks, each prototype adds to the question, and the share μ of the
-    positions whose keys answer best is pooled. With normalized features v_j = LN(f_j),
+    The query is the projected mean of the local features plus a prototype, and the share μ of the
+    positions whose keys match best is pooled. With normalized features v_j = LN(f_j),
 
     .. math::
         q_i = W_q \frac1n \sum_j f_j + ω_i, \qquad c_{ji} = -\frac{(W_k v_j)^⊤ q_i}{\sqrt C},
@@ -214,38 +214,37 @@ class KeyedSumPool2d(_KeyedSumPool):
     .. math::
         g_c = \Big(\sum_j p_j \max(f_{jc}, 10^{-6})^γ\Big)^{1/γ} ,
 
-    with γ learned. μ = 1 is the power mean, and with a fixed γ = 1 average pooling. W_k starts at
+    with γ learned. μ = 1 is the power mean and, with a fixed γ = 1, average pooling. W_k starts at
     0, where all weights are 1/n: the layer starts as :class:`GeneralizedMeanPool2d` with the
-    exponent γ, embeddings and derivatives included, and learns to select from there.
+    exponent γ, derivatives included, and learns to select.
 
-    With ``values="normalized"``, :math:`v_{jc} - \min_{ic} v_{ic} + 10^{-6}` is pooled in place of
-    the features, or v itself at a fixed γ = 1. Then, with one prototype, ε = 1 and μ → 0, this is
-    SimPool [simpool], whose attention no share bounds. A normalized feature has lost its norm, by
-    which networks tell what matters, and the layer starts far below what the network knows.
+    With ``values="normalized"``, :math:`v_{jc} - \min_{ic} v_{ic} + 10^{-6}` is pooled instead of
+    the features, or v itself at a fixed γ = 1. With one prototype, ε = 1 and μ → 0 this is SimPool
+    [simpool], whose attention is not bounded by a share. Normalization discards the norms of the
+    features, which tell what matters, so that the layer starts far below the network's accuracy.
 
-    With ``hidden`` the image does not ask: as in DeLF [delf], a position has a score of its own
-    from two layers, and the transport bounds the share that scores can give it,
+    With ``hidden``, there is no query: as in DeLF [delf], two layers score each position on its
+    own, and the transport bounds the share that a score can give a position,
 
     .. math::
         c_{ji} = -ω_i^⊤ \operatorname{relu}(W_k f_j + b).
 
-    A single ω starts at 0, where all weights are 1/n, too.
+    Here, too, a single ω starts at 0, where all weights are 1/n.
 
     Args:
         channels: Channels C of the maps.
         prototypes: Number m of prototypes ω; a single one starts at 0.
-        mu: Share μ in (0, 1] of each image that is pooled; no position has more than 1/(n μ).
+        mu: Share μ in (0, 1] of each image that is pooled; no weight exceeds 1/(n μ).
         eps: Inverse smoothing ε > 0.
-        gamma: Exponent γ > 0 of the power mean; 1, if it is not learned, is a weighted sum.
-        start: What the layer starts as: "equal", where W_k is 0 and all positions weigh the same,
-            "random", where they nearly do, or "identity" (W_q and W_k), where those like the mean
-            weigh most.
-        values: What is pooled, the "features" f or "normalized" features v.
+        gamma: Exponent γ > 0 of the power mean, initially if learned; a fixed 1 is a weighted sum.
+        start: Initialization of W_q and W_k: "equal" sets W_k = 0, so that all weights are equal,
+            "random" makes them nearly equal, and "identity" favors positions similar to the mean.
+        values: Whether to pool the "features" f or the "normalized" features v.
         learn_gamma: Whether the exponent is learned.
-        hidden: Units of the score in place of queries and keys; None asks with the image.
+        hidden: Hidden units of the score that replaces queries and keys; None uses queries.
         solver: As in :class:`GeneralizedSumPool2d`.
-        fused: Whether to run the fused CUDA kernels: None where they apply (one prototype, the
-            features as values, no mask), True or False. They have first derivatives only.
+        fused: Whether to run the fused CUDA kernels, which have first derivatives only; None runs
+            them where supported (one prototype, features as values, no mask).
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

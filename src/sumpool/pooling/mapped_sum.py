@@ -1,4 +1,4 @@
-"""What the combinations with generalized sum pooling share: one linear map and its layer."""
+"""Base class of the combinations with GSP: a linear map, and GSP on the mapped features."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 def forwards_to(target: type) -> Callable[[type[T]], type[T]]:
-    """Class decorator: the signature names the arguments that ``**options`` hand to ``target``."""
+    """Class decorator: show the arguments that ``**options`` forwards to ``target`` as its own."""
 
     def decorate(cls: type[T]) -> type[T]:
         own = inspect.signature(cls.__init__).parameters
@@ -35,7 +35,7 @@ def forwards_to(target: type) -> Callable[[type[T]], type[T]]:
 
 @forwards_to(GeneralizedSumPool1d)
 class MappedSumPool(GlobalPool):
-    """Base of poolings that hold a linear map W without bias and GSP on the mapped features.
+    """Base class of poolings with a linear map W without bias and GSP on the mapped features.
 
     A subclass defines ``pool_tokens`` with :attr:`map` and :attr:`gsp`. Weights, attributes and
     prototypes are those of GSP.
@@ -89,12 +89,12 @@ class MappedSumPool(GlobalPool):
 
     @property
     def background(self) -> bool:
-        """Whether the prototypes describe what is left out."""
+        """Whether the prototypes describe the features left out."""
         return self.gsp.background
 
     @property
     def averaging(self) -> bool:
-        """Whether GSP pools as average pooling, until prototypes are set."""
+        """Whether GSP does average pooling and does not initialize its prototypes."""
         return self.gsp.averaging
 
     @averaging.setter
@@ -111,7 +111,7 @@ class MappedSumPool(GlobalPool):
         """Set the prototypes, in place, from the mapped local features of ``x``.
 
         Args:
-            x: Features in the layout of the layer, not mapped yet.
+            x: Features in the layout of the layer, before the map.
             mask: True for valid positions, as in :meth:`pool`.
         """
         features, positions = self.to_tokens(x)
@@ -119,25 +119,25 @@ class MappedSumPool(GlobalPool):
         self.gsp.initialize_prototypes(self.mapped(features), mask)
 
     def initialize_prototypes_among(self, vectors: Tensor) -> None:
-        """As :meth:`PrototypePool.initialize_prototypes_among`, with mapped vectors (N, D)."""
+        """As :meth:`PrototypePool.initialize_prototypes_among`, for mapped vectors (N, D)."""
         self.gsp.initialize_prototypes_among(vectors)
 
     @torch.no_grad()
     def sharpen(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """As :meth:`GeneralizedSumPool2d.sharpen`, with features that are not mapped yet."""
+        """As :meth:`GeneralizedSumPool2d.sharpen`, for features before the map."""
         features, positions = self.to_tokens(x)
         self.gsp.sharpen(self.mapped(features), flat_mask(mask, x.shape[0], positions))
 
     @torch.no_grad()
     def averages(self, x: Tensor) -> Tensor:
-        """Mean mapped features of the images ``x``, (B, D), to pick prototypes among."""
+        """Mean mapped feature of each image of ``x``, (B, D): candidates for prototypes."""
         return self.mapped(self.to_tokens(x)[0]).mean(1)
 
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Where GSP's mass comes from and goes to: see :meth:`GeneralizedSumPool2d.plan`.
+        """Transport plan of GSP, see :meth:`GeneralizedSumPool2d.plan`.
 
         Args:
-            x: Features in the layout of the layer, not mapped yet.
+            x: Features in the layout of the layer, before the map.
             mask: True for valid positions, as in :meth:`pool`.
 
         Returns:
@@ -149,20 +149,20 @@ class MappedSumPool(GlobalPool):
         return plan
 
     def mapped(self, features: Tensor) -> Tensor:
-        """``features`` (B, n, C) mapped to (B, n, D)."""
+        """Map ``features`` (B, n, C) to (B, n, D)."""
         self.check_channels(features)
         local: Tensor = self.map(features)
         return local
 
     def reset_parameters(self) -> None:
-        """Draw the map and the prototypes again."""
+        """Reinitialize the map and the prototypes."""
         self.map.reset_parameters()
         self.gsp.reset_parameters()
 
     def out_channels(self, channels: int) -> int:
-        """The embedding size, whatever the channels."""
+        """Return the embedding size, independent of ``channels``."""
         return self.embedding_size
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"flatten={self.flatten}, input_fmt={self.input_fmt!r}"

@@ -11,13 +11,13 @@ from sumpool.transport.validation import solve_dtype
 
 
 def maximum(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""The largest value of each channel, :math:`g_c = \max_j f_{jc}`.
+    r"""Largest value of each channel, :math:`g_c = \max_j f_{jc}`.
 
     Positions that share the maximum share its gradient.
 
     Args:
         features: Local features, (..., n, C).
-        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
+        mask: True for valid features, (..., n); invalid ones are ignored, even if NaN.
 
     Returns:
         A tensor of shape (..., C).
@@ -33,14 +33,14 @@ def maximum(features: Tensor, mask: Tensor | None = None) -> Tensor:
 
 
 def maximum_shares(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""The share of the channels whose maximum each position holds.
+    r"""Share of the channels whose maximum each position holds.
 
     .. math::
         w_j = \frac1C \sum_c \frac{[f_{jc} = g_c]}{\#\{i : f_{ic} = g_c\}}
 
     Args:
         features: Local features, (..., n, C).
-        mask: True for valid features, (..., n); the others have weight 0.
+        mask: True for valid features, (..., n); invalid ones have weight 0.
 
     Returns:
         A tensor of shape (..., n), without gradient, that sums to 1 over its last dimension.
@@ -62,7 +62,7 @@ class _GlobalMaxPool(GlobalPool):
     pool_type = "gmp"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The maximum of ``features`` (B, n, C) over the valid ones, per channel."""
+        """Maximum of ``features`` (B, n, C) over valid positions, per channel."""
         weights = maximum_shares(features, mask) if details else None
         return Pooled(maximum(features, mask), weights, None)
 

@@ -1,4 +1,4 @@
-"""GMP+GSP: what is strongest anywhere, and what the prototypes select."""
+"""GMP+GSP: the sum of maximum pooling and GSP on mapped features."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class _MaximumSumPool(MappedSumPool):
     pool_type = "gmp+gsp"
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The mapped maximum of ``features`` (B, n, C), and GSP of the mapped ones."""
+        """Mapped maximum of ``features`` (B, n, C) plus GSP of the mapped features."""
         features = zero_invalid(features, mask)
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
         strongest = self.map(maximum(features, mask))  # (B, D)
@@ -28,9 +28,9 @@ class MaximumSumPool2d(_MaximumSumPool):
     .. math::
         g = W \max_j f_j + \sum_j p_j W f_j ,
 
-    where the maximum is taken channel by channel over the valid positions and p are the weights of
+    where the maximum is taken per channel over valid positions and p are the weights of
     :class:`GeneralizedSumPool2d` on the mapped features W f_j. Weights and attributes are those of
-    GSP. At μ = 1 it is W (max + mean).
+    GSP. At μ = 1 the embedding is W (max + mean).
 
     Args:
         channels: Channels C of the input.

@@ -1,4 +1,4 @@
-"""Multi-head GSP: every part of the embedding selects for itself."""
+"""Multi-head GSP: each part of the embedding selects its own features."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
         self.heads = heads
 
     def split(self, features: Tensor) -> tuple[tuple[Tensor, Tensor], ...]:
-        """Features (B, n, C/H) and prototypes (m, C/H) of each head."""
+        """Split features and prototypes into (B, n, C/H) and (m, C/H) for each head."""
         parts = features.chunk(self.heads, -1), self.prototypes.chunk(self.heads, -1)
         return tuple(zip(*parts, strict=True))
 
     def eps_for(self, spread: float, features: Tensor, mask: Tensor | None) -> float:
-        """One ε for all heads; the mean spread is that over images and heads."""
+        """Find one ε for all heads; the mean spread is over images and heads."""
         cost = torch.cat([prototype_costs(*part) for part in self.split(features)])
         mask = None if mask is None else mask.repeat(self.heads, 1)
         return eps_for_spread(cost, self.mu, spread, mask)
@@ -74,7 +74,7 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
         )
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """Means over the heads of where their mass comes from and goes to, (B, n, m)."""
+        """Pooled mass from each position to each prototype, (B, n, m), averaged over heads."""
         found = []
         for part in self.split(local):
             cost = prototype_costs(*part)
@@ -84,28 +84,28 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
         return torch.stack(found).mean(0)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         return f"{super().extra_repr()}, heads={self.heads}"
 
 
 class MultiHeadSumPool2d(_MultiHeadSumPool):
-    r"""Generalized sum pooling in several heads: each part of the channels selects for itself.
+    r"""Multi-head generalized sum pooling: each part of the channels selects its own features.
 
-    Features and prototypes are cut into H parts of C/H channels. Part h of the embedding is
+    Features and prototypes are split into H parts of C/H channels. Part h of the embedding is
 
     .. math::
         g^h = \sum_j p^h_j f^h_j ,
 
     where the weights p^h are those of :class:`GeneralizedSumPool2d` for the parts of features and
-    prototypes, with one μ and one ε for all. One part of the embedding may look at the head of a
-    bird while another looks at its wing. One head is GSP; at μ = 1 it is average pooling for any
-    number of heads. Weights and attributes are means over the heads: the embedding is a weighted
-    sum of features part by part, not as a whole.
+    prototypes, with one μ and one ε for all heads. One part of the embedding may look at the head
+    of a bird while another looks at its wing. One head is GSP; μ = 1 is average pooling for any
+    number of heads. Weights and attributes are means over heads, since the embedding is a weighted
+    sum of features in each part, not as a whole.
 
     Args:
         channels: Channels C of the input, a multiple of ``heads``.
         heads: Number H of heads.
-        **options: Further arguments of :class:`GeneralizedSumPool2d`, without those that change its
+        **options: Further arguments of :class:`GeneralizedSumPool2d`, except those that change its
             costs, shares or weights.
 
     Example:

@@ -1,4 +1,4 @@
-"""What poolings with prototypes share: prototypes that come from the first training batch."""
+"""Base class of poolings with prototypes, which are set from the first training batch."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
 from sumpool.transport.validation import check_at_least_one, check_one_of, solve_dtype
 
-#: Accepted ways to set the prototypes at the start.
+#: Accepted ways to initialize the prototypes.
 INITS = ("k-center", "random")
 
 
 def split_embedding(embedding_size: int, option: str, parts: int) -> int:
-    """Channels per part of an embedding; ``option`` is the argument that sets the number of parts.
+    """Return the channels per part; ``option`` names the argument that sets the number of parts.
 
     Example:
         >>> split_embedding(128, "prototypes", 8)
@@ -35,34 +35,34 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
 
 
 class PrototypePool(GlobalPool):
-    """Base of the poolings that have prototypes in the space of local features.
+    """Base class of poolings with prototypes in the space of local features.
 
     The prototypes are a parameter (m, d), drawn at random from the seed. With a data-dependent
-    ``init`` the first training pass, or :meth:`initialize_prototypes` before it, sets them in
-    place to picks among local features. The buffer ``prototypes_ready`` says whether that has
-    happened; it goes into checkpoints.
+    ``init``, the first training pass or an earlier call of :meth:`initialize_prototypes` replaces
+    them, in place, by picks among local features. The buffer ``prototypes_ready``, which is part of
+    checkpoints, tells whether this has happened.
 
-    A subclass defines :meth:`assignments`, calls :meth:`reset_prototypes` when it is built and
-    :meth:`prepare` first of all in ``pool_tokens``. It may define :meth:`local_features`, where
-    prototypes live in another space than the input; :meth:`pick_prototypes`, where they are picked
-    in another way; and :meth:`spread_prototypes`, where other parameters follow from them.
+    A subclass defines :meth:`assignments`, calls :meth:`reset_prototypes` in its constructor and
+    starts ``pool_tokens`` with :meth:`prepare`. It may override :meth:`local_features` if
+    prototypes live in another space than the input, :meth:`pick_prototypes` to pick them
+    differently, and :meth:`spread_prototypes` if other parameters depend on them.
 
     Args:
         channels: Channels C of the input.
         prototypes: Number m of prototypes.
         dim: Channels d of the prototypes.
-        init: How the prototypes are set, one of :attr:`inits`.
-        seed: Seed of the prototypes' initialization.
+        init: How to initialize the prototypes, one of :attr:`inits`.
+        seed: Seed of the prototype initialization.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
     """
 
     #: Accepted values of ``init``.
     inits: ClassVar[tuple[str, ...]] = INITS
-    #: Most local features that the prototypes are picked from.
+    #: Maximum number of local features that prototypes are picked from.
     max_init_features: ClassVar[int] = 16384
 
     prototypes_ready: Tensor
-    _warned = False  # that they are random: once per layer
+    _warned = False  # about random prototypes, once per layer
 
     def __init__(
         self,
@@ -86,27 +86,27 @@ class PrototypePool(GlobalPool):
         self.seed = seed
         self.prototypes = nn.Parameter(torch.empty(prototypes, dim, device=device, dtype=dtype))
         self.register_buffer("prototypes_ready", torch.zeros((), dtype=torch.bool, device=device))
-        # The buffer goes into checkpoints. Its value is kept here too, since reading a tensor in
-        # every forward pass would stall an accelerator.
+        # A copy of the buffer's value: reading a tensor in every forward pass would stall an
+        # accelerator.
         self._ready = False
 
     @torch.no_grad()
     def reset_prototypes(self) -> None:
-        """Random prototypes inside the unit ball, from the seed; not yet those of a batch."""
+        """Draw random prototypes inside the unit ball from the seed."""
         generator = torch.Generator().manual_seed(self.seed)
         drawn = torch.randn(self.prototypes.shape, generator=generator)
         self.prototypes.copy_(lipschitz_normalize(drawn / math.sqrt(drawn.shape[-1])))
         self._mark_ready(self.init == "random")
 
     def initialize_prototypes(self, x: Tensor, mask: Tensor | None = None) -> None:
-        """Set the prototypes, in place, from local features of ``x``: by default greedy k-center.
+        """Set the prototypes, in place, from local features of ``x``, by default greedy k-center.
 
-        The first training pass does this with its batch. The pick depends on ``x`` and the seed
-        alone; of several processes that train together, all take the pick of the first.
+        The first training pass does this with its batch. The picks depend only on ``x`` and the
+        seed; in distributed training, all processes use those of the first.
 
         Args:
-            x: Features in the layout of the layer; they must hold at least as many valid local
-                features as there are prototypes.
+            x: Features in the layout of the layer, with at least as many valid local features as
+                there are prototypes.
             mask: True for valid positions, as in :meth:`pool`.
         """
         features, positions = self.to_tokens(x)
@@ -116,7 +116,7 @@ class PrototypePool(GlobalPool):
         """Set the prototypes, in place, to picks among ``vectors`` (N, C), such as embeddings.
 
         Args:
-            vectors: At least as many as there are prototypes.
+            vectors: At least as many vectors as there are prototypes.
         """
         if vectors.ndim != 2:
             raise ValueError(f"vectors must have shape (N, C), got {tuple(vectors.shape)}")
@@ -124,17 +124,17 @@ class PrototypePool(GlobalPool):
 
     @torch.no_grad()
     def averages(self, x: Tensor) -> Tensor:
-        """Mean local features of the images ``x``, (B, d), to pick prototypes among."""
+        """Mean local feature of each image of ``x``, (B, d): candidates for prototypes."""
         return self.local_features(self.to_tokens(x)[0]).mean(1)
 
     def plan(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Which share of an image goes from which position to which prototype.
+        """Return the share of each image that each position sends to each prototype.
 
-        For figures and analysis; nothing is initialized by looking.
+        For figures and analysis; does not initialize the prototypes.
 
         Args:
             x: Features in the layout of the layer.
-            mask: True for valid positions, as in :meth:`pool`; others hold no mass.
+            mask: True for valid positions, as in :meth:`pool`; invalid ones hold no mass.
 
         Returns:
             A tensor of shape (B, m, H, W), or (B, m, L) for sequences, that sums to 1 per image.
@@ -149,22 +149,22 @@ class PrototypePool(GlobalPool):
 
     @abstractmethod
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """The shares (B, n, m) of :meth:`plan`, from local features (B, n, d)."""
+        """Return the shares (B, n, m) of :meth:`plan` from local features (B, n, d)."""
 
     def local_features(self, features: Tensor) -> Tensor:
-        """``features`` (..., C) in the space of the prototypes, (..., d); here as they are."""
+        """Map ``features`` (..., C) to the space of the prototypes, (..., d); here the identity."""
         return features
 
     def pick_prototypes(self, local: Tensor) -> Tensor:
-        """Prototypes (m, d) from local features (N, d); here by greedy k-center [gonzalez85]."""
+        """Pick prototypes (m, d) from local features (N, d); greedy k-center [gonzalez85] here."""
         local = lipschitz_normalize(local)
         return local[greedy_k_center(local, self.prototypes.shape[0])]
 
     def spread_prototypes(self, local: Tensor) -> None:
-        """Set what else follows from prototypes that were just set from ``local`` (N, d)."""
+        """Set parameters that depend on the prototypes just picked from ``local`` (N, d)."""
 
     def prepare(self, features: Tensor, mask: Tensor | None) -> None:
-        """Check ``features`` (B, n, C), and in the first training pass set the prototypes."""
+        """Check ``features`` (B, n, C); set the prototypes in the first training pass."""
         self.check_channels(features)
         if self.training and not self._ready:
             if torch.compiler.is_compiling():
@@ -203,13 +203,13 @@ class PrototypePool(GlobalPool):
         self.prototypes.copy_(self.pick_prototypes(local))
         self.spread_prototypes(local)
         if dist.is_available() and dist.is_initialized():
-            # Each process has seen a batch of its own; all continue with the picks of the first.
+            # Each process has its own batch; all continue with the picks of the first.
             for parameter in self.prototype_parameters():
                 dist.broadcast(parameter, src=0)
         self._mark_ready(True)
 
     def prototype_parameters(self) -> tuple[nn.Parameter, ...]:
-        """The parameters that initialization sets."""
+        """Return the parameters set by the initialization."""
         return (self.prototypes,)
 
     def _mark_ready(self, ready: bool) -> None:

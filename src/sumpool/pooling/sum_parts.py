@@ -1,4 +1,4 @@
-"""GSP in parts: what each prototype receives is kept apart instead of summed up."""
+"""GSP in parts: one vector per prototype instead of their sum."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.validation import check_at_least_one
 
-#: Prototypes, and so parts, by default.
+#: Default number of prototypes, and so of parts.
 PARTS = 16
 
 
@@ -46,12 +46,12 @@ class _SumPartsPool(MappedSumPool):
         )
 
     def reset_parameters(self) -> None:
-        """Draw both maps and the prototypes again."""
+        """Reinitialize both maps and the prototypes."""
         super().reset_parameters()
         self.project.reset_parameters()
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The projected parts of ``features`` (B, n, C)."""
+        """Pool ``features`` (B, n, C) per prototype and project the parts."""
         features = zero_invalid(features, mask)
         local = self.mapped(features)  # (B, n, d)
         self.gsp.prepare(local, mask)
@@ -68,12 +68,12 @@ class _SumPartsPool(MappedSumPool):
         return Pooled(embedding, weights, result.attributes if details else None)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"with_sum={self.with_sum}, {super().extra_repr()}"
 
 
 def residual_sums(plan: Tensor, features: Tensor, prototypes: Tensor) -> Tensor:
-    """Σ_j q_ji (f_j − ω_i) for every prototype, of shape (B, m, d), in the dtype of ``plan``.
+    """Sum residuals per prototype, Σ_j q_ji (f_j − ω_i), to (B, m, d) in the dtype of ``plan``.
 
     Args:
         plan: Shares q of shape (B, n, m).
@@ -87,15 +87,15 @@ def residual_sums(plan: Tensor, features: Tensor, prototypes: Tensor) -> Tensor:
 
 
 class SumPartsPool2d(_SumPartsPool):
-    r"""Generalized sum pooling with its parts kept apart, of feature maps.
+    r"""Generalized sum pooling of feature maps in parts, one per prototype.
 
     With the plan π of :class:`GeneralizedSumPool2d` on mapped features W f_j, prototype i collects
 
     .. math::
         V_i = \sum_j \pi_{ij} (W f_j - \omega_i) ,
 
-    and the embedding is a linear map of V_1/‖V_1‖, …, V_m/‖V_m‖. NetVLAD [netvlad] collects
-    residuals in this way from all features; here most of an image can be left out. Weights and
+    and the embedding is a linear map of V_1/‖V_1‖, …, V_m/‖V_m‖. NetVLAD [netvlad] collects the
+    residuals of all features in this way; here most of an image can be left out. Weights and
     attributes are those of GSP. Neither map has a bias.
 
     Args:
@@ -105,7 +105,7 @@ class SumPartsPool2d(_SumPartsPool):
         mu: Share μ in (0, 1] of each image that is transported.
         eps: Inverse smoothing ε > 0.
         dim: Channels d of the mapped features W f and the prototypes.
-        with_sum: Whether GSP's sum Σ_j p_j f_j, scaled to length 1, is projected as well.
+        with_sum: Whether to project the sum Σ_j p_j f_j, scaled to norm 1, as well.
         **options: Further arguments of :class:`GeneralizedSumPool2d`; ``init="k-center"`` picks the
             prototypes among mapped features, ``mix`` also mixes the plan, and ``fused`` must not be
             True.

@@ -1,5 +1,5 @@
-"""Studies: one command and one folder of results each; `sumpool.studies.catalog` lists them.
+"""Studies, each with one command and one results folder; `sumpool.studies.catalog` lists them.
 
-A study is a folder: ``experiment.py`` runs it, ``section.py`` reports what it stored, and its
-``STUDY`` is a line of the catalog. Studies share code through ``shared`` alone.
+A study is a package: ``experiment.py`` runs it, ``section.py`` reports its stored results, and its
+``STUDY`` is an entry of the catalog. Studies share code only through ``shared``.
 """

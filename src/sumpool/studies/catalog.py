@@ -1,4 +1,4 @@
-"""The studies by name. A study is added by a folder of its own and a line here."""
+"""Studies by name. To add a study, add a package and a line here."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ STUDIES: Mapping[str, Study] = {
 
 
 def get_study(name: str) -> Study:
-    """The study called ``name``.
+    """Return the study named ``name``.
 
     Raises:
-        ValueError: If there is none; the message lists the choices.
+        ValueError: If no study has that name; the message lists the choices.
     """
     if name not in STUDIES:
         raise ValueError(f"study must be one of {', '.join(STUDIES)}, got {name!r}")

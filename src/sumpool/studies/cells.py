@@ -19,17 +19,17 @@ from sumpool.system.rows import ResultStore, Row
 
 
 class CellResult(NamedTuple):
-    """The result of a cell."""
+    """Result of one cell."""
 
-    metrics: Mapping[str, float]  #: The measured numbers by name
-    arrays: Mapping[str, NDArray[Any]] | None = None  #: What figures need besides numbers
+    metrics: Mapping[str, float]  #: Metrics by name
+    arrays: Mapping[str, NDArray[Any]] | None = None  #: Arrays for figures
 
 
-#: Computes a cell. It is sent to other processes: a function of a module, or a partial of one.
+#: Computes a cell. Must be picklable: a module-level function, or a partial of one.
 Work = Callable[[dict[str, Any]], CellResult]
-#: Metrics of a cell, the seconds it took, and its arrays.
+#: Metrics of a cell, its duration in seconds, and its arrays.
 Timed = tuple[Mapping[str, float], float, Mapping[str, NDArray[Any]] | None]
-#: A cell that was computed, or failed.
+#: A cell that finished or failed.
 DoneCell = Done[dict[str, Any], Timed]
 
 
@@ -43,13 +43,14 @@ def run_cells(
     progress: bool = True,
     description: str = "cells",
 ) -> list[Row]:
-    """Compute the cells that ``store`` does not have and return the rows of all, in their order.
+    """Compute the cells missing from ``store`` and return the rows of all cells, in order.
 
-    A cell is stored as soon as it is finished, so that an interrupt loses no finished cell. If one
-    fails or cannot be stored, the others are still computed, and the first failure is raised last.
+    A cell is stored as soon as it finishes, so an interruption loses no finished cell. If a cell
+    fails or cannot be stored, the others are still computed, and the first failure is raised at the
+    end.
 
-    ``jobs`` cells run in parallel, each in a process; 1 computes them in this one. None is one per
-    core or, if ``quick``, 1: then a cell takes less time than starting a process.
+    Cells run in ``jobs`` parallel processes; 1 runs them in this process. None means one per core
+    or, if ``quick``, 1, since a quick cell takes less time than starting a process.
     """
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs must be at least 1, got {jobs}")
@@ -68,7 +69,7 @@ def run_cells(
 
 
 def _store_all(store: ResultStore, finished: Generator[DoneCell, None, None], bar: Any) -> None:
-    """Store what is finished, and raise the first failure when all are."""
+    """Store cells as they finish, then raise the first failure, if any."""
     failures = []
     with closing(finished):
         for cell, result, failure in finished:

@@ -1,4 +1,4 @@
-"""Pages, tables and figures of studies, from their stored results alone."""
+"""Pages, tables and figures of studies, built only from stored results."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ TABLES = "tables.md"
 
 
 def section_of(folder: Path) -> Section:
-    """The section of the study whose results are in ``folder``."""
+    """Return the section of the study whose results are in ``folder``."""
     study, rows = _stored(folder)
     return study.section(folder, rows)
 
 
 def tables_of(folder: Path) -> list[Table]:
-    """The tables of the study whose results are in ``folder``; draws nothing."""
+    """Return the tables of the study whose results are in ``folder``, without drawing figures."""
     study, rows = _stored(folder)
     return study.tables(rows)
 
@@ -49,17 +49,17 @@ def _stored(folder: Path) -> tuple[Study, list[Row]]:
 def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
     """Write the sections of the studies in ``folders``, in that order, to the page ``out``.
 
-    Images are inside the page; nothing outside of it is referred to. Returns ``out``.
+    Images are embedded in the page, which refers to no other file. Returns ``out``.
     """
     body = "\n".join(_section_html(section_of(folder)) for folder in folders)
     return write_document(out, title, body)
 
 
 def refuse_foreign_files(folder: Path, *, overwrite: bool = False) -> None:
-    """Refuse a folder with files that a study would write over and did not make.
+    """Refuse a folder with files that a study would overwrite but did not write.
 
     Raises:
-        StoreError: Naming the file.
+        StoreError: If there is such a file; the message names it.
     """
     refuse_foreign_page(folder / REPORT, overwrite=overwrite)
     if not (folder / ROWS).is_file():
@@ -68,9 +68,9 @@ def refuse_foreign_files(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def write_files(folder: Path) -> list[Path]:
-    """Write the tables of the study in ``folder`` as Markdown and its figures as images, into it.
+    """Write the tables (Markdown) and figures (PNG) of the study in ``folder`` to that folder.
 
-    Returns ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
+    Returns the paths of ``tables.md`` and ``figure-1.png``, ``figure-2.png``, ….
     """
     part = section_of(folder)
     tables = folder / TABLES

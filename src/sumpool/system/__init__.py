@@ -1,1 +1,1 @@
-"""What the machine offers: files, locks, processes, cores, memory."""
+"""Operating system facilities: files, locks, processes, signals, cores, memory."""

@@ -1,4 +1,4 @@
-"""How many cores this process may use."""
+"""Number of CPU cores available to the process."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 
 
 def usable_cores() -> int:
-    """Cores this process may run on."""
+    """Return the number of CPU cores this process may run on."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

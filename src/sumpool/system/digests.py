@@ -1,4 +1,4 @@
-"""Digests of files, kept beside them in the format of ``sha256sum``: damage is found when read."""
+"""SHA-256 digests of files, in the format of ``sha256sum``, to detect damage on reading."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 
 from sumpool.system.files import StoreError, write_atomic
 
-#: A line of the file: a digest, two spaces and a path relative to the folder.
+#: A line of a digest file: a digest, two spaces and a path relative to the folder.
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/].*)")
 
 
 def write_digests(
     folder: Path, name: str, *, skip: Collection[str] = (), only: Collection[str] | None = None
 ) -> None:
-    """Write the digests of the files below ``folder`` to its file ``name``.
+    """Write the digests of the files below ``folder`` to the file ``name`` in it.
 
     Args:
-        folder: The folder.
-        name: The file, for ``sha256sum -c``.
-        skip: Files and folders in ``folder`` that are left out; hidden ones are too.
-        only: The files in ``folder`` that are listed; None lists all.
+        folder: Folder of the files.
+        name: Name of the digest file, which ``sha256sum -c`` can read.
+        skip: Files and folders in ``folder`` to leave out, in addition to hidden ones.
+        only: Files in ``folder`` to list; None lists all.
     """
     there = sorted(folder.rglob("*")) if only is None else [folder / it for it in only]
     paths = [path.relative_to(folder) for path in there if path.is_file()]
@@ -32,17 +32,17 @@ def write_digests(
 
 
 def check_digests(folder: Path, name: str, parts: Collection[str]) -> None:
-    """Compare files of ``folder`` with their digests in its file ``name``, if it has that file.
+    """Compare files of ``folder`` with the digests in its file ``name``, if there is one.
 
-    Files that are not there are not missed, and those without a digest are not compared.
+    Missing files and files without a digest are ignored.
 
     Args:
-        folder: The folder.
-        name: The file that :func:`write_digests` wrote.
+        folder: Folder of the files.
+        name: Name of the file written by :func:`write_digests`.
         parts: Files and folders in ``folder`` to compare.
 
     Raises:
-        StoreError: If one differs, or ``name`` is damaged.
+        StoreError: If a digest differs, or ``name`` is damaged.
     """
     listing = folder / name
     if not listing.is_file():

@@ -1,4 +1,4 @@
-"""JSON and YAML from outside: read within limits, whatever is in them."""
+"""Safe loading of untrusted JSON and YAML, within limits."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Any
 
 import yaml
 
-#: Most characters, nodes and levels of a YAML document; configurations have far fewer.
+#: Maximum characters, nodes and levels of a YAML document; configurations have far fewer.
 CHARACTERS = 1_000_000
 NODES = 20_000
 DEPTH = 32
-#: Most characters of one value: Python takes longest to read, and refuses, very long numbers.
+#: Maximum characters of one value: Python parses very long numbers slowly, or rejects them.
 VALUE = 4_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def load_json(path: Path) -> Any:
-    """What the JSON file holds.
+    """Load a JSON file.
 
     Raises:
         OSError: If it cannot be opened.
-        ValueError: If it is not JSON, not UTF-8, or nested too deep.
+        ValueError: If it is not JSON, cannot be decoded, or is nested too deeply.
     """
     try:
         return json.loads(path.read_bytes())
@@ -32,10 +32,10 @@ def load_json(path: Path) -> Any:
 
 
 def load_yaml(text: str) -> Any:
-    """What the YAML text holds.
+    """Parse YAML text.
 
     Raises:
-        ValueError: If it is not YAML, or beyond the limits of :func:`check_yaml`.
+        ValueError: If it is not YAML, or exceeds the limits of :func:`check_yaml`.
 
     Example:
         >>> load_yaml("a: [1, 2]")
@@ -49,10 +49,10 @@ def load_yaml(text: str) -> Any:
 
 
 def check_yaml(text: str) -> None:
-    """Refuse what would take long to build: aliases, deep nesting, very many or long values.
+    """Refuse YAML that is slow to build: aliases, deep nesting, too many or too long values.
 
     Raises:
-        yaml.YAMLError: If it is not YAML, or beyond a limit.
+        yaml.YAMLError: If it is not YAML, or exceeds a limit.
     """
     if len(text) > CHARACTERS:
         raise yaml.YAMLError(f"it is longer than {CHARACTERS:,} characters")

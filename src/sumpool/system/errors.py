@@ -1,5 +1,5 @@
-"""The error whose message is all that a user needs."""
+"""Base class of errors that are reported to the user without a traceback."""
 
 
 class UserError(Exception):
-    """Something outside the program is wrong; the message says what, where, and what to do."""
+    """An error in the input or the environment; the message says what, where, and what to do."""

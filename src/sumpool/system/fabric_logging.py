@@ -1,4 +1,4 @@
-"""Keeps Lightning from logging for every run what it runs on."""
+"""Suppression of Lightning's log messages about the hardware of each run."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: Its loggers: it uses the name of whichever part of it was imported last.
+#: Lightning logs under the name of whichever of its packages was imported last.
 LOGGERS = ("lightning.fabric", "lightning.pytorch")
 
 
 @contextmanager
 def quiet_fabric() -> Iterator[None]:
-    """Let only warnings of Lightning through inside the ``with``, in the whole process."""
-    # Importing it sets the levels of its loggers: it must not happen later, inside the block.
+    """Hide Lightning's messages below warnings inside the ``with``, in the whole process."""
+    # The import sets the levels of the loggers: it must not happen later, inside the block.
     import lightning.fabric  # noqa: F401
 
     loggers = [logging.getLogger(name) for name in LOGGERS]

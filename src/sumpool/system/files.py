@@ -1,4 +1,4 @@
-"""Files that are complete or absent, whichever process is killed when."""
+"""Atomic writes: files are complete or absent, even if a process is killed."""
 
 from __future__ import annotations
 
@@ -12,19 +12,18 @@ from sumpool.system.errors import UserError
 
 
 class StoreError(UserError):
-    """Results cannot be read or stored; the message says why, or what to do."""
+    """Results cannot be read or stored; the message says why or what to do."""
 
 
 def refuse_overwriting(paths: Iterable[Path], *, overwrite: bool = False) -> None:
-    """Refuse files that cannot be written, before anything is computed that would be lost then.
+    """Refuse output files that cannot be written, before results are computed that would be lost.
 
     Args:
-        paths: The files that are to be written.
-        overwrite: Whether the user asked to replace them.
+        paths: Files to be written.
+        overwrite: Whether existing files may be replaced; folders never are.
 
     Raises:
-        StoreError: Naming the first that is there, or the folder that takes none; folders are never
-            replaced.
+        StoreError: If a path exists, or its folder is not writable; names the first.
     """
     paths = list(paths)
     there = [path for path in paths if path.is_dir() or (path.exists() and not overwrite)]
@@ -43,21 +42,21 @@ def refuse_overwriting(paths: Iterable[Path], *, overwrite: bool = False) -> Non
 
 @contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """A path to write to inside the ``with``; its file replaces ``path`` once it is on disk.
+    """Yield a temporary path to write to; its file replaces ``path`` once it is on disk.
 
     For writers that need a path or an open file; :func:`write_atomic` writes bytes.
 
     Raises:
-        StoreError: If the file cannot be written; what was at ``path`` stays.
+        StoreError: If the file cannot be written; an existing ``path`` is kept.
     """
-    # Hidden, and with a name of its own: two writers never see each other's half.
+    # Hidden and uniquely named, so that concurrent writers do not interfere.
     aside = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         yield aside
         _sync(aside)
         os.replace(aside, path)
-        _sync(path.parent)  # a rename is on disk only once its folder is
+        _sync(path.parent)  # a rename is durable only once its folder is synced
     except OSError as error:
         reason = error.strerror or f"{error} (is the disk full?)"
         raise StoreError(f"{path} could not be written: {reason}") from error
@@ -70,7 +69,7 @@ def write_atomic(path: Path, content: bytes) -> None:
     """Write ``content`` to ``path`` completely or not at all; on return it is on disk.
 
     Raises:
-        StoreError: If it cannot be written; what was at ``path`` stays.
+        StoreError: If it cannot be written; an existing ``path`` is kept.
     """
     with atomic_path(path) as aside:
         aside.write_bytes(content)

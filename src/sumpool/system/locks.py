@@ -1,6 +1,6 @@
-"""Locks on files, held by one process at a time.
+"""File locks, held by one process at a time.
 
-They are the kernel's (``flock``) and end with the process, however it ends: a killed process leaves
+The kernel (``flock``) releases them when the process ends, however it ends: a killed process leaves
 no stale lock behind.
 """
 
@@ -19,13 +19,13 @@ from typing import Any
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
-#: Descriptors of the locks that this process holds.
+#: Descriptors of the locks held by this process.
 _held: set[int] = set()
 
 
 def _let_go_in_child() -> None:
-    # A forked process, such as one that decodes images, shares the lock and would keep it after
-    # its parent was killed. Closing its copy leaves that of the parent as it is.
+    # A forked process, such as a data-loading worker, shares the lock and would keep it after its
+    # parent was killed. Closing the child's descriptor does not release the parent's lock.
     for handle in _held:
         os.close(handle)
     _held.clear()
@@ -36,16 +36,16 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 @contextmanager
 def claim(path: Path) -> Iterator[bool]:
-    """Hold the lock on ``path`` inside the ``with``; gives False if another process has it.
+    """Hold the lock on ``path`` inside the ``with``; yields False if another process holds it.
 
-    The file stays when the lock is given back: a process that waits for a removed file's lock would
-    hold one that nobody else sees.
+    Releasing the lock does not remove the file: a process waiting for the lock of a removed file
+    would acquire one that no other process sees.
 
     Args:
-        path: The file; made if missing. It says who holds the lock, for people to read.
+        path: Lock file, created if missing. Its text says who holds the lock.
 
     Raises:
-        StoreError: If the file system knows no locks.
+        StoreError: If the file system does not support locks.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -61,7 +61,7 @@ def claim(path: Path) -> Iterator[bool]:
 
 
 def is_claimed(path: Path) -> bool:
-    """Whether a process, this one included, holds the lock on ``path``."""
+    """Whether any process, including this one, holds the lock on ``path``."""
     try:
         handle = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -76,7 +76,7 @@ def is_claimed(path: Path) -> bool:
 
 
 def holder(path: Path) -> dict[str, Any]:
-    """Who last took the lock on ``path``: host, pid and since when; empty if that is not known."""
+    """Return host, pid and time of the last lock on ``path``; empty if unknown."""
     try:
         signed = load_json(path)
     except (OSError, ValueError):  # being written, or never written
@@ -85,7 +85,7 @@ def holder(path: Path) -> dict[str, Any]:
 
 
 def held_by(path: Path) -> str:
-    """Who holds the lock on ``path``, in words."""
+    """Describe the holder of the lock on ``path``, for messages."""
     known = holder(path)
     if not known:
         return "another process"
@@ -94,7 +94,7 @@ def held_by(path: Path) -> str:
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Wait for the lock on ``path`` and hold it inside the ``with``: for short changes."""
+    """Wait for the lock on ``path`` and hold it inside the ``with``, for short operations."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:

@@ -1,4 +1,4 @@
-"""How much main memory is left, and what becomes of memory that is freed."""
+"""Available main memory, and reuse of freed memory."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import os
 import sys
 from pathlib import Path
 
-#: Parameters of glibc's ``mallopt`` by their numbers, and the largest values of each.
+#: Parameter numbers of glibc's ``mallopt``, each with its largest value.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = (-1, 2**31 - 1), (-3, 2**30)
 
 
 def available_memory() -> int | None:
-    """Bytes of main memory this process can still take; None where it is unknown.
+    """Return the bytes of main memory this process can still allocate; None if unknown.
 
-    On Linux, what the machine has to give and what the limit of the process's control group
-    leaves, whichever is less.
+    On Linux, the smaller of the machine's available memory and what is left under the limit of the
+    process's control group; on macOS, all physical memory.
     """
     if sys.platform == "linux":
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
@@ -29,7 +29,7 @@ def available_memory() -> int | None:
 
 
 def _group_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes that the memory limit of this process's control group leaves; None without one."""
+    """Bytes left under the memory limit of this process's control group; None without a limit."""
     try:
         group = Path("/proc/self/cgroup").read_text(encoding="utf-8").split("::", 1)[1].strip()
         folder = root / group.lstrip("/")
@@ -38,17 +38,17 @@ def _group_memory(root: Path = Path("/sys/fs/cgroup")) -> int | None:
         lines = (folder / "memory.stat").read_text(encoding="ascii").splitlines()
     except (OSError, IndexError, ValueError):  # no such group, or its limit reads "max"
         return None
-    # Files that were read count as used, but give way.
+    # Cached files count as used, but are dropped when memory is needed.
     reclaimable = int(dict(line.split() for line in lines)["inactive_file"])
     return max(0, limit - used + reclaimable)
 
 
 def reuse_freed_memory() -> None:
-    """Keep large blocks of memory that are freed for the next ones, where the C library is glibc.
+    """Keep large freed blocks for later allocations, where the C library is glibc.
 
-    It gives blocks of 32 MB and more, such as the maps of a batch, back to the system at once, and
-    the system clears every page of the next one: more than half of the time of a network on a CPU
-    (docs/results/network-cpu). Torch for ARM has an allocator of its own that keeps them anyway.
+    By default, glibc returns blocks of 32 MB and more, such as the maps of a batch, to the system
+    at once, and the system clears every page of the next one: more than half of a network's time on
+    a CPU (docs/results/network-cpu). PyTorch for ARM keeps them anyway, in its own allocator.
     """
     if sys.platform == "linux" and hasattr(library := ctypes.CDLL(None), "mallopt"):
         for parameter, value in (M_TRIM_THRESHOLD, M_MMAP_THRESHOLD):

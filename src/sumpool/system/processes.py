@@ -1,4 +1,4 @@
-"""A pool of processes that can be ended at once, and whose death is noticed."""
+"""A process pool that can be terminated at once and that detects dead workers."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ from sumpool.system.signals import shielded_children, show_stacks_on_request
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Seconds that a process is given to end before it is killed.
+#: Seconds a process has to terminate before it is killed.
 PATIENCE = 5.0
-#: Tells torch.compile how many processes compile kernels; 1 is none beside its own.
+#: Number of processes in which torch.compile compiles kernels; 1 uses only its own.
 COMPILERS = "TORCHINDUCTOR_COMPILE_THREADS"
-#: Number of the request to the kernel, <linux/prctl.h>: a signal at the death of the parent.
+#: Option number of ``prctl`` (<linux/prctl.h>) that requests a signal when the parent dies.
 _PR_SET_PDEATHSIG = 1
 
 
 class WorkerError(Exception):
-    """A process ended in the middle of its work; the message says how."""
+    """A worker process died, or its error could not be sent back; the message says how."""
 
 
 class Done(NamedTuple, Generic[T, R]):
-    """A finished item.
+    """Outcome of an item.
 
     Attributes:
-        item: What was worked on.
-        found: The result; None if it failed.
-        failure: The error; None if it succeeded.
+        item: The item.
+        found: Its result; None if it failed.
+        failure: Its error; None if it succeeded.
     """
 
     item: T
@@ -53,19 +53,19 @@ class Done(NamedTuple, Generic[T, R]):
 def run_in_processes(
     work: Callable[[T], R], items: Sequence[T], jobs: int, *, threads: int = 1
 ) -> Generator[Done[T, R], None, None]:
-    """Apply ``work`` to ``items`` in ``jobs`` processes; yields results as they are finished.
+    """Apply ``work`` to ``items`` in ``jobs`` processes; yields outcomes as items finish.
 
-    An item that fails is yielded with its failure, and the others continue in other processes: what
-    broke one, such as an error of CUDA, would fail all that follow in it. A process that dies takes
-    one item with it and is replaced. When the iterator is closed, or interrupted, the
-    processes are ended and unfinished items are lost. They end with this process too, however it
-    ends: see :func:`terminate_with_parent`.
+    A failed item is yielded with its error, and its process is replaced: the cause, such as a CUDA
+    error, could make all later items in it fail. A process that dies loses one item and is replaced
+    as well. When the iterator is closed or interrupted, the processes are terminated and unfinished
+    items are lost. They also end with this process, however it ends: see
+    :func:`terminate_with_parent`.
 
     Args:
-        work: A function of a module, or a partial of one: it is sent to the processes.
-        items: What to apply it to.
-        jobs: How many processes.
-        threads: Threads of torch in each.
+        work: Module-level function, or a partial of one: it is pickled.
+        items: Arguments of ``work``.
+        jobs: Number of processes.
+        threads: Torch threads per process.
     """
     context = multiprocessing.get_context("spawn")
     left = collections.deque(items)
@@ -76,19 +76,19 @@ def run_in_processes(
             here, there = context.Pipe()
             given = (there, work, threads, os.getpid())
             process = context.Process(target=_serve, args=given, daemon=True)
-            with shielded_children(signal.SIGINT):  # whoever started them ends them, with TERM
+            with shielded_children(signal.SIGINT):  # this process ends its workers, with TERM
                 process.start()
             there.close()
             item = left.popleft()
             busy[here] = process, item
-            with suppress(OSError):  # it has died already, and takes this item with it
+            with suppress(OSError):  # it has died already; this item is lost
                 here.send(item)
 
     def give(connection: Connection, process: BaseProcess) -> None:
         item = left.popleft()
         try:
             connection.send(item)
-        except OSError:  # it died after its answer: the item is for its replacement
+        except OSError:  # it died after its answer: the replacement gets the item
             left.appendleft(item)
             connection.close()
         else:
@@ -109,13 +109,13 @@ def run_in_processes(
                     yield Done(item, None, failure)
                     continue
                 try:
-                    # Before this answer is looked at, which may take long.
+                    # Before the caller handles this answer, which may take long.
                     if left and failure is None:
                         give(ready, process)
                     else:
                         ready.close()
                 finally:
-                    yield Done(item, found, failure)  # whatever becomes of the next item
+                    yield Done(item, found, failure)  # even if sending the next item fails
             fill_up()
     finally:
         for process, _ in busy.values():
@@ -127,21 +127,21 @@ def run_in_processes(
 
 
 def run_here(work: Callable[[T], R], items: Sequence[T]) -> Generator[Done[T, R], None, None]:
-    """What :func:`run_in_processes` does, one item after the other in this process."""
+    """Like :func:`run_in_processes`, but sequentially in this process."""
     for item in items:
         try:
             done: Done[T, R] = Done(item, work(item), None)
         except Exception as error:
-            # Otherwise its models would stay in memory, beside those of the next items.
+            # Otherwise the traceback would keep the models of this item in memory.
             traceback.clear_frames(error.__traceback__)
             done = Done(item, None, error)
         yield done
 
 
 def terminate_with_parent(parent: int) -> None:
-    """Have the kernel send this process TERM when the process ``parent``, its own, has died.
+    """Have the kernel send TERM to this process when its parent, the process ``parent``, dies.
 
-    Linux only; elsewhere nothing is done.
+    Does nothing on systems other than Linux.
     """
     if not sys.platform.startswith("linux"):
         return
@@ -149,7 +149,7 @@ def terminate_with_parent(parent: int) -> None:
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0):
         number = ctypes.get_errno()
         raise OSError(number, f"prctl: {os.strerror(number)}")
-    if os.getppid() != parent:  # it died before this was asked for
+    if os.getppid() != parent:  # it died before the request
         os.kill(os.getpid(), signal.SIGTERM)
 
 
@@ -158,29 +158,29 @@ def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, par
     reuse_freed_memory()
     torch.set_num_threads(threads)
     show_stacks_on_request()
-    # In this process: torch would start a pool for every core, and waits forever if one dies.
+    # Otherwise torch starts a compile process per core, and waits forever if one dies.
     os.environ.setdefault(COMPILERS, "1")
     while True:
         try:
             item = connection.recv()
-        except EOFError:  # there is nothing more to do
+        except EOFError:  # no more items
             return
         answer: tuple[Any, Exception | None]
         try:
             answer = work(item), None
         except Exception as error:
             answer = None, _sendable(error)
-        except KeyboardInterrupt:  # a signal asked it to end: no traceback is needed
+        except KeyboardInterrupt:  # ended by a signal: no traceback needed
             sys.exit(128 + signal.SIGINT)
         connection.send(answer)
 
 
 def _sendable(error: Exception) -> Exception:
-    """``error`` if it survives the way to another process, else its text; with its traceback."""
+    """Return a picklable copy of ``error``, or of its text, with the traceback as a note."""
     trace = "".join(traceback.format_exception(error))
     try:
         copy: Exception = pickle.loads(pickle.dumps(error))
-    except Exception:  # whatever keeps it from being sent
+    except Exception:  # pickling may raise anything
         copy = WorkerError(f"{type(error).__name__}: {error}")
     copy.add_note(trace)
     return copy

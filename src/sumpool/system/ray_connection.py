@@ -1,4 +1,4 @@
-"""The connection to a Ray cluster, or to one that is started on this machine."""
+"""Connection to a Ray cluster, which may be started on this machine."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from urllib.parse import urlsplit
 
 from sumpool.system.ray_nodes import ClusterError
 
-#: Variables that Ray reads: whether it reports its use, and whether it asks for tokens.
+#: Environment variables of Ray for usage statistics and for token authentication.
 USAGE, AUTH = "RAY_USAGE_STATS_ENABLED", "RAY_AUTH_MODE"
-#: Seconds in which the machine at an address must answer.
+#: Seconds within which the machine at an address must answer.
 KNOCK = 10.0
-#: Bytes of Ray's object store where one is started here: cells and their ends are small.
+#: Bytes of the object store of a local cluster: cells and their results are small.
 STORE_BYTES = 100_000_000
 
 
 @contextmanager
 def connected(address: str | None) -> Iterator[Any]:
-    """Ray, connected; disconnected afterwards, and stopped if it was started here.
+    """Connect to Ray inside the ``with``; a cluster started here is stopped afterwards.
 
     Raises:
-        ClusterError: If Ray is missing, or cannot be used at ``address``.
+        ClusterError: If Ray is not installed, or cannot be used at ``address``.
     """
     try:
         import ray
@@ -67,7 +67,7 @@ def connected(address: str | None) -> Iterator[Any]:
 
 def _init(ray: Any, options: dict[str, Any]) -> None:
     if options["address"] == "local":
-        # A cluster that is started only for this grid reports nothing.
+        # A cluster started only for this grid reports no usage statistics.
         os.environ.setdefault(USAGE, "0")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Ray Client connection timed out")  # an error follows
@@ -75,7 +75,7 @@ def _init(ray: Any, options: dict[str, Any]) -> None:
 
 
 def _knock(address: str) -> None:
-    # Ray itself takes minutes to say that nobody is there.
+    # Ray itself takes minutes to report that an address is unreachable.
     place = urlsplit(address if "://" in address else f"//{address}")
     try:
         socket.create_connection((place.hostname or "", place.port or 0), timeout=KNOCK).close()
@@ -85,7 +85,7 @@ def _knock(address: str) -> None:
 
 @contextmanager
 def _environment_kept() -> Iterator[None]:
-    # Ray sets variables of this process, which would hold for the next cluster too.
+    # Ray sets environment variables of this process, which would affect the next cluster.
     before = {name: os.environ.get(name) for name in (USAGE, AUTH)}
     try:
         yield
@@ -98,7 +98,7 @@ def _environment_kept() -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[Any]:
-    # Ray puts its own handler of SIGTERM in place of that of the program, and leaves it there.
+    # Ray replaces the program's SIGTERM handler and does not restore it.
     if threading.current_thread() is not threading.main_thread():
         yield None
         return

@@ -1,4 +1,4 @@
-"""What the nodes of a Ray cluster must have, looked at before anything runs there."""
+"""Checks of the nodes of a Ray cluster, before anything runs on them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from typing import Any
 from sumpool.system.errors import UserError
 from sumpool.system.locks import claim, is_claimed
 
-#: Seconds that a node has to answer: it starts a process that imports this package.
+#: Seconds a node has to answer: it starts a process that imports this package.
 ANSWER = 180.0
-#: Seconds after which a file must be seen on all nodes.
+#: Seconds within which a file must become visible on all nodes.
 SEEN = 10.0
 
 
@@ -25,11 +25,11 @@ class ClusterError(UserError):
 
 
 class NotSharedError(Exception):
-    """A node does not see the folder of the results, or not its locks."""
+    """A node does not see the results folder or its locks."""
 
 
 def able_nodes(ray: Any, cpus: float, gpus: float) -> list[dict[str, Any]]:
-    """The nodes that are alive and large enough for a cell."""
+    """Return the live nodes with enough CPUs and GPUs for a cell."""
     return [
         node
         for node in ray.nodes()
@@ -41,7 +41,7 @@ def able_nodes(ray: Any, cpus: float, gpus: float) -> list[dict[str, Any]]:
 
 @contextmanager
 def shown_to_nodes(folder: Path) -> Iterator[Path]:
-    """A file in ``folder`` that this process holds the lock of, for nodes to look at."""
+    """Yield a file in ``folder``, locked by this process, for :func:`look_at` on the nodes."""
     witness = folder / f".shown-{secrets.token_hex(8)}"
     try:
         with claim(witness):
@@ -51,10 +51,10 @@ def shown_to_nodes(folder: Path) -> Iterator[Path]:
 
 
 def look_at(witness: Path) -> None:
-    """See ``witness``, which another process holds.
+    """Check that this node sees the file ``witness`` and the lock another process holds on it.
 
     Raises:
-        NotSharedError: If it is not here, or nobody seems to hold it.
+        NotSharedError: If it does not see the file or the lock.
     """
     here = f"the node {socket.gethostname()}"
     end = time.monotonic() + SEEN
@@ -73,10 +73,10 @@ def look_at(witness: Path) -> None:
 
 
 def check_nodes(ray: Any, cpus: float, gpus: float, witness: Path | None) -> None:
-    """See that every node that could take a cell has this package and sees ``witness``.
+    """Check that every node that could run a cell has this package and sees ``witness``.
 
     Raises:
-        ClusterError: If none is large enough, or one lacks what is needed; names it.
+        ClusterError: If no node is large enough, or one fails the check; names that node.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

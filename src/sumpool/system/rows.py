@@ -1,6 +1,6 @@
-"""Results of studies on disk: rows in one append-only file, arrays beside it.
+"""Storage of study results: rows in one append-only file, arrays beside it.
 
-A study fills cells (a method with a seed, say). A finished cell is one line of ``rows.jsonl`` and,
+A study computes cells (say, a method with a seed). A finished cell is a line of ``rows.jsonl`` and,
 where a figure needs more than numbers, one file under ``arrays/``. A line reaches the disk before
 the next cell begins, so an interrupted study keeps every finished cell and resumes from there.
 """
@@ -29,9 +29,9 @@ from sumpool.system.files import StoreError, write_atomic
 
 ROWS = "rows.jsonl"
 ARRAYS = "arrays"
-#: Key of a line for the digest of its other values.
+#: Key of the digest of a line's other values.
 _DIGEST = "sha256"
-#: Distributions whose versions go into every row.
+#: Packages whose versions are recorded in every row.
 RECORDED = ("sumpool", "torch", "numpy")
 
 logger = logging.getLogger(__name__)
@@ -43,11 +43,11 @@ class Row:
 
     Attributes:
         study: Name of the study.
-        settings: Everything all cells of the folder share: sizes, rates, margins.
-        cell: What tells this cell from the others, such as method and seed.
-        metrics: The measured numbers by name.
+        settings: Settings shared by all cells of the folder: sizes, rates, margins.
+        cell: Factors that identify the cell, such as method and seed.
+        metrics: Measured values by name.
         versions: Versions of Python and of the packages in ``RECORDED``.
-        duration_s: Wall-clock seconds until the cell was finished.
+        duration_s: Wall-clock time of the cell in seconds.
         arrays: Name of the cell's file under ``arrays/``; None if it has none.
     """
 
@@ -61,11 +61,11 @@ class Row:
 
 
 def read_rows(folder: Path) -> list[Row]:
-    """The rows stored in ``folder``, in the order they were written, a redone cell once.
+    """Read the rows of ``folder`` in the order they were written; a recomputed cell appears once.
 
     Raises:
         StoreError: If there is no ``rows.jsonl``, or a line other than the last is damaged. A torn
-            last line is what an interrupted write leaves: it is left out, with a warning.
+            last line, left by an interrupted write, is skipped with a warning.
     """
     path = folder / ROWS
     if not path.is_file():
@@ -77,10 +77,10 @@ def read_rows(folder: Path) -> list[Row]:
 
 
 def read_arrays(folder: Path, row: Row) -> dict[str, NDArray[Any]]:
-    """The arrays of ``row`` by name.
+    """Read the arrays of ``row`` by name.
 
     Raises:
-        StoreError: If there are none, or their file is damaged.
+        StoreError: If the row has no arrays, or their file is damaged.
     """
     if row.arrays is None:
         raise StoreError(f"the cell {dict(row.cell)} of {row.study} was stored without arrays")
@@ -88,27 +88,27 @@ def read_arrays(folder: Path, row: Row) -> dict[str, NDArray[Any]]:
     try:
         with np.load(io.BytesIO(path.read_bytes())) as stored:
             return dict(stored)
-    except Exception as error:  # damaged bytes make the reader raise all sorts
+    except Exception as error:  # damaged files raise many kinds of errors
         raise StoreError(
             f"{path} cannot be read: remove it, and the same study computes its cell again"
         ) from error
 
 
 class ResultStore:
-    """The rows of one study with one configuration, opened for adding to them.
+    """Appendable store of the rows of one study with one configuration.
 
-    Opening cuts off a torn last line, with a warning: the cell it was for is then missing and will
-    be computed again.
+    Opening removes a torn last line, with a warning: its cell is then missing and will be computed
+    again.
 
     Args:
-        folder: Where the results are; made if missing.
+        folder: Folder of the results; created if missing.
         study: Name of the study.
-        settings: What all cells share. A folder holds results of one configuration, so that no
-            table mixes two.
-        force: First discard what the folder holds.
+        settings: Settings shared by all cells. A folder holds results of one configuration, so that
+            no table mixes two.
+        force: First discard the results in the folder.
 
     Raises:
-        StoreError: If the folder holds results of another study or configuration.
+        StoreError: If the folder holds results of another study or configuration, or of no study.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class ResultStore:
                 "with --out"
             )
         arrays.mkdir(parents=True, exist_ok=True)
-        self._path.touch()  # from here on, the folder is that of a study
+        self._path.touch()  # marks the folder as that of a study
         if force:
             os.truncate(self._path, 0)
             shutil.rmtree(arrays)
@@ -139,7 +139,7 @@ class ResultStore:
             self._rows = {_canonical(row.cell): row for row in rows}
 
     def find(self, cell: Mapping[str, Any]) -> Row | None:
-        """The stored row of ``cell``; None if it has to be computed."""
+        """Return the stored row of ``cell``; None if the cell has to be computed."""
         row = self._rows.get(_canonical(cell))
         if row is not None and row.arrays and not (self.folder / ARRAYS / row.arrays).is_file():
             logger.warning("%s: %s is missing, its cell is computed again", self.folder, row.arrays)
@@ -153,10 +153,10 @@ class ResultStore:
         duration_s: float,
         arrays: Mapping[str, NDArray[Any]] | None = None,
     ) -> Row:
-        """Store a finished cell; it is on the disk when this returns.
+        """Store a finished cell; on return it is on disk.
 
         Raises:
-            StoreError: If a metric is not a finite number: it belongs in no table.
+            StoreError: If a metric is not a finite number, or the cell cannot be written.
         """
         for metric, value in metrics.items():
             if not math.isfinite(value):
@@ -224,7 +224,7 @@ class ResultStore:
 
 
 def recorded_versions(packages: Iterable[str] = RECORDED) -> dict[str, str]:
-    """Versions of Python and of ``packages``, without importing them."""
+    """Return the versions of Python and of ``packages``, without importing them."""
     return {"python": platform.python_version(), **{name: _version(name) for name in packages}}
 
 
@@ -242,7 +242,7 @@ def _digest(values: Mapping[str, Any]) -> str:
 
 
 def _parse(path: Path) -> tuple[list[Row], int]:
-    """The rows of the file, and the length of its sound part in bytes."""
+    """Return the rows of the file and the length of its intact part in bytes."""
     rows: dict[str, Row] = {}
     sound = 0
     lines = path.read_bytes().splitlines(keepends=True)

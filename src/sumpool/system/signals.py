@@ -1,7 +1,7 @@
-"""Which process acts on INT and TERM when a whole group of processes receives them.
+"""Handling of INT and TERM when a whole process group receives them.
 
-Ctrl-C in a terminal, ``timeout`` and ``systemctl stop`` signal every process of a command. The
-first one decides what follows; the others are ended by it, or end with it.
+Ctrl-C in a terminal, ``timeout`` and ``systemctl stop`` signal every process of a command. The main
+process decides what happens; it ends the others, or they end with it.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from types import FrameType
 
-#: Ctrl-C, and what clusters and `kill` send.
+#: Sent by Ctrl-C, and by clusters and `kill`.
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def shielded_children(*signals: signal.Signals) -> Iterator[None]:
-    """Processes that are started inside hold back ``signals``, from their first moment.
+    """Block ``signals`` in processes started inside the ``with``, from their first moment.
 
-    Signals to this process are delivered on leaving.
+    Signals to this process are delivered on exit.
     """
-    # Started with the first process otherwise, it would let INT and TERM through again.
+    # Otherwise it is started with the first process, and unblocks INT and TERM in doing so.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
@@ -36,7 +36,7 @@ def shielded_children(*signals: signal.Signals) -> Iterator[None]:
 
 
 def obey_parent_alone() -> None:
-    """From now on this process ignores INT, and TERM unless its own parent sent it."""
+    """Make this process ignore INT, and TERM unless its parent sent it."""
     signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     if hasattr(signal, "sigwaitinfo"):  # not on macOS
         threading.Thread(target=_wait_for_parent, daemon=True).start()
@@ -50,12 +50,12 @@ def _wait_for_parent() -> None:
 
 @contextmanager
 def term_interrupts() -> Iterator[None]:
-    """Inside, the first TERM raises KeyboardInterrupt; more of them do not disturb its cleanup.
+    """Raise KeyboardInterrupt on the first TERM inside the ``with``; ignore TERM during cleanup.
 
-    Python drops an exception that is raised in a destructor. A KeyboardInterrupt of either signal
-    that is lost in this way is raised again a moment later.
+    Python drops exceptions raised in a destructor. A KeyboardInterrupt of either signal that is
+    lost in this way is raised again a moment later.
 
-    Outside the main thread signals cannot be caught, and nothing is changed.
+    Does nothing outside the main thread, where signals cannot be caught.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -85,11 +85,11 @@ def term_interrupts() -> Iterator[None]:
 
 
 def show_stacks_on_request() -> None:
-    """From now on USR1 writes to stderr where every thread of this process is; it goes on."""
-    faulthandler.register(signal.SIGUSR1, file=2)  # also where stderr is redirected later
+    """Make USR1 write the stack of every thread to stderr, without ending the process."""
+    faulthandler.register(signal.SIGUSR1, file=2)  # follows later redirections of stderr
 
 
 def interrupt_status(interrupt: KeyboardInterrupt) -> int:
-    """The exit status that a shell expects: 143 after TERM, 130 after Ctrl-C."""
+    """Return the exit status that a shell expects: 143 after TERM, 130 after Ctrl-C."""
     name = interrupt.args[0] if interrupt.args else None
     return 128 + signal.Signals[name or "SIGINT"]

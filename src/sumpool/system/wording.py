@@ -1,8 +1,8 @@
-"""Numbers in sentences."""
+"""Formatting of counts in messages."""
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
-    """``number`` with its noun in the singular or plural.
+    """Format ``number`` with its noun in the singular or plural.
 
     >>> counted(1, "image"), counted(1200, "image"), counted(0, "class", "classes")
     ('1 image', '1,200 images', '0 classes')

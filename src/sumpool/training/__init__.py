@@ -1,4 +1,4 @@
-"""Training: one loop that can be killed, resumed and read."""
+"""Training of embedders, in a loop that can be interrupted and resumed."""
 
 import lazy_loader
 

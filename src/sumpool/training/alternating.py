@@ -1,4 +1,4 @@
-"""Chance-constrained proxies in a run: pools of embedded images, measured problems."""
+"""Chance-constrained proxies in the training loop: pools of images, metrics of each problem."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from sumpool.training.config import TrainConfig
 from sumpool.training.journal import Journal
 from sumpool.training.task import Task
 
-#: What pools are drawn for; batches and views have random numbers of their own.
+#: Random stream of the pools; batches and views have streams of their own.
 _POOLS = 5
-#: Most classes whose pairs with other classes are counted for the share of violated pairs.
+#: Maximum number of classes in the count of violated pairs.
 MEASURED_CLASSES = 400
-#: Most random views that are embedded at once.
+#: Maximum number of random views embedded at once.
 RANDOM_VIEWS = 64
 
 
 class Alternating:
-    """Gives an :class:`sumpool.ccp.Alternation` what it needs, and logs what it does.
+    """Runs a :class:`sumpool.ccp.Alternation` in the training loop, and logs its problems.
 
     Args:
         fabric: Devices and precision.
-        task: What is trained; its criterion is, or holds, a :class:`sumpool.ccp.ProxyPairs`.
+        task: The task; its criterion is or contains a :class:`sumpool.ccp.ProxyPairs`.
         config: The resolved configuration.
-        optimizer: Its moments of the proxies begin anew with every problem.
+        optimizer: The optimizer; its moments of the proxies are reset with every problem.
         journal: Logs every finished problem.
-        trace: Keep the proxies of every problem.
+        trace: Whether to keep the proxies of every problem.
 
     Attributes:
-        problems: What was measured at the end of each problem, in the columns of problems.csv.
-        trace: Converged proxies of each problem, and the ones the next began with, both (C, P, D);
-            for the last problem, None in their place. Empty unless asked for.
+        problems: Metrics at the end of each problem, in the columns of problems.csv.
+        trace: Converged proxies of each problem and initial proxies of the next, both (C, P, D);
+            the latter are None for the last problem. Empty unless ``trace`` is set.
     """
 
     def __init__(
@@ -79,11 +79,11 @@ class Alternating:
 
     @property
     def pulled(self) -> bool:
-        """Whether the pull is a part of the steps: from the second problem on."""
+        """Whether steps include the pull, as from the second problem on."""
         return self._alternation.problem.number > 1
 
     def begin(self) -> None:
-        """Draw the first proxies, before the first step."""
+        """Draw the initial proxies, before the first step."""
         chosen, _ = self._pool(0, size=self._pairs.proxies.shape[1])
         self._alternation.begin(chosen, *self._pool(1))
 
@@ -92,7 +92,7 @@ class Alternating:
         self._alternation.add_pull()
 
     def validated(self, value: float, step: int) -> bool:
-        """Note a validation; returns whether the problem ends with it."""
+        """Record a validation; return whether it ends the problem."""
         return self._alternation.validated(value, step)
 
     def turn(self, step: int) -> None:
@@ -105,16 +105,16 @@ class Alternating:
             self.trace[-1] = (self.trace[-1][0], self._pairs.centers().detach().cpu().clone())
 
     def close(self, step: int) -> None:
-        """Measure the last problem, at its solution, as the run ends."""
+        """Measure the last problem at its solution, at the end of the run."""
         if self._alternation.settle():
             self._finish(step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume."""
+        """Return the state needed to resume."""
         return {"alternation": self._alternation.state_dict(), "problems": self.problems}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from what :meth:`state_dict` gave."""
+        """Restore a state returned by :meth:`state_dict`."""
         self._alternation.load_state_dict(state["alternation"])
         self.problems = list(state["problems"])
 
@@ -148,7 +148,7 @@ class Alternating:
         among = torch.cdist(centers, centers)  # (C, P, P)
         count = centers.shape[1]
         spread = float(among.sum((1, 2)).mean()) / max(1, count * (count - 1))
-        # Pairs grow with the square of the classes.
+        # The number of pairs grows with the square of the number of classes.
         step = -(-len(centers) // MEASURED_CLASSES)
         some, proxies, kept = vectors[::step], centers[::step], mask[::step]
         distances = torch.cdist(some.flatten(0, 1), proxies.flatten(0, 1))
@@ -164,7 +164,7 @@ class Alternating:
         }
 
     def _pool(self, number: int, size: int | None = None) -> tuple[Tensor, Tensor]:
-        # Embeddings (C, b, D) of the images of draw ``number``, and which of them count (C, b).
+        # Embeddings (C, b, D) of the images of draw ``number``, and the mask of valid ones (C, b).
         classes, count, _ = self._pairs.proxies.shape
         size = size or self._config.ccp.candidates or count
         if self._config.ccp.views == "random":
@@ -174,7 +174,7 @@ class Alternating:
             self._classes, classes, size, count, seed=(self._config.seed, _POOLS, number)
         )
         with self._fabric.autocast():
-            # Batches as large as those of validations: a compiled network is made for one size.
+            # Batches of the same size as in validations: a compiled network is made for one size.
             found = embed_images(self._task.model, self._task.feed, indices=pool.indices.flatten())
         vectors = found.vectors.to(self._fabric.device).reshape(classes, size, -1)
         return vectors, pool.mask.to(vectors.device)
@@ -185,14 +185,14 @@ class Alternating:
         classes = len(self._pairs.proxies)
         together = max(1, min(classes, RANDOM_VIEWS // size))
         sampler = ClassBatchSampler(feed.dataset.labels, together, size, seed=self._config.seed)
-        # A pass over the classes begins at every multiple of this step.
+        # A pass over the classes begins at every multiple of ``classes``.
         batches: Any = feed.train_batches(sampler, start=number * classes)
         vectors = self._pairs.proxies.new_empty(classes, size, self._pairs.proxies.shape[2])
         with closing(batches), evaluating(model), self._fabric.autocast():
             for batch in islice(batches, -(-classes // together)):
                 own = self._class_of[batch.labels[::size]]
                 vectors[own] = model(batch.images).float().unflatten(0, (-1, size))
-        # Each process has embedded all of them, up to the rounding of its device.
+        # Each process has embedded all views, but results may differ by rounding.
         shared: Tensor = self._fabric.broadcast(vectors)
         return shared
 

@@ -1,4 +1,4 @@
-"""The parts of a run, built from its configuration."""
+"""Construction of a run's parts from its configuration."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from sumpool.training.task import Task, Validate
 from sumpool.training.values.combinations import has_running_centers
 from sumpool.training.values.gsp import GSP_OPTIONS
 
-#: Losses whose steps can be recorded whole.
+#: Losses with which a whole step can be recorded as a CUDA graph.
 RECORDABLE = ("c1", "c2", "pnca")
 
 
 def build_fabric(config: TrainConfig) -> Fabric:
-    """Devices, processes and precision of ``config``, not launched.
+    """Build the Fabric with the devices, processes and precision of ``config``, not launched.
 
     Raises:
-        ConfigError: If it asks for a device that is not there.
+        ConfigError: If a requested device is not available.
     """
     hardware = config.hardware
     if hardware.accelerator == "cuda" and torch.cuda.device_count() < hardware.devices:
@@ -62,7 +62,7 @@ def check_devices(config: TrainConfig, fabric: Fabric) -> None:
     """Refuse options that the available devices do not support.
 
     Raises:
-        ConfigError: Naming the option.
+        ConfigError: If there is one; names it.
     """
     hardware, steps = config.hardware, config.gsp.average_steps
     kind, processes = fabric.device.type, fabric.world_size
@@ -99,7 +99,7 @@ def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
     """Refuse batch normalization that would see only a part of the batch.
 
     Raises:
-        ConfigError: If there is some, and several processes.
+        ConfigError: If a layer is not frozen and there are several processes.
     """
     live = any(
         isinstance(module, nn.modules.batchnorm._BatchNorm) and module.training
@@ -113,10 +113,10 @@ def check_batch_norm(model: nn.Module, fabric: Fabric) -> None:
 
 
 def check_prototypes(model: Embedder, config: TrainConfig) -> None:
-    """Refuse more prototypes than the first batch has local features to pick them among.
+    """Refuse more prototypes than the first batch has local features to choose from.
 
     Raises:
-        ConfigError: Naming the option.
+        ConfigError: If there are more prototypes than local features.
     """
     pooling: Any = model.pooling
     if not hasattr(pooling, "initialize_prototypes") or config.gsp.average_steps:
@@ -135,10 +135,10 @@ def check_prototypes(model: Embedder, config: TrainConfig) -> None:
 
 
 def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder:
-    """The embedder of a resolved ``config``, without weights if it is to start from ``source``.
+    """Build the embedder of a resolved ``config``, without weights if it starts from ``source``.
 
     Raises:
-        ConfigError: If its parts do not exist or do not fit.
+        ConfigError: If a part does not exist, or parts do not fit together.
     """
     assert config.weights is not None
     gsp = config.gsp
@@ -188,7 +188,8 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
             train_crop=config.train_crop,
         )
         if config.train_crop is not None:
-            find_layout(model.backbone, config.backbone, config.train_crop)  # does it take them?
+            # Raises if the backbone does not accept images of this size.
+            find_layout(model.backbone, config.backbone, config.train_crop)
         if config.crop_area is not None and model.preprocessing.augment != "crop":
             raise ConfigError(
                 "crop_area is for augment crop, but views in training are "
@@ -200,7 +201,7 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
 
 
 def build_criterion(config: TrainConfig, num_classes: int, data_set: str) -> nn.Module:
-    """The loss of a resolved ``config``, with the zero-shot loss beside it where it has weight."""
+    """Build the loss of a resolved ``config``, mixed with the zero-shot loss if it has weight."""
     base: nn.Module
     try:
         base = build_loss(
@@ -258,9 +259,9 @@ def build_task(
     *,
     data_set: str,
 ) -> Task:
-    """Loss, batches and labels for training ``model`` on the images of ``feed``.
+    """Build loss, batches and labels for training ``model`` on the images of ``feed``.
 
-    ``data_set`` names the column of the loss catalog.
+    ``data_set`` selects the column of the loss catalog.
 
     Raises:
         DataError: If a class has a single image and the loss compares images of a class.
@@ -283,7 +284,8 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
     center = config.center
     try:
         regularizer = build_regularizer(config.center_reg, center.lam, center.subset, config.seed)
-        # Whether it fits the number of classes is known before training. Trying it counts a draw.
+        # Fails before training if it does not fit the number of classes. A copy is called, since
+        # a call advances the random draws.
         copy.deepcopy(regularizer)(criterion.centers().detach())
         return regularizer
     except ValueError as error:
@@ -291,12 +293,12 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
 
 
 def build_validation(feed: ImageFeed, gallery: ImageFeed | None, fabric: Fabric) -> Validate:
-    """A function that gives the retrieval metrics of a model.
+    """Return a function that computes the retrieval metrics of a model.
 
-    Searches for the images of ``feed`` among those of ``gallery``, or among themselves.
+    It searches for the images of ``feed`` among those of ``gallery``, or among themselves.
 
     Raises:
-        DataError: If no image can find another one of its class.
+        DataError: If no image has another one of its class to find.
     """
     measurable_ks(feed.dataset, None if gallery is None else gallery.dataset)
 

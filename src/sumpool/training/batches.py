@@ -1,4 +1,4 @@
-"""Which images make up a batch: some of each of a few classes, or any."""
+"""Composition of batches: several images of each of a few classes, or random images."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from sumpool.data import ClassBatchSampler, ImageDataset, check_class_sizes
 from sumpool.losses import LOSSES
 from sumpool.training.config import ConfigError, TrainConfig
 
-#: Probability per batch of what must not happen in a run.
+#: Accepted probability, per batch, of a batch that the loss cannot use.
 RARE = 1e-9
 
 
 def build_sampler(
     config: TrainConfig, dataset: ImageDataset, classes: int, fabric: Fabric
 ) -> ClassBatchSampler:
-    """The batches of ``dataset``, which has ``classes`` classes, for a resolved configuration.
+    """Build the batch sampler of a resolved ``config`` for ``dataset`` with ``classes`` classes.
 
     Raises:
         DataError: If a class has a single image, and batches have several of a class.
         ConfigError: If there are fewer classes or images than a batch needs, or if random batches
-            may not hold what the loss needs.
+            may lack what the loss needs.
     """
     per_class, labels = config.images_per_class, dataset.labels
     assert per_class is not None
     if per_class == 0:
         _check_random_batches(config, labels, classes)
-        # Every image is drawn as a class of one image would be.
+        # Every image is treated as a class of its own.
         per_class, labels = 1, torch.arange(len(labels))
     else:
         _check_classes(config, dataset, classes, per_class)

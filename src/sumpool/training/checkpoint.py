@@ -21,21 +21,21 @@ from sumpool.training.errors import RunError
 
 logger = logging.getLogger(__name__)
 
-#: First line of a file: this, the digest of the rest and its length.
+#: First line of a checkpoint: this, then the digest of the rest and its length.
 MAGIC = "sumpool-checkpoint-1"
 KEPT = 2
 _NAME = re.compile(r"step-(\d+)\.ckpt")
 
 
 class Checkpoints:
-    """The checkpoints in one folder, the newest last.
+    """The checkpoints of a run, in one folder.
 
-    A process that dies while writing leaves the previous checkpoint untouched. Damage is noticed by
-    the digest, and the checkpoint before is used. Nothing in a checkpoint is executed when it is
-    read: it holds tensors, numbers, strings and containers of these.
+    A process that dies while writing leaves the previous checkpoint untouched. Damage is detected
+    by the digest, and the previous checkpoint is used. Reading a checkpoint executes no code from
+    it: it holds tensors, numbers, strings and containers of these.
 
     Args:
-        folder: Created with the first checkpoint.
+        folder: The folder, created with the first checkpoint.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -43,29 +43,29 @@ class Checkpoints:
 
     @property
     def start(self) -> Path:
-        """Folder of the model that the run started from, where that is another run's."""
+        """Folder of the model that the run started from, if any."""
         return self.folder / "start"
 
     def remove(self) -> None:
-        """Remove all of it, once nothing is left to resume."""
+        """Remove the folder, once the run need not be resumed."""
         if self.folder.is_dir():
             shutil.rmtree(self.folder)
 
     def files(self) -> list[Path]:
-        """The files, from the oldest step to the newest."""
+        """Return the checkpoint files, ordered by step."""
         if not self.folder.is_dir():
             return []
         named = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(named, key=_step)
 
     def kept(self) -> str:
-        """The newest checkpoint, in words."""
+        """Describe the newest checkpoint, for messages."""
         files = self.files()
         return str(files[-1]) if files else "no checkpoint"
 
     @contextmanager
     def restoring(self) -> Iterator[None]:
-        """Errors inside the ``with`` mean that a checkpoint does not fit the run."""
+        """Report errors inside the ``with`` as a checkpoint that does not fit the run."""
         try:
             yield
         except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as error:
@@ -75,10 +75,10 @@ class Checkpoints:
             ) from error
 
     def save(self, step: int, state: Mapping[str, Any]) -> Path:
-        """Write the checkpoint of ``step`` and drop all but the last two.
+        """Write the checkpoint of ``step`` and remove all but the last two.
 
         Raises:
-            RunError: If it cannot be written (a full disk, say). Earlier checkpoints stay.
+            RunError: If it cannot be written (a full disk, say). Earlier checkpoints are kept.
         """
         buffer = io.BytesIO()
         torch.save(dict(state), buffer)
@@ -98,12 +98,12 @@ class Checkpoints:
         return path
 
     def load(self) -> dict[str, Any] | None:
-        """The newest sound checkpoint; None if there never was one.
+        """Load the newest intact checkpoint; None if there are no checkpoints.
 
-        A damaged file is reported by a warning that names it, and the one before it is used.
+        A damaged file is reported in a warning, and the previous one is used.
 
         Raises:
-            RunError: If there are files but none is sound.
+            RunError: If there are files but none is intact.
         """
         files = self.files()
         for path in reversed(files):
@@ -130,7 +130,7 @@ def _read(path: Path) -> dict[str, Any]:
     if hashlib.sha256(payload).hexdigest() != fields[1]:
         raise RunError(f"{path} is damaged: its digest does not match")
     try:
-        # weights_only: the restricted unpickler of torch, which runs no code from the file.
+        # weights_only: torch's restricted unpickler, which runs no code from the file.
         state = torch.load(io.BytesIO(payload), map_location="cpu", weights_only=True)
     except (
         pickle.UnpicklingError,
@@ -154,7 +154,7 @@ def _step(path: Path) -> int:
 
 
 def random_state(device: torch.device) -> dict[str, Tensor | None]:
-    """The states of torch's generators on the CPU and on ``device``, for a checkpoint."""
+    """Return the states of torch's generators on the CPU and on ``device``, for a checkpoint."""
     return {
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
@@ -162,7 +162,7 @@ def random_state(device: torch.device) -> dict[str, Tensor | None]:
 
 
 def restore_random_state(state: Mapping[str, Any], device: torch.device) -> None:
-    """Set the generators as a checkpoint with :func:`random_state` has them."""
+    """Restore the states returned by :func:`random_state`."""
     torch.set_rng_state(state["random"])
     if state["random_cuda"] is not None and device.type == "cuda":
         torch.cuda.set_rng_state(state["random_cuda"], device)

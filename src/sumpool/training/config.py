@@ -1,4 +1,4 @@
-"""Configurations: read, written, compared, changed by the dotted names of their options."""
+"""Reading, writing, comparing and changing configurations by dotted option names."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _GROUPS: dict[str, Any] = {
     if dataclasses.is_dataclass(entry.default_factory)
 }
 
-#: Options that may change when a run is resumed: they say where and how it runs, not what is
-#: computed.
+#: Options that may change when a run is resumed: they affect where, how and for how long it runs,
+#: not what it computes.
 FREE_TO_CHANGE = frozenset(
     {
         *(
@@ -47,10 +47,11 @@ FREE_TO_CHANGE = frozenset(
 
 
 def config_from_dict(values: Mapping[str, Any]) -> TrainConfig:
-    """The configuration that :func:`dataclasses.asdict` turned into ``values``.
+    """Build a configuration from the dictionary that :func:`dataclasses.asdict` makes of it.
 
     Raises:
-        ConfigError: If a key is not an option; of one that was renamed it says the new name.
+        ConfigError: If a key is not an option, or a value has the wrong type; for a renamed option
+            it gives the new name.
     """
     _refuse_old_names(values)
     if text := [name for name in values if not isinstance(name, str)]:
@@ -87,7 +88,7 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
 
 
 def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    # Options of a file that an earlier version wrote, as they are called and grouped today.
+    # Maps options in a file of an earlier version to their current names and groups.
     named: dict[str, Any] = {}
     for name, value in values.items():
         options = {name: value}
@@ -103,17 +104,16 @@ def _with_current_names(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
-    """Write ``config`` as YAML, in the order of its options, whole or not at all.
+    """Write ``config`` as YAML, in the order of its options, completely or not at all.
 
     Args:
         config: The configuration.
         path: The file.
-        comment: Lines before it.
+        comment: Lines to write before it.
 
     Raises:
         sumpool.system.files.StoreError: If it cannot be written.
     """
-    # Imported here: it comes with numpy, which `--help` need not wait for.
     from sumpool.system.files import write_atomic
 
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
@@ -121,10 +121,10 @@ def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
 
 
 def read_config(path: Path) -> TrainConfig:
-    """Read a configuration that :func:`write_config` wrote.
+    """Read a configuration written by :func:`write_config`.
 
     Raises:
-        ConfigError: If the file cannot be read as one.
+        ConfigError: If the file cannot be read, or is not a valid configuration.
     """
     try:
         values = load_yaml(path.read_text(encoding="utf-8"))
@@ -139,7 +139,7 @@ def read_config(path: Path) -> TrainConfig:
 
 
 def flat(config: TrainConfig) -> dict[str, Any]:
-    """Every option by its dotted name."""
+    """Return all options by dotted name."""
     out: dict[str, Any] = {}
     for name, value in vars(config).items():
         if name in _GROUPS:
@@ -150,18 +150,18 @@ def flat(config: TrainConfig) -> dict[str, Any]:
 
 
 def differences(one: TrainConfig, other: TrainConfig) -> dict[str, tuple[Any, Any]]:
-    """The options in which two configurations differ, with both values."""
+    """Return the options in which two configurations differ, with both values."""
     left, right = flat(one), flat(other)
     return {name: (left[name], right[name]) for name in left if left[name] != right[name]}
 
 
 def flat_switches() -> set[str]:
-    """The dotted names of the options that are true or false."""
+    """Return the dotted names of the boolean options."""
     return {name for name, value in flat(TrainConfig()).items() if isinstance(value, bool)}
 
 
 def option_hints() -> dict[str, Any]:
-    """The type of every option by its dotted name."""
+    """Return the types of all options by dotted name."""
     hints = get_type_hints(TrainConfig)
     return hints | {
         f"{group}.{name}": hint
@@ -171,7 +171,7 @@ def option_hints() -> dict[str, Any]:
 
 
 def with_options(config: TrainConfig, values: Mapping[str, Any]) -> TrainConfig:
-    """``config`` with options set by their dotted names.
+    """Return ``config`` with options replaced by dotted name.
 
     Example:
         >>> with_options(TrainConfig(), {"stop.patience": 3, "seed": 1}).stop.patience

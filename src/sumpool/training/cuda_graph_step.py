@@ -9,20 +9,20 @@ from torch import Tensor
 
 from sumpool.data import Batch
 
-#: A training step: from a batch to its loss and the parts of it, weights updated.
+#: A training step: updates the weights, and returns the loss of the batch and its parts.
 Step = Callable[[Batch], dict[str, Tensor]]
 
-#: Steps that run as they are before one is recorded: the optimizer creates its moments, libraries
+#: Eager steps before one is recorded, in which the optimizer creates its moments and libraries
 #: choose their kernels.
 EAGER_STEPS = 3
 
 
 class CudaGraphStep:
-    """Forward pass, loss, backward pass and optimizer, launched at once.
+    """Forward pass, loss, backward pass and optimizer step, launched as one CUDA graph.
 
-    The first steps run eagerly, on a stream of their own; then one is recorded, which does not run
-    it, and from there on steps are replayed. All of them train, so that a recorded run computes
-    what an unrecorded one does. :meth:`forget` starts over, for when other parameters are to learn.
+    The first steps run eagerly, on a separate stream; then one is recorded, which does not run it,
+    and from there on it is replayed. Every call trains, so that a recorded run computes the same as
+    an unrecorded one. Call :meth:`forget` to start over when the trained parameters change.
 
     Args:
         step: The step. It must not wait for the device, and its optimizer must be ``capturable``.
@@ -34,14 +34,14 @@ class CudaGraphStep:
         self.forget()
 
     def forget(self) -> None:
-        """Drop the recording, if there is one."""
+        """Discard the recording, if any, and start over with eager steps."""
         self._graph: torch.cuda.CUDAGraph | None = None
         self._batch: Batch | None = None
         self._terms: dict[str, Tensor] = {}
         self._eager = EAGER_STEPS
 
     def __call__(self, batch: Batch) -> dict[str, Tensor]:
-        """Do the step with ``batch``, whose shapes are the same every time."""
+        """Run the step on ``batch``, whose shapes must not change between calls."""
         if self._eager:
             self._eager -= 1
             current = torch.cuda.current_stream()
@@ -63,7 +63,7 @@ class CudaGraphStep:
     def _record(self, batch: Batch) -> None:
         self._batch = Batch(batch.images.clone(), batch.labels.clone(), batch.indices)
         graph = torch.cuda.CUDAGraph()
-        # Only calls of this thread can spoil the recording: feeds work in threads of their own.
+        # Only calls of this thread can invalidate the recording: feeds use other threads.
         with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
             self._terms = self._step(self._batch)
         self._graph = graph

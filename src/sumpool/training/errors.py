@@ -1,4 +1,4 @@
-"""The error of a run."""
+"""Errors of training runs."""
 
 import math
 
@@ -14,12 +14,12 @@ def check_finite(loss: float, when: str, rate: float, kept: str) -> None:
 
     Args:
         loss: The loss, or a mean or sum of losses.
-        when: Which steps it is of, in words.
+        when: The steps of this loss, for the message.
         rate: The learning rate.
-        kept: What is kept of the run, in words.
+        kept: What is kept of the run, for the message.
 
     Raises:
-        RunError: Saying what to lower.
+        RunError: If the loss is not finite.
     """
     if not math.isfinite(loss):
         raise RunError(

@@ -1,4 +1,4 @@
-"""The gradients of two losses at the local features, and a weight that balances them."""
+"""Gradient norms of two losses at the local features, and a weight that balances them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sumpool.losses import Mixture
 
 
 class GradientNorms(NamedTuple):
-    """Both losses of a mixture on a batch, and their gradients' lengths at the local features.
+    """Both losses of a mixture on a batch, and their gradient norms at the local features.
 
     Attributes:
         base_loss: L.
@@ -28,11 +28,11 @@ class GradientNorms(NamedTuple):
     zero_shot: float
 
     def ratio(self, weight: float) -> float:
-        """‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ at the weight λ."""
+        """Return ‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ for the weight λ."""
         return weight * self.zero_shot / max((1 - weight) * self.base, 1e-12)
 
     def weight(self, ratio: float) -> float:
-        """The λ at which the two have that ratio.
+        """Return the weight λ for which the gradients have this ratio.
 
         Example:
             >>> norms = GradientNorms(1.0, 70.0, 0.5, 20.0)
@@ -50,14 +50,14 @@ def measure_gradient_norms(
     *,
     embed: Callable[[Tensor], Tensor],
 ) -> GradientNorms:
-    """Both losses on a batch, and the lengths of their gradients at ``features``.
+    """Measure both losses on a batch, and the norms of their gradients at ``features``.
 
     Args:
-        pooling: A pooling with attributes, its prototypes set.
-        criterion: The two losses; nothing of theirs is changed.
-        features: Local features of the batch, what the pooling receives.
+        pooling: A pooling with attributes and initialized prototypes.
+        criterion: The two losses; their state does not change.
+        features: Local features of the batch, the input of the pooling.
         labels: Classes 0..C−1, (b,).
-        embed: From what the pooling gives to what the base loss sees.
+        embed: Maps pooled features to the input of the base loss.
     """
     measured = copy.deepcopy(criterion)  # a memory of past batches must not see this one
     features = features.detach().float().requires_grad_()

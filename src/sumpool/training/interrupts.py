@@ -1,4 +1,4 @@
-"""Ends a run between two steps when the process receives a signal."""
+"""Ending a run between two steps when the process receives a signal."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lightning.fabric import Fabric
 
 from sumpool.system.signals import SIGNALS
 
-#: Steps between two questions to all processes whether one was asked to stop.
+#: Steps between checks across processes whether one has received a signal.
 ASK_EVERY = 10
 
 
 class Interrupts:
-    """While entered, a first signal is remembered instead of ending the process.
+    """Context manager that records a signal instead of letting it end the process.
 
-    The loop asks :attr:`name` between steps. A second Ctrl-C ends the process at once. Outside the
-    main thread signals cannot be caught, and nothing is changed.
+    The loop calls :meth:`asked` between steps. A second Ctrl-C ends the process at once. Does
+    nothing outside the main thread, where signals cannot be caught.
 
     Attributes:
-        name: Name of the signal that was received, such as "SIGTERM"; None if none was.
+        name: Name of the received signal, such as "SIGTERM"; None before.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Interrupts:
         self._before.clear()
 
     def asked(self, fabric: Fabric, step: int) -> bool:
-        """Whether a process has received a signal; all agree, and ask every few steps."""
+        """Whether any process has received a signal; all agree, and check every few steps."""
         if fabric.world_size == 1:
             return self.name is not None
         if step % ASK_EVERY:

@@ -1,4 +1,4 @@
-"""What a run logs: the progress bar, the CSV files, TensorBoard."""
+"""Logging of a run: progress bar, CSV files, TensorBoard."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from sumpool.training.task import Progress
 
-#: The progress bar of a run with a time budget.
+#: Format of the progress bar of a run with a time budget.
 TIMED = "{l_bar}{bar}| {n:.0f} of {total:.0f} s{postfix}"
 LOSS_COLUMNS = ("loss", "base_loss", "zero_shot_loss", "center_loss")
 #: Columns of ``problems.csv``: the finished problems of a run with chance-constrained proxies.
@@ -36,7 +36,7 @@ VALIDATION_COLUMNS = (
 
 
 class Journal:
-    """Logs on the first process only: to ``folder``, unless None, and to a ``bar``, if asked."""
+    """Logs on the first process only: to ``folder`` unless None, to a progress bar if ``bar``."""
 
     def __init__(
         self, fabric: Fabric, config: TrainConfig, folder: RunFolder | None, *, bar: bool
@@ -53,7 +53,7 @@ class Journal:
         self._lap = time.monotonic()
 
     def open(self, progress: Progress, *, resume: bool) -> None:
-        """Start the files and the bar; with ``resume``, keep what files hold up to this step."""
+        """Open files and bar; with ``resume``, keep the lines of files up to the current step."""
         keep_until = progress.step if resume else None
         if self._folder is not None:
             # Imported here: TensorBoard takes a second to import.
@@ -68,7 +68,7 @@ class Journal:
                 problems = path / PROBLEMS
                 self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
             self._board = SummaryWriter(str(path / BOARD), purge_step=keep_until)
-        # Away from a terminal every update is a line of its own: few of them.
+        # Outside a terminal every update is a line of its own, so updates are rare.
         every = 0.1 if sys.stderr.isatty() else 15.0
         timed = {"bar_format": TIMED} if self._config.minutes is not None else {}
         self._bar = tqdm(
@@ -84,7 +84,7 @@ class Journal:
         self._lap = time.monotonic()
 
     def advance(self, progress: Progress) -> None:
-        """Move the bar: by a step, or by the time that it took towards a time budget."""
+        """Advance the bar by a step, or, with a time budget, by the time it took."""
         if self._config.minutes is not None:
             self._bar.total = max(self._first_end(progress), self._place(progress))
             self._say(step=f"{progress.step:,}")
@@ -107,7 +107,7 @@ class Journal:
         self._say(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
 
     def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
-        """Log a validation; that of step 0 is before training."""
+        """Log a validation; the one at step 0 precedes training."""
         if self._validation is not None:
             known = {name: metrics[name] for name in VALIDATION_COLUMNS if name in metrics}
             row = {"step": progress.step, "seconds": round(progress.seconds, 3), **known}
@@ -127,7 +127,7 @@ class Journal:
         self._say(problem=f"{int(problem['problem']) + 1}")
 
     def close(self) -> None:
-        """Close bar and files."""
+        """Close the bar and the files."""
         if self._bar is not None:
             self._bar.close()
         for file in (self._log, self._validation, self._problems, self._board):
@@ -135,13 +135,13 @@ class Journal:
                 file.close()
 
     def _place(self, progress: Progress) -> float:
-        # Under a time budget the bar counts seconds, else steps.
+        # With a time budget the bar counts seconds, else steps.
         if self._config.minutes is None:
             return progress.step
         return round(min(progress.used, 60 * self._config.minutes), 1)
 
     def _first_end(self, progress: Progress) -> float:
-        # The earliest step at which training can end, unless a validation gives more time.
+        # Where training ends, in steps or seconds, if no further validation improves.
         stop = self._config.stop
         if self._config.minutes is not None:
             return 60 * self._config.minutes

@@ -52,17 +52,17 @@ LOG_EVERY = 50
 
 
 class Trainer:
-    """Runs a task until patience ends; an interrupted run resumes bit for bit.
+    """Trains the model of a task; interrupted runs resume bit for bit.
 
     After :meth:`fit` the model holds the weights of its best validation, or with ``stop.keep``
     "last" those of the last step; with ``optimizer.ema`` their averages, and with
-    ``optimizer.start_share`` these mixed with the first weights.
+    ``optimizer.start_share`` these mixed with the initial weights.
 
     Args:
         fabric: Devices, processes and precision; launched.
-        task: What is trained.
+        task: Model, loss, data and validation.
         config: The resolved configuration.
-        folder: Where checkpoints and logs go; None keeps nothing.
+        folder: Folder of checkpoints and logs; None writes nothing.
         progress: Whether to show a progress bar.
     """
 
@@ -113,7 +113,7 @@ class Trainer:
         self._since_log, self._saved_at = 0, time.monotonic()
         self._journal = Journal(fabric, config, folder, bar=progress)
         self._regularizer = None if task.regularizer is None else task.regularizer.to(fabric.device)
-        #: The problems of chance-constrained proxies; None without them.
+        #: Runs the problems of chance-constrained proxies; None without them.
         self.alternating = (
             Alternating(fabric, task, config, optimizer, self._journal, trace=folder is None)
             if config.ccp.enabled
@@ -123,12 +123,12 @@ class Trainer:
     def fit(
         self, *, resume: bool = False, validate_first: bool = False, began: float | None = None
     ) -> Outcome:
-        """Train to the end of patience, of ``max_steps`` or of ``minutes``, or to a signal.
+        """Train until patience, ``max_steps`` or ``minutes`` run out, or a signal arrives.
 
         Args:
             resume: Continue from the newest checkpoint in the folder; without one, from step 0.
-            validate_first: Also validate and log at step 0, which selects nothing.
-            began: When this part of the run began, by ``time.monotonic``; None is the first step.
+            validate_first: Also validate and log at step 0; this never selects the model.
+            began: ``time.monotonic`` at the start of this part of the run; None is the first step.
 
         Raises:
             RunError: If the loss is no longer finite, or a checkpoint cannot be written or used.
@@ -177,7 +177,7 @@ class Trainer:
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
             progress.step += 1
             if self._average is not None:
-                # Until prototypes are picked there is nothing to average.
+                # Before prototypes are picked there is nothing to average.
                 self._average.update(progress.step - self.config.gsp.average_steps)
             pace.tick(progress)
             self._journal.advance(progress)
@@ -195,7 +195,7 @@ class Trainer:
                 self._save()
                 return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
             due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
-            # With a time budget there may be no validation before its end.
+            # With a time budget there may be no validation before the end, so save at any step.
             checked = validate or pace.budget is not None
             if checked and reason is None and self.fabric.broadcast(due):
                 self._save()
@@ -206,13 +206,13 @@ class Trainer:
         assert self.alternating is not None
         pulled = self.alternating.pulled
         self.alternating.turn(self.progress.step)
-        # The pull joins the step with the second problem; all else changes in place.
+        # The second problem adds the pull to the step; everything else changes in place.
         if self._recorded is not None and not pulled:
             self._recorded.forget()
 
     def _prepare(self) -> None:
-        # Before the first step, with its batch, from an iterator of its own: nothing else may use
-        # the device while a graph is recorded, and an iterator may fetch ahead.
+        # The first batch comes from a separate iterator, since iterators may fetch ahead, and
+        # nothing else may use the device while a graph is recorded.
         batches: Any = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
         with closing(batches):
             batch = next(batches)
@@ -238,16 +238,16 @@ class Trainer:
         average_gradients(fabric, self.criterion)
         if self.alternating is not None:
             self.alternating.add_pull()
-        # Without a gradient Adam leaves a parameter and its moments alone.
+        # Adam changes neither a parameter without a gradient nor its moments.
         for parameter in self._phases.resting(self.progress.step, self._groups.backbone):
             parameter.grad = None
         self.optimizer.step()
-        # An embedding that is not finite shows in the logged loss, without waiting for the device.
+        # Makes the logged loss show embeddings that are not finite, without a synchronization.
         terms["loss"] = terms["loss"] + 0 * embeddings.detach().sum()
         return {name: value.detach() for name, value in terms.items()}
 
     def _add(self, terms: dict[str, Tensor]) -> None:
-        # Kept on the device: reading a number would wait for it.
+        # Kept on the device: reading a value would wait for it.
         for name, value in terms.items():
             self._sums[name] = self._sums[name] + value if name in self._sums else value
         if self.fabric.device.type == "cpu":
@@ -267,11 +267,11 @@ class Trainer:
         check_finite(loss, when, float(self.optimizer.param_groups[0]["lr"]), kept)
 
     def _validate(self) -> bool:
-        # Returns whether a problem of chance-constrained proxies has ended with it.
+        # Returns whether the validation ends a problem of chance-constrained proxies.
         monitor = self.config.stop.monitor
         metrics = self.task.measure(self.fabric, monitor, self.progress.step)
         value = metrics[monitor]
-        # Until its prototypes are picked, the model is not the one to select.
+        # Before its prototypes are picked, the model cannot be selected.
         begun = self.progress.step > self.config.gsp.average_steps
         is_best = begun and value > self.progress.best_value
         if is_best:

@@ -1,4 +1,4 @@
-"""The optimizer with one group per kind of parameter, its rates, the average of the weights."""
+"""Optimizer with one group per kind of parameter, learning rates, weight averaging."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from sumpool.losses import Mixture
 from sumpool.training.options import OptimizerConfig
 
-#: The optimizers by name; all have Adam's moments.
+#: Optimizers by name; all have Adam's moments.
 OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
     "radam": torch.optim.RAdam,
 }
-#: How parameters of GSP end that ``gsp.lr_multiplier`` is for.
+#: Name suffixes of the GSP parameters to which ``gsp.lr_multiplier`` applies.
 SELECTION = (
     *(".prototypes", ".log_eps", ".mix_logit", ".norm_weight"),
     *(".share_map.weight", ".share_map.bias", "pooling.query.weight"),
@@ -29,16 +29,16 @@ SELECTION = (
 
 @dataclass(frozen=True)
 class Groups:
-    """The trainable parameters by what they do.
+    """Trainable parameters by role.
 
     Attributes:
-        backbone: The pretrained part: spared in the warm-up.
+        backbone: The pretrained part, not trained during warm-up.
         embedding: The map to the embedding and the pooling.
-        prototypes: The prototypes, and what else GSP learns to select by, if they have a rate of
-            their own; else they belong to the embedding.
+        prototypes: The prototypes and other parameters by which GSP selects, if they have their own
+            rate; otherwise they belong to ``embedding``.
         proxies: Proxies of the loss.
         class_embeddings: Class embeddings of the zero-shot loss.
-        rest: What else the loss learns.
+        rest: Other parameters of the loss.
     """
 
     backbone: list[nn.Parameter]
@@ -52,7 +52,7 @@ class Groups:
 def parameter_groups(
     model: nn.Module, criterion: nn.Module, *, own_prototypes: bool = False
 ) -> Groups:
-    """Sort the trainable parameters of ``model`` and ``criterion``, each into one group."""
+    """Assign each trainable parameter of ``model`` and ``criterion`` to one group."""
     backbone = _trainable(model.get_submodule("backbone"))
     proxies: list[nn.Parameter] = list(getattr(criterion, "proxy_parameters", list)())
     zero_shot = _trainable(criterion.zero_shot) if isinstance(criterion, Mixture) else []
@@ -75,16 +75,16 @@ def build_optimizer(
     fused: bool,
     recorded_on: torch.device | None = None,
 ) -> torch.optim.Optimizer:
-    """The optimizer over ``groups``; learning rates of a resolved ``config``.
+    """Build the optimizer over ``groups`` with the learning rates of a resolved ``config``.
 
     Args:
         groups: The parameters.
-        config: Rates and decay; none of them null but ``plateau_patience``.
+        config: Rates and decay; ``lr`` and ``proxy_lr_multiplier`` must not be null.
         zero_shot_lr_multiplier: Factor on the rate of the class embeddings.
-        prototype_lr_multiplier: Factor on the rate of the prototypes over that of the map.
-        fused: One kernel for all parameters (CUDA); radam has none.
-        recorded_on: The device, if steps are to be recorded: learning rates are then numbers on it,
-            which a recorded step reads.
+        prototype_lr_multiplier: Rate of the prototypes relative to that of the map.
+        fused: Use one kernel for all parameters (CUDA); radam has none.
+        recorded_on: The device, if steps are recorded: learning rates are then tensors on it, which
+            a recorded step reads.
     """
     if config.lr is None or config.proxy_lr_multiplier is None:
         raise ValueError("config must be resolved: lr and proxy_lr_multiplier are null")
@@ -116,7 +116,7 @@ def build_optimizer(
 
 
 def keep_rates_on(optimizer: torch.optim.Optimizer, device: torch.device) -> None:
-    """Put the learning rates back on ``device``, after a state was loaded."""
+    """Move the learning rates back to ``device`` after loading a state."""
     for group in optimizer.param_groups:
         group["lr"] = _rate(float(group["lr"]), device)
 
@@ -126,7 +126,7 @@ def _rate(value: float, device: torch.device | None) -> float | Tensor:
 
 
 def follow_cosine(optimizer: torch.optim.Optimizer, done: float, total: float) -> None:
-    """Set the rates when ``done`` of ``total`` steps or seconds are over: from full to zero."""
+    """Set the rates after ``done`` of ``total`` steps or seconds, from full to zero."""
     scale_rates(optimizer, (1 + math.cos(math.pi * done / total)) / 2)
 
 
@@ -136,13 +136,13 @@ def follow_schedule(
     step: int,
     done: tuple[float, float] | None,
 ) -> bool:
-    """Set the rates of step number ``step``, as ``config`` wants them.
+    """Set the rates for step number ``step`` according to ``config``.
 
     Args:
         optimizer: The optimizer.
         config: Its options.
-        step: The step, from 0.
-        done: Steps or seconds that are over, and how many there will be; None if nobody knows.
+        step: The step, counted from 0.
+        done: Steps or seconds done, and their total; None if the total is unknown.
 
     Returns:
         Whether the step starts from the best model so far.
@@ -155,10 +155,10 @@ def follow_schedule(
 
 
 def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
-    """Set all rates to ``factor`` times the first ones."""
+    """Set all rates to ``factor`` times their initial values."""
     for group in optimizer.param_groups:
         rate = group["initial_lr"] * factor
-        if isinstance(group["lr"], Tensor):  # which a recorded step reads
+        if isinstance(group["lr"], Tensor):  # a recorded step reads this tensor
             group["lr"].fill_(rate)
         else:
             group["lr"] = rate
@@ -167,7 +167,7 @@ def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
 def build_plateau(
     optimizer: torch.optim.Optimizer, config: OptimizerConfig
 ) -> torch.optim.lr_scheduler.ReduceLROnPlateau | None:
-    """The schedule that lowers all rates when validation stops improving; None without one."""
+    """Build the scheduler that lowers all rates when validation stops improving, if configured."""
     if config.plateau_patience is None:
         return None
     return torch.optim.lr_scheduler.ReduceLROnPlateau(
@@ -182,15 +182,15 @@ def build_plateau(
 class WeightAverage:
     """An exponential moving average of the parameters and the floating-point buffers of a model.
 
-    After update t (1, 2, …) it is d·average + (1 − d)·weights with d = min(decay, (t − 1)/(t + 8)):
+    Update t (1, 2, …) sets it to d·average + (1 − d)·weights with d = min(decay, (t − 1)/(t + 8)):
     the first update copies the weights, and early ones forget fast. Updates are in place, so that
-    they work beside a recorded step. The model gets the average, or with a share s of the start
+    they work with a recorded step. The model gets the average or, with a start share s,
     (1 − s)·average + s·weights at :meth:`begin` [wise-ft].
 
     Args:
-        model: On its device, where its tensors must stay.
-        decay: In [0, 1); 0 keeps the last weights alone.
-        start_share: Share in [0, 1) of the weights that training began with.
+        model: The model; its tensors must stay on their device.
+        decay: Decay in [0, 1); 0 keeps only the last weights.
+        start_share: Share in [0, 1) of the initial weights.
 
     Example:
         >>> layer = nn.Linear(1, 1, bias=False)
@@ -213,19 +213,19 @@ class WeightAverage:
         self._start = [it.clone() for it in self._weights] if start_share else []
 
     def begin(self) -> None:
-        """Take the current weights as those that training begins with."""
+        """Use the current weights as the initial weights."""
         if self._start:
             torch._foreach_copy_(self._start, self._weights)
 
     def update(self, count: int) -> None:
-        """Add the current weights as update number ``count``; up to 1 starts over."""
+        """Add the current weights as update number ``count``; counts up to 1 start over."""
         past = max(0, count - 1)
         decay = min(self._decay, past / (past + 9))
         torch._foreach_lerp_(self._average, self._weights, 1 - decay)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Context in which the model has the average as its weights."""
+        """Use the average as the model's weights inside the ``with``."""
         own = [it.clone() for it in self._weights]
         self.apply()
         try:
@@ -234,18 +234,18 @@ class WeightAverage:
             torch._foreach_copy_(self._weights, own)
 
     def apply(self) -> None:
-        """Give the model the average, with its share of the start, as its weights."""
+        """Set the model's weights to the average, including the share of the initial weights."""
         torch._foreach_copy_(self._weights, self._average)
         if self._start:
             torch._foreach_lerp_(self._weights, self._start, self._start_share)
 
     def state_dict(self) -> dict[str, Tensor]:
-        """The average by the names of the model's state, and the start behind ``start.``."""
+        """Return the average by state name, and the initial weights prefixed with ``start.``."""
         start = {f"start.{name}": it for name, it in zip(self._names, self._start, strict=False)}
         return {**dict(zip(self._names, self._average, strict=True)), **start}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore a state returned by :meth:`state_dict`."""
         for name, tensor in self.state_dict().items():
             tensor.copy_(state[name])
 

@@ -1,4 +1,4 @@
-"""What happens before the first step of a run, and at which steps its phases change."""
+"""Initialization before the first step of a run, and the steps at which its phases change."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from sumpool.training.task import Task
 
 logger = logging.getLogger(__name__)
 
-#: Images that ε is chosen on for a given spread.
+#: Number of images on which ε is fitted to a given spread.
 SPREAD_IMAGES = 256
-#: Images that the principal axes of the map are found on, at most.
+#: Maximum number of images for the principal axes of the map.
 PRINCIPAL_IMAGES = 2048
 
 
 class Phases:
-    """The turning points of a run: warm-up, prototypes, when the zero-shot loss counts.
+    """Phases of a run: warm-up, average pooling before prototypes, use of the zero-shot loss.
 
     Args:
-        fabric: Says which processes there are.
-        task: What is trained; its model and loss are on the device.
+        fabric: The processes of the run.
+        task: The task; its model and loss are on the device.
         config: The resolved configuration.
         class_of: ``task.class_of`` on the device.
 
     Attributes:
-        warmup: Steps in which the backbone is spared.
-        zero_shot_weight: λ while the zero-shot loss counts; part of a checkpoint, since balance
-            sets it in training.
+        warmup: Number of steps in which the backbone is not trained.
+        zero_shot_weight: λ while the zero-shot loss counts; part of a checkpoint, since
+            ``zero_shot.balance`` sets it from the first batch.
     """
 
     def __init__(self, fabric: Fabric, task: Task, config: TrainConfig, class_of: Tensor) -> None:
@@ -58,7 +58,7 @@ class Phases:
 
     @torch.no_grad()
     def begin(self, batch: Batch, step: int) -> None:
-        """Set map, prototypes and balance, before the first step that this process does.
+        """Initialize map, prototypes and balance, before the first step of this process.
 
         Args:
             batch: The batch of that step.
@@ -72,12 +72,12 @@ class Phases:
             self._balance(batch, self._config.zero_shot.balance)
 
     def enter(self, step: int) -> bool:
-        """Set up this step; returns whether it is the first of a phase."""
+        """Set up step number ``step``; return whether it is the first of a phase."""
         criterion, zero_shot = self._task.criterion, self._config.zero_shot
         average = self._config.gsp.average_steps
         if isinstance(criterion, Mixture):
             ended = zero_shot.end is not None and step >= zero_shot.end
-            # While the pooling averages there are no prototypes yet: attributes mean nothing.
+            # While the pooling averages, it has no prototypes: attributes are meaningless.
             counts = step >= max(zero_shot.begin, average) and not ended
             criterion.weight = self.zero_shot_weight if counts else 0.0
         if average:
@@ -87,18 +87,18 @@ class Phases:
         return step in (self.warmup, zero_shot.begin, zero_shot.end, average)
 
     def resting(self, step: int, backbone: list[nn.Parameter]) -> list[nn.Parameter]:
-        """The parameters that step number ``step`` does not change."""
+        """Return the parameters that step number ``step`` must not change."""
         found = list(backbone) if step < self.warmup else []
         if step < self._config.gsp.average_steps:
-            # Average pooling does not use them, but weight decay would move them.
-            # The map of a combination learns from the first step on.
+            # Average pooling does not use them, but weight decay would change them.
+            # The map of a combination is trained from the first step on.
             found += list(getattr(self._pooling, "gsp", self._pooling).parameters())
         return found
 
     def _initialize_pooling(self, batch: Batch, step: int) -> None:
         # All processes pick the prototypes from the features of the whole first batch, so that the
-        # run does not depend on how many there are; before the first step, and outside of what is
-        # compiled or recorded.
+        # run does not depend on their number; before the first step, and outside of compiled or
+        # recorded code.
         pooling = self._pooling
         if not hasattr(pooling, "initialize_prototypes") or bool(pooling.prototypes_ready):
             return
@@ -110,7 +110,7 @@ class Phases:
         self._sharpen(step)
 
     def _turn_map(self) -> None:
-        # Towards what it sees of images: features as pooled, or their mean where it comes first.
+        # To the axes of its inputs: pooled features, or mean features if it precedes the pooling.
         pooling, model = self._pooling, self._model
         images = min(PRINCIPAL_IMAGES, len(self._task.feed.dataset))
         seen = [
@@ -118,7 +118,7 @@ class Phases:
             for maps in self._maps(0, images, model.backbone_map)
         ]
         layer = single_map(model.map, pooling)
-        assert layer is not None  # or the model could not have been built
+        assert layer is not None  # checked when the model was built
         keep_principal_axes(layer, torch.cat(seen))
 
     def _balance(self, batch: Batch, ratio: float) -> None:
@@ -141,7 +141,7 @@ class Phases:
 
     @torch.no_grad()
     def _pick_prototypes(self, step: int) -> None:
-        # Among embeddings of images as average pooling gives them, four to choose each from.
+        # Among average-pooled embeddings of images, four candidates per prototype.
         pooling = self._pooling
         wanted = 4 * len(pooling.prototypes)
         found = [pooling.averages(maps) for maps in self._maps(step, wanted)]
@@ -157,8 +157,8 @@ class Phases:
     def _maps(
         self, step: int, images: int, run: Callable[[Tensor], Tensor] | None = None
     ) -> Iterator[Tensor]:
-        # Feature maps of at least that many images, of all processes. The batches come from an
-        # iterator of their own, so that those of training stay the same.
+        # Feature maps of at least ``images`` images, of all processes. A separate iterator keeps
+        # the batches of training unchanged.
         run = run or self._feature_map
         batches = self._task.feed.train_batches(self._task.sampler, start=step)
         try:
@@ -170,6 +170,6 @@ class Phases:
 
 
 def warmup_steps(config: TrainConfig, images: int) -> int:
-    """Steps in which the backbone is spared: ``warmup_epochs`` passes over ``images`` images."""
+    """Return the steps of the warm-up: ``warmup_epochs`` passes over ``images`` images."""
     epochs = config.optimizer.warmup_epochs or 0.0
     return math.ceil(epochs * images / config.batch_size)

@@ -1,4 +1,4 @@
-"""From a configuration to a run that is ready for its first step: the assembly, written once."""
+"""Assembly of a run, from its configuration to the state before its first step."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ logger = logging.getLogger(__name__)
 
 
 class Feeds(NamedTuple):
-    """Images to search for, and to search among (None: the queries themselves)."""
+    """Query images, and the gallery to search among (None: the queries themselves)."""
 
     query: ImageFeed
     gallery: ImageFeed | None
 
     def close(self) -> None:
-        """End worker processes that wait for more to do."""
+        """Stop idle worker processes."""
         for feed in self:
             if feed is not None:
                 feed.close()
@@ -59,10 +59,10 @@ class Prepared:
         fabric: Devices and processes, launched.
         splits: The data.
         model: The embedder.
-        task: What the trainer needs. With a frozen backbone its model is the rest of the embedder,
-            for feature maps.
-        selection: The images that decide which weights are kept.
-        test: Test images, where they are opened before training.
+        task: The input of the trainer. With a frozen backbone its model is the rest of the
+            embedder, which takes feature maps.
+        selection: Images that decide which weights are kept.
+        test: Test images, if they are opened before training.
         progress: Whether this process shows progress bars.
     """
 
@@ -76,11 +76,11 @@ class Prepared:
     progress: bool
 
     def evaluation_feeds(self, *, cache_test: bool) -> dict[str, Feeds]:
-        """The images to evaluate on: those of the selection, then test images if there are any.
+        """Return the images to evaluate on: selection images, then test images if there are any.
 
         Args:
-            cache_test: Whether test images go through the cache of the configuration. Images that
-                are seen once are not worth one, unless runs share it.
+            cache_test: Whether test images use the configured cache. Images that are read once are
+                not worth caching, unless runs share the cache.
         """
         feeds: dict[str, Feeds] = {self.config.selection: self.selection}
         if self.splits.test is not None and self.config.selection != "test":
@@ -108,9 +108,9 @@ def prepare(
     """Open the data of ``config`` and build everything a run needs.
 
     Args:
-        config: What to do.
-        splits: The data; None opens what ``config`` names.
-        start: Folder of the model to start from; None takes the one that ``config`` names, if any.
+        config: The configuration.
+        splits: The data; None opens the data set named by ``config``.
+        start: Folder of the model to start from; None uses the one named by ``config``, if any.
         progress: Whether the first process shows progress bars.
 
     Raises:
@@ -129,7 +129,7 @@ def prepare(
         config = _follow(config, source)
     elif named not in (None, "packaged", "none", "timm") and not Path(named).is_file():
         raise ConfigError(f"weights must be packaged, none, timm or a file, got {named!r}")
-    if splits is None:  # last: to check many images takes long
+    if splits is None:  # last: checking many images takes long
         splits = open_splits(config, progress=progress)
     classes = int(splits.train.labels.unique().numel())
     config = resolve(config, splits.name, (len(splits.train), classes))
@@ -157,7 +157,7 @@ def prepare(
     selection = _open_feeds(images, opened)
     test = None
     if parts is not None and splits.test is not None and config.selection != "test":
-        # Opened now: all features are then there, and broken images known.
+        # Opened now, so that all features are computed and broken images found before training.
         test = _open_feeds(splits.test, opened)
     validate = build_validation(*selection, fabric)
     task = build_task(config, trained, feed, validate, fabric, data_set=splits.name)
@@ -165,7 +165,7 @@ def prepare(
 
 
 def _follow(config: TrainConfig, source: Embedder) -> TrainConfig:
-    """``config`` with what it leaves open as in ``source``, the model that training starts from."""
+    """Fill in options that ``config`` leaves open from ``source``, the model to start from."""
     view, own = source.preprocessing, source.config
     if config.map_init == "principal":
         raise ConfigError("map_init principal is for a map that starts anew, not for that of init")
@@ -209,16 +209,16 @@ def build_feed(
     parts: Cut | None = None,
     views: int = 1,
 ) -> ImageFeed:
-    """The images of ``dataset``, or feature maps of theirs, as ``config`` wants them on the device.
+    """Open the images of ``dataset``, or their feature maps, on the device as configured.
 
     Args:
         config: The options.
         dataset: The images.
-        preprocessing: What they go through.
+        preprocessing: Preprocessing of the images.
         fabric: The device.
         progress: Whether to show progress bars.
-        parts: A model with a frozen part, whose maps take the place of images.
-        views: Views of each image that maps are stored of.
+        parts: Model with a frozen part, whose feature maps replace the images.
+        views: Number of views per image whose maps are stored.
     """
     where: dict[str, Any] = {
         "cache": config.cache,

@@ -1,4 +1,4 @@
-"""The options of pretraining. Imports no torch, so that ``sumpool pretrain --help`` is quick."""
+"""Options of pretraining. Imports no torch, so that ``sumpool pretrain --help`` is quick."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PretrainConfig:
-    """Train a backbone for small images to classify them.
+    """Train a backbone for small images by classification.
 
     Args:
         data: folder with the images
@@ -15,11 +15,11 @@ class PretrainConfig:
         backbone: resnet20 or resnetv2_20
         epochs: passes over the training images
         batch_size: images per step
-        lr: highest learning rate, from which it falls along a cosine
+        lr: peak learning rate, which then falls along a cosine
         weight_decay: L2 penalty
         seed: seed of weights, order and views
         accelerator: auto, cpu or cuda
-        check_counts: whether the data must have as many images as published
+        check_counts: whether to check that the data has the published number of images
     """
 
     data: str

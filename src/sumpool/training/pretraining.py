@@ -27,9 +27,9 @@ from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.run_folder import RunFolder, machine, versions, write_json
 from sumpool.training.values.limits import PRETRAINING, check_limits
 
-#: The weights of the backbone, and what they are.
+#: Files with the weights of the backbone, and with facts about them.
 WEIGHTS, FACTS = "backbone.safetensors", "pretraining.json"
-#: Data sets whose images are of one small size, and that come with a test part.
+#: Data sets of small images of one size, with a test part.
 FORMATS = ("cifar10", "cifar100", "mnist", "fashion-mnist")
 
 
@@ -42,30 +42,30 @@ class Classifier(nn.Module):
         self.fc = nn.Linear(channels, classes)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Logits (B, classes)."""
+        """Return logits (B, classes)."""
         logits: Tensor = self.fc(self.backbone(images).float().mean((2, 3)))
         return logits
 
 
 def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Path:
-    """Train a backbone by classification; the weights go to ``out``.
+    """Train a backbone by classification, and write its weights to ``out``.
 
     Training images are shifted by up to an eighth of their side and half of them mirrored [resnet,
-    sec. 4.2]. Stochastic gradient descent with Nesterov momentum, the rate rising over the first
-    twentieth of the steps and falling along a cosine. A finished pretraining of the same
-    configuration is left as it is; an interrupted one resumes after its last complete epoch.
+    sec. 4.2]. The optimizer is SGD with Nesterov momentum; its rate rises over the first twentieth
+    of the steps and falls along a cosine. A finished pretraining of the same configuration is not
+    repeated; an interrupted one resumes after its last complete epoch.
 
     Args:
-        config: What to do.
-        out: Folder of the weights, their facts (accuracy, versions) and the checkpoint.
-        progress: Whether to show a bar.
+        config: The options.
+        out: Folder of the weights, facts about them (accuracy, versions) and the checkpoint.
+        progress: Whether to show a progress bar.
 
     Returns:
-        The file of weights, for ``weights`` of :class:`sumpool.models.EmbedderConfig`.
+        The weights file, for ``weights`` of :class:`sumpool.models.EmbedderConfig`.
 
     Raises:
-        RunError: If the folder holds a pretraining of another configuration or other weights, or
-            another process pretrains in it.
+        RunError: If the folder holds a pretraining of another configuration or other weights,
+            another process pretrains in it, or the loss is not finite.
         ConfigError: If the configuration cannot be used.
         DataError: If the data cannot be used.
     """
@@ -90,7 +90,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     model = model.to(memory_format=torch.channels_last).to(device)
     images, labels = _pixels(train, device), train.labels.to(device)
     run = _Descent(config, model, backbone.preprocessing, images, labels)
-    # Only now, so that what cannot start does not occupy a folder.
+    # Only now, so that a run that cannot start does not occupy a folder.
     folder = RunFolder(out)
     with folder.lock():
         write_json(out / FACTS, {"config": options, "finished": False})
@@ -129,7 +129,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
 def classification_accuracy(
     model: nn.Module, dataset: ImageDataset, view: Preprocessing, batch_size: int = 500
 ) -> float:
-    """The share of images of ``dataset`` that ``model`` classifies correctly."""
+    """Return the share of images of ``dataset`` that ``model`` classifies correctly."""
     device = next(model.parameters()).device
     pixels, training = _pixels(dataset, device), model.training
     model.eval()
@@ -143,13 +143,13 @@ def classification_accuracy(
 
 
 def shifted(images: Tensor, pad: int, shifts: Tensor, flips: Tensor) -> Tensor:
-    """Padded images, each shifted and mirrored on its own.
+    """Shift and mirror padded images, each independently.
 
     Args:
         images: Images with a border of ``pad`` on each side, (b, c, h + 2p, w + 2p).
         pad: The border p.
-        shifts: Rows and columns that are cut off at the top and left, 0..2p, (b, 2).
-        flips: Which are mirrored, (b,) boolean.
+        shifts: Rows and columns cut off at the top and left, 0..2p, (b, 2).
+        flips: Which images are mirrored, (b,) boolean.
 
     Returns:
         Images (b, c, h, w).
@@ -199,7 +199,7 @@ class _Descent:
         self.do: Step = CudaGraphStep(self._step) if on_cuda else self._step
 
     def epoch(self, epoch: int) -> float:
-        """One pass over the images; the mean loss."""
+        """Train for one pass over the images; return the mean loss."""
         self.model.train()
         total: Any = 0.0
         for step, batch in enumerate(self._batches(epoch)):
@@ -218,7 +218,7 @@ class _Descent:
         }
 
     def load(self, state: dict[str, Any] | None) -> int:
-        """Resume from ``state``; returns the number of finished epochs."""
+        """Resume from ``state``; return the number of finished epochs."""
         if state is None:
             return 0
         self.model.load_state_dict(state["model"])
@@ -228,7 +228,7 @@ class _Descent:
         return int(state["epochs"])
 
     def _batches(self, epoch: int) -> Iterator[Batch]:
-        # All that is random in an epoch depends on the seed and its number alone.
+        # The randomness of an epoch depends on the seed and its number alone.
         generator = torch.Generator().manual_seed((self.config.seed * 100_003 + epoch) % 2**63)
         size, device = self.config.batch_size, self.images.device
         order = torch.randperm(len(self.labels), generator=generator)
@@ -261,7 +261,7 @@ class _Descent:
 
 
 def _open_parts(config: PretrainConfig) -> tuple[ImageDataset, ImageDataset]:
-    """The training and the test images."""
+    """Open the training and the test images."""
     if config.format not in ("auto", *FORMATS):
         raise ConfigError(
             f"format must be auto or one of {', '.join(FORMATS)}, got {config.format!r}"
@@ -280,7 +280,7 @@ def _open_parts(config: PretrainConfig) -> tuple[ImageDataset, ImageDataset]:
 
 
 def _pixels(dataset: ImageDataset, device: torch.device) -> Tensor:
-    """All images, which are of one size, (N, 3, h, w) uint8."""
+    """Return all images, which have one size, as (N, 3, h, w) uint8."""
     pixels = np.stack([np.asarray(dataset.load(index)) for index in range(len(dataset))])
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).to(device)
 

@@ -1,4 +1,4 @@
-"""A whole run: from a configuration to a folder with a model, its metrics and a page."""
+"""A complete run: from a configuration to a folder with a model, its metrics and a report."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class RunResult:
     """The result of a run.
 
     Attributes:
-        folder: Where everything is.
+        folder: Folder of the run.
         outcome: How training ended.
-        metrics: Metrics by evaluation, "validation" (not with selection test) and, where the data
-            has one, "test"; empty after an interrupt.
+        metrics: Metrics by evaluation, "validation" (not with selection test) and, if the data has
+            a test part, "test"; empty after an interrupt.
         page: The report; None after an interrupt.
     """
 
@@ -62,16 +62,16 @@ def run_training(
     progress: bool = True,
     validate_first: bool = True,
 ) -> RunResult:
-    """Train, evaluate, and write the page.
+    """Train and evaluate a model, and write the report.
 
     Args:
-        config: What to do. With ``resume``, options that are not at their defaults must be those of
-            the run, or free to change.
+        config: The configuration. With ``resume``, options that differ from their defaults must be
+            those of the run, or free to change.
         resume: Folder of the run to resume.
-        given: With ``resume``, dotted names of options that are meant although they equal their
+        given: With ``resume``, dotted names of options that count even if they equal their
             defaults.
         progress: Whether to show progress bars.
-        validate_first: Whether to validate before the first step too, to show what training adds.
+        validate_first: Whether to validate before the first step too, to show the gain of training.
 
     Raises:
         ConfigError: If the configuration cannot be used.
@@ -101,14 +101,14 @@ def run_training(
         start = folder.checkpoints.start if folder.checkpoints.start.is_dir() else None
     elif named is not None:
         RunFolder(named).check_new()
-    # Before the folder: an image that cannot be read leaves no empty run behind.
+    # Before the folder is created: an unreadable image leaves no empty run behind.
     prepared = prepare(config, start=start, progress=progress)
     path = resume or named or _free_folder(prepared.config, prepared.splits.name)
     folder = RunFolder(Path(prepared.fabric.broadcast(str(path))))
     with _held(prepared.fabric, folder):
         if resume is None:
             _begin(prepared, folder)
-        elif prepared.fabric.is_global_zero:  # images may be left out since
+        elif prepared.fabric.is_global_zero:  # unreadable images may be skipped now
             folder.update(finished=None, **_images(prepared))
         fabric, task = prepared.fabric, prepared.task
         trainer = Trainer(fabric, task, prepared.config, folder, progress=progress)
@@ -118,7 +118,7 @@ def run_training(
 
 @contextmanager
 def _held(fabric: Fabric, folder: RunFolder) -> Iterator[None]:
-    """Hold the folder of a run; that another process holds it is raised by all processes."""
+    """Lock the folder of a run; if another process holds it, all processes of the run raise."""
     refusal = ""
     with ExitStack() as held:
         if fabric.is_global_zero:
@@ -153,7 +153,7 @@ def _finish(prepared: Prepared, folder: RunFolder, outcome: Outcome) -> RunResul
 
 
 def _finished(folder: RunFolder, facts: dict[str, Any], config: TrainConfig) -> RunResult:
-    """The result of a run that has nothing left to do; its page is drawn again."""
+    """Return the result of a finished run, and write its report again."""
     metrics = {name: dict(found) for name, found in read_run(folder.path).evaluations.items()}
     missing = [name for name in ("stopped", "steps", "best_step") if name not in facts]
     if missing:
@@ -167,15 +167,15 @@ def _finished(folder: RunFolder, facts: dict[str, Any], config: TrainConfig) -> 
 
 
 def merge(config: TrainConfig, stored: TrainConfig, given: Collection[str] = ()) -> TrainConfig:
-    """The configuration under which a run resumes: its own, with what may be changed.
+    """Return the configuration of a resumed run: its own, with the permitted changes.
 
     Args:
         config: Options to resume with; those at their defaults do not count.
-        stored: Options that the run was begun with.
-        given: Dotted names of options that count although they equal their defaults.
+        stored: Options with which the run was started.
+        given: Dotted names of options that count even if they equal their defaults.
 
     Raises:
-        ConfigError: If ``config`` sets an option to something else that may not be changed.
+        ConfigError: If ``config`` changes an option that may not change.
     """
     own, new = flat(stored), flat(config)
     for name in {**differences(config, TrainConfig()), **dict.fromkeys(given)}:
@@ -205,7 +205,7 @@ def _begin(prepared: Prepared, folder: RunFolder) -> None:
     }
     if fabric.is_global_zero:
         RunFolder.create(folder.path, replace(config, out=str(folder.path)), facts)
-        if config.init is not None:  # to resume, the other run need not be there any more
+        if config.init is not None:  # the other run may be gone on resuming
             save_embedder(prepared.model, folder.checkpoints.start)
         logger.info("the run is kept in %s", folder.path)
     fabric.barrier()
@@ -227,7 +227,7 @@ def _images(prepared: Prepared) -> dict[str, Any]:
 
 
 def _free_folder(config: TrainConfig, name: str) -> Path:
-    formats = ("folder", "csv", "parquet")  # not names of data
+    formats = ("folder", "csv", "parquet")  # these do not name the data
     if config.data is not None and name in formats:
         data = Path(config.data).resolve()
         own = data.name if data.is_dir() else data.stem
@@ -251,7 +251,7 @@ def _evaluate(prepared: Prepared, folder: RunFolder) -> dict[str, dict[str, floa
             write_evaluation(
                 folder.path / EVALUATION / name, evaluation, images.query.dataset, gallery
             )
-    # The last images are the test set, where there is one.
+    # The last images are the test set, if there is one.
     if config.gallery and fabric.is_global_zero:
         collect_gallery(
             prepared.task.model,

@@ -1,4 +1,4 @@
-"""The folder of a run: its options, the machine, logs and results, in readable files."""
+"""The folder of a run: options, machine, logs and results, in readable files."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from sumpool.training.checkpoint import Checkpoints
 from sumpool.training.config import TrainConfig, read_config, write_config
 from sumpool.training.errors import RunError
 
-#: Distributions whose versions are recorded.
+#: Packages whose versions are recorded.
 RECORDED = (
     *("sumpool", "torch", "torchvision", "timm", "lightning", "pytorch-metric-learning", "numpy"),
 )
@@ -57,7 +57,7 @@ class RunFolder:
         """Start a run in ``path``, which must not hold one.
 
         Raises:
-            RunError: If it holds one already, or cannot be written to.
+            RunError: If ``path`` holds a run already, or cannot be written to.
         """
         cls(path).check_new()
         folder = cls(path)
@@ -80,7 +80,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> tuple[RunFolder, TrainConfig]:
-        """A run that was started, and its configuration.
+        """Open an existing run, and read its configuration.
 
         Raises:
             RunError: If ``path`` holds no run.
@@ -92,10 +92,10 @@ class RunFolder:
         return cls(path), read_config(path / CONFIG)
 
     def check_new(self) -> None:
-        """Refuse a folder that holds a run, or files that a run would write over.
+        """Refuse a folder that holds a run, or files that a run would overwrite.
 
         Raises:
-            RunError: Naming the file.
+            RunError: If it does; names the file.
         """
         path = self.path
         if (path / RUN).exists():
@@ -103,7 +103,7 @@ class RunFolder:
                 f"{path} holds a run already: continue it with --resume {shlex.quote(str(path))}, "
                 "or choose another --out"
             )
-        # With a lock in it, they are what a run left that was killed before it began, or a study.
+        # With a lock, they belong to a study, which has rows, or to a run killed before it began.
         foreign = [name for name in WRITTEN if (path / name).exists()]
         if foreign and ((path / ROWS).exists() or not (path / LOCK).exists()):
             raise RunError(
@@ -115,17 +115,17 @@ class RunFolder:
         """Refuse a folder in which a process is training.
 
         Raises:
-            RunError: Naming the process.
+            RunError: If it is in use; names the process.
         """
         if is_claimed(self.path / LOCK):
             raise self._in_use()
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Hold the folder inside the ``with``: no other process trains in it meanwhile.
+        """Hold the folder's lock inside the ``with``, so that no other process trains in it.
 
         Raises:
-            RunError: If another process holds it, which is named.
+            RunError: If another process holds it, which is named, or the folder is not writable.
         """
         with ExitStack() as held:
             try:
@@ -138,7 +138,7 @@ class RunFolder:
             yield
 
     def drop_digests(self) -> None:
-        """Remove the digests of files that are now to change."""
+        """Remove the digests, before files change."""
         (self.path / DIGESTS).unlink(missing_ok=True)
 
     def _in_use(self) -> RunError:
@@ -148,7 +148,7 @@ class RunFolder:
         )
 
     def facts(self) -> dict[str, Any]:
-        """What ``run.json`` holds."""
+        """Read ``run.json``."""
         path = self.path / RUN
         try:
             facts: dict[str, Any] = load_json(path)
@@ -173,9 +173,9 @@ class CsvLog:
 
     Args:
         path: The file.
-        columns: Its columns; a line may leave values out, and may have no others.
-        keep_until: When a run is resumed, lines of later steps are dropped: they will come again.
-            None starts the file over.
+        columns: Its columns; a line may omit some, and may have no others.
+        keep_until: In a resumed run, the last step whose line is kept: later ones will be logged
+            again. None starts the file over.
         key: The column with the step.
     """
 
@@ -209,7 +209,7 @@ class CsvLog:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write ``value`` to ``path`` completely or not at all."""
+    """Write ``value`` as JSON to ``path``, completely or not at all."""
     text = json.dumps(value, indent=1, ensure_ascii=False) + "\n"
     try:
         write_atomic(path, text.encode())
@@ -218,12 +218,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages in ``RECORDED``."""
+    """Return the versions of Python and of the packages in ``RECORDED``."""
     return recorded_versions(RECORDED)
 
 
 def machine() -> dict[str, Any]:
-    """Operating system, cores and GPUs."""
+    """Return the operating system, the number of cores, and the GPUs."""
     gpus = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
     return {"system": platform.platform(), "cores": os.cpu_count(), "gpus": gpus}
 

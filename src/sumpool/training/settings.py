@@ -1,4 +1,4 @@
-"""The published settings, what options accept, and values for those a user left open."""
+"""Published settings, accepted values of options, and values for options left open."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sumpool.training.values.recipes import data_options
 
 @dataclass(frozen=True)
 class DataSettings:
-    """What the papers use on a data set.
+    """Settings of the papers for a data set.
 
     Attributes:
         prototypes: Prototypes m of GSP.
@@ -35,9 +35,9 @@ class DataSettings:
         eps_proxy: ε of GSP with proxy losses.
         zero_shot: Weight λ of the zero-shot loss.
         validate_every: Steps between validations.
-        patience: Validations without gain that end a run.
-        proxies: Proxies of a class with chance-constrained proxies.
-        candidates: Images of a class that those are picked among.
+        patience: Validations without improvement that end a run.
+        proxies: Chance-constrained proxies per class.
+        candidates: Images per class from which these are picked.
     """
 
     prototypes: int = 64
@@ -55,7 +55,7 @@ _LARGE = DataSettings(prototypes=128, validate_every=1000, patience=10, proxies=
 _COLLAGE = DataSettings(
     prototypes=128, mu=0.2, eps_pair=10.0, eps_proxy=10.0, zero_shot=0.5, validate_every=250
 )
-#: The settings of the fair protocol by data set; :data:`DEFAULT` holds for all others.
+#: Settings of the fair protocol by data set; :data:`DEFAULT` applies to all others.
 SETTINGS = {
     "cub": DataSettings(),
     "cars196": DataSettings(),
@@ -65,15 +65,15 @@ SETTINGS = {
     "cifar-foreground": _COLLAGE,
 }
 DEFAULT = DataSettings()
-#: Validations without gain that end a run with chance-constrained proxies.
+#: Validations without improvement that end a run with chance-constrained proxies.
 CCP_PATIENCE = 60
-#: With chance-constrained proxies there are so many times as many validations.
+#: Factor by which validations are more frequent with chance-constrained proxies.
 CCP_VALIDATIONS = 4
-#: Prototypes of poolings that have a number of their own.
+#: Number of prototypes of poolings with a default of their own.
 PROTOTYPES = {"gsp-keys": QUERIES, "gsp-parts": PARTS}
 #: Learning rate of the fair protocol.
 LEARNING_RATE = 1e-5
-#: What options with a few values accept.
+#: Accepted values of options with a few choices.
 VALUES: Mapping[str, Collection[str]] = {
     "loss": LOSSES,
     "pool": POOLINGS,
@@ -84,7 +84,7 @@ VALUES: Mapping[str, Collection[str]] = {
     "stop.keep": ("best", "last"),
 }
 
-#: What a number must be, the test of it, and the options it holds for unless they are null.
+#: A requirement for numbers, its test, and the options it applies to unless they are null.
 RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
     (
         "be positive",
@@ -122,10 +122,10 @@ RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
 def check_effects(config: TrainConfig) -> None:
     """Refuse options that a user has set and that would have no effect.
 
-    For options as given: in a resolved configuration all are set.
+    For options as given by the user: in a resolved configuration all are set.
 
     Raises:
-        ConfigError: Naming them, and what they would need; or as :func:`check_options`.
+        ConfigError: If there is such an option, or as in :func:`check_options`.
     """
     check_options(config)
     for what in _idle(config):
@@ -133,7 +133,7 @@ def check_effects(config: TrainConfig) -> None:
 
 
 def without_idle(config: TrainConfig) -> TrainConfig:
-    """``config`` with the options that :func:`check_effects` refuses at their defaults."""
+    """Return ``config`` with the options that :func:`check_effects` refuses at their defaults."""
     defaults = flat(TrainConfig())
     for what in _idle(config):
         prefix = what.partition(" ")[0].rstrip("…")
@@ -149,11 +149,11 @@ def without_idle(config: TrainConfig) -> TrainConfig:
 
 
 def _idle(config: TrainConfig) -> Iterator[str]:
-    """The options that are set and have no effect, and with what."""
+    """Yield the options that are set without effect, each with the reason."""
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
-    # Earlier runs without the loss have stored the reduction sum, which was the default.
+    # Earlier runs without the loss stored the reduction sum, which was the default.
     idle = settings not in (plain, replace(plain, reduction="sum"))
     recipe = LOSSES[config.loss]
     proxies = recipe.proxy or recipe.proxy_lr_multiplier != 1 or config.ccp.enabled
@@ -177,15 +177,15 @@ def _idle(config: TrainConfig) -> Iterator[str]:
 
 
 def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = None) -> TrainConfig:
-    """``config`` with every option that was left open filled in for ``data_set``.
+    """Fill in every option that ``config`` leaves open, for ``data_set``.
 
     Args:
         config: The options.
         data_set: Format of the data.
-        size: Training images and classes, which recipes follow; None if nobody knows.
+        size: Numbers of training images and classes, which recipes use; None if unknown.
 
     Raises:
-        ConfigError: If an option is not accepted, or two contradict each other.
+        ConfigError: If a value is not accepted, or two options contradict each other.
     """
     recipe = check_options(config)
     found, ccp = SETTINGS.get(data_set, DEFAULT), config.ccp.enabled
@@ -259,10 +259,10 @@ def _weights(backbone: str) -> str:
 
 
 def check_options(config: TrainConfig) -> LossRecipe:
-    """Refuse what is wrong with any data, before any is opened; gives what the loss needs.
+    """Refuse options that are wrong for any data, before it is opened; return the loss recipe.
 
     Raises:
-        ConfigError: If an option is not accepted, or two contradict each other.
+        ConfigError: If a value is not accepted, or two options contradict each other.
     """
     options = flat(config)
     for name, choices in VALUES.items():

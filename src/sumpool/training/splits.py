@@ -1,4 +1,4 @@
-"""Which images a run trains on, which select the model, and which evaluate it."""
+"""Split of the data into images for training, model selection and evaluation."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TestSet:
-    """Images of classes that no choice was made by.
+    """Images for the evaluation, as queries and gallery.
 
     Attributes:
-        query: What is searched for.
-        gallery: Where it is searched; None searches among the queries themselves.
+        query: Images to search for.
+        gallery: Images to search among; None searches among the queries themselves.
     """
 
     query: ImageDataset
@@ -37,18 +37,17 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a data set; no class is in two of them.
+    """The three parts of a data set, without common classes.
 
     With selection test the second part is the third.
 
     Attributes:
         name: Format of the data set.
-        train: Images to learn from.
-        validation: Images that decide which model is kept; with selection test they are the
-            queries of the test set.
-        test: Images to evaluate it on; None where the data set has no such part, or with
-            ``test`` false.
-        broken: Images that were left out because they cannot be read, and why.
+        train: Images to train on.
+        validation: Images that select the model; with selection test, the queries of the test set.
+        test: Images to evaluate it on; None if the data set has no such part, or with ``test``
+            false.
+        broken: Images left out because they cannot be read, and why.
     """
 
     name: str
@@ -61,19 +60,19 @@ class Splits:
 def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = True) -> Splits:
     """Open the data of ``config``, check its images and split it by class.
 
-    The test part is the one the data set brings. Validation classes are taken from its training
-    part: those of a fold or, if there is no part for validation, a share drawn with the seed. With
-    selection test none are taken.
+    The test part is that of the data set. Validation uses its validation part or, with ``fold`` or
+    without such a part, classes of the training part: those of the fold, or a share drawn with the
+    seed. With selection test it uses the test queries.
 
     Args:
         config: The options.
-        check: Whether every image that no cache decodes anyway is decoded once.
+        check: Whether to decode every image once, except those that a cache decodes anyway.
         progress: Whether to show a progress bar.
 
     Raises:
         DataError: If the data cannot be used; names the file.
-        BrokenImageError: If images cannot be read, unless they are to be left out.
-        ConfigError: If the data has too few classes for the split.
+        BrokenImageError: If images cannot be read, unless ``skip_broken`` leaves them out.
+        ConfigError: If the options do not fit the data, such as too few classes for the split.
     """
     if config.data is None and config.format != "glyphs":
         raise ConfigError("data is missing: name a folder or CSV file with --data")
@@ -106,7 +105,7 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
     opened = {split: open_dataset(config.data, name, split, **more) for split in used}
     broken: tuple[Broken, ...] = ()
     if check:
-        # What a cache decodes before the first step is checked by that.
+        # Images that a cache decodes before the first step are checked there.
         everything = config.freeze_backbone or config.selection == "test"
         cached = used if everything else [learned, own]
         caches = config.freeze_backbone or config.cache != "none"

@@ -1,4 +1,4 @@
-"""The mathematics of a step: the pass through the network and the loss of the whole batch."""
+"""The mathematics of a step: the forward pass and the loss of the whole batch."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sumpool.training.options import HardwareConfig
 
 
 class TrainPass(nn.Module):
-    """The forward pass of training: images to embeddings and, where asked for, attributes.
+    """The forward pass of training: images to embeddings and, if requested, attributes.
 
     It takes and returns tensors only, so that it can be compiled and recorded.
 
     Args:
         model: The embedder.
         attributes: Whether the loss needs pseudo-attributes.
-        channels_last: Whether images go into the network as NHWC.
+        channels_last: Whether the network gets images as NHWC.
         raw: Whether the loss takes embeddings before normalization.
     """
 
@@ -35,8 +35,8 @@ class TrainPass(nn.Module):
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        """Embeddings (b, D), and attributes (b, m) where they are asked for."""
-        if images.ndim == 4:  # a frozen network may give sequences in their place
+        """Return embeddings (b, D) and, if requested, attributes (b, m)."""
+        if images.ndim == 4:  # a frozen network may give sequences instead
             images = images.contiguous(memory_format=self.layout)
         if not self.attributes:
             return (self.model(images, **self.options),)
@@ -45,12 +45,12 @@ class TrainPass(nn.Module):
 
 
 def compile_pass(train_pass: TrainPass, hardware: HardwareConfig) -> nn.Module:
-    """``train_pass`` as ``hardware`` wants it compiled: whole, or only its backbone if recorded."""
+    """Compile ``train_pass`` if ``hardware`` says so: whole, or only its backbone if recorded."""
     if not hardware.compile:
         return train_pass
     if not (hardware.cuda_step or hardware.cuda_graph):
         return torch.compile(train_pass)  # type: ignore[return-value]
-    # Poolings differ from run to run, the backbone does not: compiled once per process.
+    # Poolings differ between runs, the backbone does not: it is compiled once per process.
     train_pass.model.compile_backbone()  # type: ignore[operator]
     return train_pass
 
@@ -58,7 +58,7 @@ def compile_pass(train_pass: TrainPass, hardware: HardwareConfig) -> nn.Module:
 def loss_terms(
     criterion: nn.Module, embeddings: Tensor, labels: Tensor, attributes: Tensor | None
 ) -> dict[str, Tensor]:
-    """The loss under the name "loss" and, for a mixture, its parts beside it."""
+    """Return the loss under the key "loss" and, for a mixture, its parts."""
     embeddings = embeddings.float()
     if isinstance(criterion, Mixture):
         if attributes is None:
@@ -71,7 +71,7 @@ def loss_terms(
 def with_centers(
     terms: dict[str, Tensor], criterion: nn.Module, regularizer: nn.Module | None, weight: float
 ) -> dict[str, Tensor]:
-    """``terms`` with weight × the regularizer of the criterion's centers, if there is one."""
+    """Add weight × the regularizer of the criterion's centers to ``terms``, if there is one."""
     if regularizer is None:
         return terms
     centers: Tensor = criterion.centers()  # type: ignore[operator]
@@ -82,11 +82,11 @@ def with_centers(
 
 
 def gather(fabric: Fabric, values: Tensor, *, gradients: bool) -> Tensor:
-    """The rows of all processes, those of the first process first; (W · b, ...).
+    """Gather the rows of all processes in the order of their ranks, (W · b, ...).
 
     With gradients, each process computes the loss of the whole batch. Its gradient with respect to
-    a row is summed over the processes on the way back, and averaged over them by the wrapper of the
-    network: together that is the gradient of one process with the whole batch.
+    a row is summed over the processes in the backward pass, and averaged over them by the network's
+    wrapper: together this is the gradient of one process with the whole batch.
     """
     if fabric.world_size == 1:
         return values
@@ -98,7 +98,7 @@ def gather(fabric: Fabric, values: Tensor, *, gradients: bool) -> Tensor:
 def average_gradients(fabric: Fabric, module: nn.Module) -> None:
     """Average the gradients of ``module``, which every process has computed from the whole batch.
 
-    They agree up to the rounding of each device; the average keeps parameters from drifting apart.
+    They agree up to rounding; the average prevents parameters from drifting apart.
     """
     if fabric.world_size == 1:
         return
@@ -110,17 +110,17 @@ def average_gradients(fabric: Fabric, module: nn.Module) -> None:
 
 
 def record(train_pass: TrainPass, images: Tensor, fabric: Fabric) -> nn.Module:
-    """``train_pass`` with its forward and backward pass recorded as CUDA graphs.
+    """Record the forward and backward pass of ``train_pass`` as CUDA graphs.
 
-    Buffers, such as running statistics, are left as they were before the recording.
+    Buffers, such as running statistics, are restored after the recording.
 
     Args:
-        train_pass: On the device, in training mode, its prototypes initialized.
-        images: A batch with the shape of all that follow.
-        fabric: Gives the precision.
+        train_pass: The pass, on the device, in training mode, with initialized prototypes.
+        images: A batch with the shape of all later ones.
+        fabric: Sets the precision.
     """
     before = {name: buffer.clone() for name, buffer in train_pass.named_buffers()}
-    # Casts of weights must be part of the recording, not kept from before it.
+    # Casts of weights must be part of the recording, not cached from before it.
     with fabric.autocast(), _no_cast_cache():
         recorded = torch.cuda.make_graphed_callables(
             train_pass, (images.clone(),), allow_unused_input=True

@@ -1,4 +1,4 @@
-"""What a run is given, its progress, and its outcome."""
+"""Input, progress and outcome of a training run."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from torch import Tensor, nn
 from sumpool.data import ClassBatchSampler, ImageFeed
 from sumpool.training.errors import RunError
 
-#: Why training ended by itself.
+#: Why training ended without an interrupt.
 Ending = Literal["patience", "max_steps", "minutes"]
-#: Evaluates a model: the metrics by name.
+#: Evaluates a model; returns metrics by name.
 Validate = Callable[[nn.Module], dict[str, float]]
 
 
 @dataclass(frozen=True)
 class Task:
-    """What is trained, on what, and how it is validated.
+    """Model, loss, data and validation of a training run.
 
     Attributes:
         model: The embedder.
         criterion: A loss of embeddings and labels, or a mixture that takes attributes too.
-        feed: Gives the training images.
-        sampler: Says which of them make up a batch.
+        feed: The training images.
+        sampler: Composes their batches.
         class_of: The class 0..C−1 that the loss sees for each label of the feed.
-        validate: Evaluates a model; the metrics by name.
+        validate: Evaluates a model; returns metrics by name.
         regularizer: Regularizes the centers (C, K, D) of the criterion; None for none.
     """
 
@@ -42,7 +42,7 @@ class Task:
     regularizer: nn.Module | None = None
 
     def measure(self, fabric: Fabric, monitor: str, step: int) -> dict[str, float]:
-        """Metrics of the model, the same in all processes; it is in training mode afterwards.
+        """Return the model's metrics, the same in all processes; leaves it in training mode.
 
         Raises:
             RunError: If the metric ``monitor`` is not finite.
@@ -64,11 +64,11 @@ class Progress:
 
     Attributes:
         step: Steps done.
-        seconds: Time spent in them and in validations, over all parts of the run.
-        best_value: Best value of the metric that decides.
+        seconds: Time spent in steps and validations, over all parts of the run.
+        best_value: Best value of the monitored metric.
         best_step: Step of that value; 0 before the first validation.
-        stale: Validations since then.
-        preparation: Time spent before the steps, on images and features, over all parts of the run.
+        stale: Validations since that step.
+        preparation: Seconds before the steps, spent on images and features, over all parts.
     """
 
     step: int = 0
@@ -80,7 +80,7 @@ class Progress:
 
     @property
     def used(self) -> float:
-        """Seconds that count towards a time budget."""
+        """Seconds that count toward a time budget."""
         return self.preparation + self.seconds
 
 

@@ -1,4 +1,4 @@
-"""Training as a function: nothing is written, for studies and benchmarks that store their own."""
+"""Training without files, for studies and benchmarks that store their own results."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sumpool.training.prepare import prepare
 from sumpool.training.splits import Splits
 from sumpool.training.task import Outcome
 
-#: Looks at a model while it is trained.
+#: Inspects a model during training.
 Watch = Callable[[Embedder], None]
-#: Learns step and monitored metric of a validation; what it raises ends training.
+#: Receives step and monitored metric of a validation; an exception it raises ends training.
 Report = Callable[[int, float], None]
 
 
@@ -25,14 +25,14 @@ class Trained:
     """The result of :func:`train_in_memory`.
 
     Attributes:
-        model: With the weights of its best validation, on the device it was trained on.
-        criterion: The loss, with what it learned.
-        metrics: Metrics under "validation" and, where the data has one, "test".
+        model: The embedder with the weights to keep, on the device it was trained on.
+        criterion: The loss, with its learned parameters.
+        metrics: Metrics under "validation" and, if the data has a test part, "test".
         outcome: How training ended.
         splits: The data.
         config: The resolved configuration.
         problems: Problems of chance-constrained proxies, in the columns of problems.csv.
-        proxy_trace: Their converged proxies, and those the next began with (None after the last).
+        proxy_trace: Their converged proxies and the initial ones of the next (None for the last).
         validations: Step and monitored metric of each validation, in order.
     """
 
@@ -63,16 +63,16 @@ def train_in_memory(
     watch: Watch | None = None,
     report: Report | None = None,
 ) -> Trained:
-    """Train and evaluate a model without a folder: for runs short enough to be repeated.
+    """Train and evaluate a model without a run folder, for runs short enough to be repeated.
 
     Args:
-        config: What to do; ``out`` and ``gallery`` are not used.
-        splits: The data, for runs that share it; None opens what ``config`` names.
+        config: The configuration; ``out`` and ``gallery`` are not used.
+        splits: The data, for runs that share it; None opens the data set named by ``config``.
         watch: Called with the model at every validation, before it is evaluated.
         report: Called with the step and the monitored metric after every validation.
 
     Raises:
-        KeyboardInterrupt: If a signal interrupted it.
+        KeyboardInterrupt: If a signal interrupted training.
     """
     prepared = prepare(config, splits=splits)
     config, task = prepared.config, prepared.task

@@ -1,4 +1,4 @@
-"""Partial optimal transport between features and prototypes: the numerics under the layer."""
+"""Partial optimal transport between features and prototypes: the numerics of GSP."""
 
 from sumpool.transport.costs import (
     cosine_costs,

@@ -1,4 +1,4 @@
-"""Costs: how far features are from prototypes, in the unit ball or by their directions."""
+"""Costs between features and prototypes: distances in the unit ball or cosine distances."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from torch import Tensor
 
 from sumpool.transport.validation import check_features, check_floating, solve_dtype
 
-#: Squared norm from which the normalization acts on gradients. It has a kink at 1, where vectors
-#: that were normalized before lie, prototypes after their initialization among them: they count as
-#: inside, whichever way their norm was rounded.
+#: Squared norm above which the normalization affects gradients. It has a kink at 1, the norm of
+#: vectors that are already normalized, such as prototypes after initialization: these count as
+#: inside, whichever way their norm is rounded.
 EDGE = 1 + 16 * torch.finfo(torch.float32).eps
-#: Squared norm up to which a vector has no direction: it counts as 0.
+#: Squared norm up to which a vector has no direction and is treated as 0.
 DIRECTIONLESS = 1e-12
 
 
 def lipschitz_normalize(x: Tensor) -> Tensor:
     r"""Scale vectors into the unit ball: ū = u / max(1, ‖u‖₂) along the last dimension.
 
-    Vectors of norm at most 1 are left as they are, so the map is 1-Lipschitz and smooth at 0.
+    Vectors of norm at most 1 do not change, so the map is 1-Lipschitz and smooth at 0.
 
     Args:
         x: Vectors of shape (..., d), floating point.
@@ -34,8 +34,8 @@ def lipschitz_normalize(x: Tensor) -> Tensor:
                 [0.3000, 0.4000]])
     """
     check_floating("x", x)
-    # max(1, ‖u‖) = √max(1, ‖u‖²): written so, nothing is singular at u = 0. In the dtype of the
-    # solver, since the square overflows in half precision.
+    # max(1, ‖u‖) = √max(1, ‖u‖²), which is not singular at u = 0. In the dtype of the solver, since
+    # the square overflows in half precision.
     wide = x.to(solve_dtype(x))
     return (wide * _scales(wide)[1]).to(x.dtype)
 
@@ -51,7 +51,7 @@ def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:
         prototypes: Prototypes ω of shape (m, d).
 
     Returns:
-        Costs of shape (..., n, m) in float32, or in float64 where an input is float64.
+        Costs of shape (..., n, m) in float32, or in float64 if an input is float64.
 
     Example:
         >>> prototype_costs(torch.tensor([[0.0, 2.0]]), torch.tensor([[1.0, 0.0], [0.0, 5.0]]))
@@ -65,7 +65,7 @@ def prototype_costs(features: Tensor, prototypes: Tensor) -> Tensor:
 
 
 def cosine_costs(features: Tensor, prototypes: Tensor) -> Tensor:
-    r"""Costs c_ji = 1 − cos(f_j, ω_i), which do not depend on the length of either.
+    r"""Costs c_ji = 1 − cos(f_j, ω_i), independent of the norms of both vectors.
 
     A vector shorter than 1e-6 has no direction: its costs are 1 and its gradient is 0.
 
@@ -88,11 +88,11 @@ def cosine_costs(features: Tensor, prototypes: Tensor) -> Tensor:
 
 
 def relative_norms(features: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Norms ‖f_j‖ over their mean in the image, of shape (..., n).
+    """Norms ‖f_j‖ relative to their mean in the image, of shape (..., n).
 
     Args:
         features: Local features of shape (..., n, d), 0 at invalid positions.
-        mask: True for valid positions, (..., n); the mean is over these.
+        mask: True for valid positions, (..., n), over which the mean is taken.
 
     Example:
         >>> relative_norms(torch.tensor([[3.0, 4.0], [15.0, 0.0]]))
@@ -118,9 +118,9 @@ def _scales(x: Tensor) -> tuple[Tensor, Tensor]:
 class _Costs(torch.autograd.Function):
     """‖f̄_j − ω̄_i‖ by the expansion of the square, with gradient 0 at distance 0.
 
-    The normalized vectors are never built: their lengths are factors of the one matrix product.
-    The backward pass is written in differentiable operations of the inputs and the output, so
-    that it can be differentiated again.
+    The normalized vectors are never built: their norms are factors of a single matrix product. The
+    backward pass consists of differentiable operations on the inputs and the output, so that it can
+    be differentiated again.
     """
 
     @staticmethod
@@ -129,9 +129,9 @@ class _Costs(torch.autograd.Function):
         ww, inv_w = _scales(w)  # (m, 1)
         norms = ff * inv_f.square() + (ww * inv_w.square()).mT  # (..., n, m)
         square = torch.addcmul(norms, f @ (w * inv_w).mT, inv_f, value=-2)
-        # Rounding of the product is a few ulps of the two norms; what lies below is distance 0.
+        # The product's rounding error is a few ulps of the norms; anything below is distance 0.
         noise = norms * (16 * torch.finfo(f.dtype).eps)
-        # Not in place: torch 2.11's compiler saves the wrong state of an output that is changed.
+        # Not in place: torch 2.11's compiler saves the wrong state of a modified output.
         return square.masked_fill(square <= noise, 0).sqrt()
 
     @staticmethod
@@ -147,13 +147,13 @@ class _Costs(torch.autograd.Function):
         pull = torch.where(apart, grad, 0) / torch.where(apart, cost, 1)  # (..., n, m)
         scaled = pull * inv_f
         unit_w = w * inv_w
-        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄. The normalization takes away its part along f̄ where it acts.
+        # ∂L/∂f̄ = f̄ Σ pull − pull ω̄. Where the normalization acts, it removes the part along f̄.
         toward = scaled @ unit_w  # (..., n, d)
         rows = pull.sum(-1, keepdim=True)
         radial = ff * inv_f.square() * rows - (f * toward).sum(-1, keepdim=True)
         along = rows - torch.where(ff > EDGE, radial, 0)
         grad_f = f * (along * inv_f.square()) - toward
-        # The same from the prototypes' side.
+        # The same for the prototypes.
         pull, scaled = pull.reshape(-1, w.shape[0]), scaled.reshape(-1, w.shape[0])
         toward = scaled.mT @ f.reshape(-1, f.shape[-1])  # (m, d)
         columns = pull.sum(0).unsqueeze(-1)

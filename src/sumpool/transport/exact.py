@@ -19,9 +19,9 @@ class Exact:
     """Bracketed Newton in the log domain, started from the solution of P1.
 
     Attributes:
-        steps: Newton steps. The bound does not depend on the data, so the solver compiles and
-            exports; ten reach machine precision from the starting point used here for every
-            μ, ε and cost tried (tests/transport/test_extremes.py).
+        steps: Maximum number of Newton steps, independent of the data so that the solver compiles
+            and exports; ten reach machine precision from the starting point used here for every
+            μ, ε and cost tested (tests/transport/test_extremes.py).
     """
 
     steps: int = 10
@@ -38,7 +38,7 @@ class Exact:
 
 
 def result_from_log_odds(problem: TransportProblem, log_odds: Tensor) -> TransportResult:
-    """The result that the log-odds x_j = τ + ℓ_j stand for: p = σ(x)/(nμ), ρ = σ(−x)/n."""
+    """Build the result from the log-odds x_j = τ + ℓ_j: p = σ(x)/(nμ), ρ = σ(−x)/n."""
     sent = problem.fill_invalid(log_odds.sigmoid(), 0.0) / problem.count
     kept = problem.fill_invalid((-log_odds).sigmoid(), 0.0) / problem.count
     return TransportResult(sent / problem.share, kept, sent, problem)
@@ -47,10 +47,10 @@ def result_from_log_odds(problem: TransportProblem, log_odds: Tensor) -> Transpo
 def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> Tensor:
     """x = τ + ℓ for the root τ of mean_j σ(τ + ℓ_j) = μ, of shape (..., n); no gradient.
 
-    For μ > 1/2 the mirrored problem (−ℓ, 1 − μ) is solved, whose target is at most 1/2: small
-    shares keep their relative precision. With features sorted by u = ±ℓ, P1 takes the first k of
-    them whole and a part |δ| ≤ 1/2 of one more, or of the last one less: nμ = k + δ. What the
-    others give over that is what the first k hold back,
+    For μ > 1/2 the mirrored problem (−ℓ, 1 − μ) is solved, whose target is at most 1/2, so that
+    small shares keep their relative precision. With features sorted by u = ±ℓ, P1 takes the first k
+    in full and a part |δ| ≤ 1/2 more of the next one, or less of the last one: nμ = k + δ. The mass
+    that the others give must equal the mass that the first k hold back, up to δ = δ⁺ − δ⁻,
 
         Σ_{j>k} σ(x_j) + δ⁻ = Σ_{j≤k} σ(−x_j) + δ⁺,
 
@@ -61,7 +61,7 @@ def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> T
     order = u.sort(-1, descending=True).values
     k, over, under = _split_target(problem, u, target)
     level, tau = _hard_start(order, k, over, under)
-    # Shifted to the feature at which P1 stops: log-odds near it lose no digits to a large ε.
+    # Relative to the feature at which P1 stops: log-odds near it lose no digits to a large ε.
     u, order = u - level, order - level
     goal = _logit(target)
     low = goal - u.amax(-1, keepdim=True)
@@ -74,13 +74,13 @@ def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> T
     parts = torch.cat((under, over), -1)  # (..., 2)
     for _ in range(steps):
         # Newton on the difference of the logarithms of the two sides: each is linear in τ where
-        # the features are saturated, so that both tails and plateaus take one step.
+        # the features are saturated, so that tails and plateaus take one step.
         off = torch.addcmul(order, side, tau).sigmoid()  # distance to P1's 0 or 1
         sums = torch.stack((off, off - off.square()), -2) @ sides  # (..., 2, 2)
-        totals = sums[..., 0, :] + parts  # given by the others, held back by the taken
+        totals = sums[..., 0, :] + parts  # given by the others, held back by the first k
         missing = (totals[..., 1:] / totals[..., :1]).log()
         rate = (sums[..., 1, :] / totals).sum(-1, keepdim=True)
-        # As the slope is at most 2, the root lies at least |missing|/2 further on.
+        # The slope is at most 2, so the root is at least |missing|/2 away.
         bound = tau + missing / 2
         short = missing > 0
         low = torch.where(short, torch.maximum(low, bound), low)
@@ -94,10 +94,10 @@ def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> T
 
 
 def _may_stop(missing: Tensor) -> bool:
-    """Whether the step just taken was the last one needed, where that can be asked for free.
+    """Whether the last step suffices, where checking is free.
 
-    Newton's error squares: from √ulp, one step is enough. Compiled and captured code, and
-    devices that would have to be waited for, take all steps.
+    Newton's error squares: from √ulp, one step is enough. All steps are taken in compiled and
+    captured code, and on devices that a check would synchronize.
     """
     if missing.device.type != "cpu" or torch.compiler.is_compiling():
         return False
@@ -105,7 +105,7 @@ def _may_stop(missing: Tensor) -> bool:
 
 
 def _smaller_share(problem: TransportProblem) -> tuple[float | Tensor, float | Tensor]:
-    """min(μ, 1 − μ), kept off 0, and the sign that mirrors the problem where that is 1 − μ."""
+    """min(μ, 1 − μ), bounded away from 0, and the sign, −1 where the problem is mirrored."""
     mu, rest = problem.share, problem.complement
     if isinstance(mu, Tensor):
         assert isinstance(rest, Tensor)
@@ -123,7 +123,7 @@ def _logit(share: float | Tensor) -> float | Tensor:
 def _split_target(
     problem: TransportProblem, u: Tensor, target: float | Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """k, δ⁺ and δ⁻ of n·target = k + δ with |δ| ≤ 1/2, each (..., 1); the parts kept off 0."""
+    """k, δ⁺ > 0 and δ⁻ > 0 of n·target = k + δ with |δ| ≤ 1/2, each (..., 1)."""
     wanted = problem.count * target
     if isinstance(wanted, Tensor):
         wanted = wanted.to(u.dtype)
@@ -139,10 +139,10 @@ def _split_target(
 
 
 def _hard_start(order: Tensor, k: Tensor, over: Tensor, under: Tensor) -> tuple[Tensor, Tensor]:
-    """The level at which P1 stops taking and a starting τ relative to it, both (..., 1).
+    """Level at which P1 stops and initial τ relative to it, both (..., 1).
 
-    Were the features far apart, the root would have σ = δ at the feature that is taken in part,
-    or, for a small δ, lie midway between the last one taken and the first one left.
+    For features far apart, the root has σ = δ at the feature that is taken in part or, for a small
+    δ, lies midway between the last feature taken and the first one left.
     """
     left = order.gather(-1, k)
     last = torch.where(k > 0, order.gather(-1, (k - 1).clamp_min(0)), math.inf)
@@ -155,7 +155,7 @@ def _hard_start(order: Tensor, k: Tensor, over: Tensor, under: Tensor) -> tuple[
 
 
 def attach_gradient(log_odds: Tensor, log_sums: Tensor, problem: TransportProblem) -> Tensor:
-    """``log_odds`` with the gradient of the exact root to ℓ and μ attached, to any order."""
+    """Attach to ``log_odds`` the gradient of the exact root in ℓ and μ, to any order."""
     share = problem.share if isinstance(problem.share, Tensor) else None
     x: Tensor = _LogOdds.apply(log_sums, share, log_odds, problem.mask, problem.count)
     return x
@@ -164,9 +164,9 @@ def attach_gradient(log_odds: Tensor, log_sums: Tensor, problem: TransportProble
 class _LogOdds(torch.autograd.Function):
     """x_j = ℓ_j + τ(ℓ, μ), differentiated through the equation that defines τ.
 
-    dτ = (n dμ − Σ w_j dℓ_j)/Σ w_j with w = σ(1 − σ). The averaging weights w/Σw come from a
-    softmax of log w, so that they are right where every w underflows. The backward pass depends
-    on the output alone and is differentiable itself.
+    dτ = (n dμ − Σ w_j dℓ_j)/Σ w_j with w = σ(1 − σ). The averaging weights w/Σw are computed as the
+    softmax of log w, which is correct even if every w underflows. The backward pass depends on the
+    output alone and is itself differentiable.
     """
 
     @staticmethod
@@ -196,7 +196,7 @@ class _LogOdds(torch.autograd.Function):
         grad_sums = grad - log_slope.softmax(-1) * total
         grad_share = None
         if share is not None and ctx.needs_input_grad[1]:
-            # Kept off 0: where all features are saturated dτ/dμ exceeds the number range.
+            # Bounded below: where all features are saturated, dτ/dμ would overflow.
             log_total = log_slope.logsumexp(-1, keepdim=True).clamp_min(-80.0)
             rate = (ctx.count if count is None else count) * (-log_total).exp()
             grad_share = (total * rate).sum_to_size(share.shape)

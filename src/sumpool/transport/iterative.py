@@ -1,4 +1,4 @@
-"""The papers' fixed-point iteration for P2, kept for fidelity and for the cost study."""
+"""Fixed-point iteration of the papers for P2, for reference and for the cost study."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from sumpool.transport.validation import check_at_least_one
 class Iterative:
     """Proposition 4.1 of [gsp]: ρ = (1/n)/(1 + t s), t = μ/Σ s ρ, from t = 1, ``steps`` times.
 
-    It approaches the exact solution from outside: see :meth:`TransportResult.errors`. The
-    steps are taken on logarithms, which changes nothing but lets float32 reach any ε.
+    It approaches the exact solution from outside the constraints: see
+    :meth:`TransportResult.errors`. Iterations are in the log domain, which is equivalent but works
+    for any ε in float32.
 
     Attributes:
-        steps: Number k of iterations; the papers take 100.
+        steps: Number k of iterations; the papers use 100.
         unroll: Differentiate through the iterations instead of using the closed form, which
             assumes that they have converged (Proposition 4.2).
     """

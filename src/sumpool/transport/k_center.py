@@ -1,4 +1,4 @@
-"""Greedy k-center: few points that cover many."""
+"""Greedy k-center: a few points that cover many."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sumpool.transport.validation import check_floating
 def greedy_k_center(
     points: Tensor, k: int, chosen: Tensor | None = None, mask: Tensor | None = None
 ) -> Tensor:
-    """Pick k points one by one, each the farthest from everything chosen before [gonzalez85].
+    """Pick k points one by one, each the farthest from all earlier centers [gonzalez85].
 
     The covering radius of the picks is at most twice the optimum. Costs O(k · n · d).
 
     Args:
         points: Points of shape (..., n, d); leading dimensions are separate problems.
-        k: How many to pick, at most the number of valid points.
-        chosen: Centers chosen already, of shape (..., c, d). Without them the first pick is the
+        k: Number of points to pick, at most the number of valid points.
+        chosen: Centers already chosen, of shape (..., c, d). Without them, the first pick is the
             first valid point.
         mask: True for points that may be picked, of shape (..., n).
 
     Returns:
-        Indices of the picks in the order they were made, int64 of shape (..., k).
+        Indices of the picks in order, int64 of shape (..., k).
 
     Example:
         >>> greedy_k_center(torch.tensor([[0.0], [1.0], [10.0], [4.0]]), k=3)
@@ -43,7 +43,7 @@ def greedy_k_center(
                 f"got shape {tuple(chosen.shape)}"
             )
         if chosen.shape[-2]:
-            # Not through a product of matrices, which is off by 3e-4 at distance 0 in float32.
+            # Not by a matrix product, which is off by 3e-4 at distance 0 in float32.
             exact = "donot_use_mm_for_euclid_dist"
             far = torch.cdist(points, chosen.to(points.dtype), compute_mode=exact).amin(-1)
     far = torch.where(valid, far, -torch.inf)
@@ -53,21 +53,21 @@ def greedy_k_center(
 def farthest_first(points: Tensor, far: Tensor, steps: int) -> Iterator[tuple[Tensor, Tensor]]:
     """Pick the farthest of ``points`` (..., n, d) ``steps`` times.
 
-    ``far`` (..., n) holds the distance of each to its nearest center: inf where there is none, −inf
-    for points that are not to be picked. Yields each pick (..., 1), and ``far`` with the pick among
-    the centers, −inf at all picks.
+    ``far`` (..., n) holds the distance of each point to its nearest center: inf without centers,
+    −inf for points that must not be picked. Yields each pick (..., 1) and the updated ``far``, −inf
+    at all picks.
     """
     for _ in range(steps):
-        pick = far.argmax(-1, keepdim=True)  # (..., 1); the first among equals
+        pick = far.argmax(-1, keepdim=True)  # (..., 1); ties go to the first
         center = points.gather(-2, pick.unsqueeze(-1).expand(*pick.shape, points.shape[-1]))
         near = torch.linalg.vector_norm(points - center, dim=-1)
-        # A picked point is out of the running for good, even among duplicates at distance 0.
+        # Picked points are excluded for good, even among duplicates at distance 0.
         far = torch.minimum(far, near).scatter(-1, pick, -torch.inf)
         yield pick, far
 
 
 def check_points(points: Tensor, mask: Tensor | None) -> Tensor:
-    """Which points count, (..., n), once these are points (..., n, d) and a mask of them."""
+    """Check ``points`` (..., n, d) and ``mask``; return which points are valid, (..., n)."""
     check_floating("points", points)
     if points.ndim < 2 or points.shape[-2] < 1:
         raise ValueError(

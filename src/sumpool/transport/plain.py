@@ -1,4 +1,4 @@
-"""The plain path of generalized sum pooling: costs, transport and one product, in torch."""
+"""Plain path of generalized sum pooling: costs, transport and one product, in torch."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sumpool.transport.solve import Solver, partial_transport
 
 
 class SumPooled(NamedTuple):
-    """What :func:`sum_pool` returns.
+    """Result of :func:`sum_pool`.
 
     Attributes:
         embedding: Σ_j p_j f_j of shape (..., d).
-        weights: The pooling weights of shape (..., n); they sum to 1.
-        attributes: Pseudo-attributes z of shape (..., m); they sum to 1. None if not asked for.
+        weights: Pooling weights of shape (..., n); they sum to 1.
+        attributes: Pseudo-attributes z of shape (..., m); they sum to 1. None if not requested.
     """
 
     embedding: Tensor
@@ -36,8 +36,8 @@ def plain_sum_pool(
     solver: str | Solver = "exact",
     cost: Tensor | None = None,
 ) -> SumPooled:
-    """:func:`sum_pool` in torch's operations; features that are not valid must be finite."""
-    # One copy of a strided view is cheaper than three products with it.
+    """:func:`sum_pool` in torch operations; invalid features must be finite."""
+    # Copying a strided view once is cheaper than three products with it.
     features = features.contiguous()
     if cost is None:
         cost = prototype_costs(features, prototypes)

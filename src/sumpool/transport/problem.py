@@ -1,4 +1,4 @@
-"""The transport problem and its result: what a solver is given and what it gives back."""
+"""The transport problem and its result, the input and output of a solver."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sumpool.transport.validation import (
 
 @dataclass(frozen=True)
 class TransportProblem:
-    r"""Send the share μ of the mass of n features to m prototypes at the least (smoothed) cost.
+    r"""Send the share μ of the mass of n features to m prototypes at minimal (smoothed) cost.
 
-    Each feature holds 1/n. P1 minimizes Σ c_ji π_ji subject to ρ_j + Σ_i π_ji = 1/n, Σ π = μ and
+    Each feature has mass 1/n. P1 minimizes Σ c_ji π_ji subject to ρ_j + Σ_i π_ji = 1/n, Σ π = μ and
     π, ρ ≥ 0; P2 adds (1/ε)(Σ π log π + Σ ρ log ρ) [gsp, P1 and P2].
 
     Attributes:
@@ -31,7 +31,7 @@ class TransportProblem:
         mu: Transported share μ in (0, 1]; a number, or a tensor of shape () or (...).
         eps: Inverse smoothing ε > 0, large = sharp; a number, or a tensor of shape () or (...).
         mask: True for valid features, broadcastable to (..., n); None if all are valid. Invalid
-            features hold no mass and n counts the valid ones only.
+            features hold no mass and n counts only valid ones.
     """
 
     cost: Tensor
@@ -79,14 +79,14 @@ class TransportProblem:
         return count.to(self.cost.dtype)
 
     def scores(self) -> Tensor:
-        """The exponents −ε c of shape (..., n, m)."""
+        """Return the exponents −ε c of shape (..., n, m)."""
         eps = _over_features(self.eps, self.cost.dtype)
         if isinstance(eps, Tensor) and eps.ndim:
             eps = eps.unsqueeze(-1)
         return self.cost * -eps
 
     def fill_invalid(self, x: Tensor, value: float) -> Tensor:
-        """``x`` of shape (..., n) with ``value`` at invalid features."""
+        """Return ``x`` of shape (..., n) with ``value`` at invalid features."""
         return x if self.mask is None else torch.where(self.mask, x, value)
 
 
@@ -98,7 +98,7 @@ def _over_features(value: float | Tensor, dtype: torch.dtype) -> float | Tensor:
 
 
 class ConstraintErrors(NamedTuple):
-    """How far a result is off each constraint, per image, as shares of what the constraint asks.
+    """Violation of each constraint by a result, per image, relative to the constraint's target.
 
     Attributes:
         mass: |Σ π − μ| / μ.
@@ -113,14 +113,14 @@ class ConstraintErrors(NamedTuple):
 
 @dataclass(frozen=True)
 class TransportResult:
-    """A solution, exact or not: :meth:`errors` says how far it is off.
+    """A solution, exact or approximate: see :meth:`errors`.
 
     Attributes:
         weights: Pooling weights p = (1/n − ρ)/μ of shape (..., n); 0 at invalid features.
         residual: Mass ρ that stays, of shape (..., n).
         transported: Mass Σ_i π_ji that leaves each feature, of shape (..., n).
         problem: The problem that was solved.
-        nearest_only: Whether each feature sends all to its nearest prototype (P1).
+        nearest_only: Whether each feature sends all its mass to its nearest prototype (P1).
     """
 
     weights: Tensor
@@ -131,23 +131,23 @@ class TransportResult:
 
     @property
     def attributes(self) -> Tensor:
-        """Pseudo-attributes z_i = (1/μ) Σ_j π_ji of shape (..., m); computed when read."""
+        """Pseudo-attributes z_i = (1/μ) Σ_j π_ji of shape (..., m); computed on access."""
         arriving = (self.transported / self.problem.share).unsqueeze(-2)  # (..., 1, n)
         with torch.autocast(arriving.device.type, enabled=False):
             return (arriving @ self.assignment()).squeeze(-2)
 
     @property
     def background_weights(self) -> Tensor:
-        """Weights of the reversed role, ρ/(1 − μ): the prototypes describe the background."""
+        """Weights with reversed roles, ρ/(1 − μ): the prototypes describe the background."""
         check_mu(self.problem.mu, below_one=True)
         return self.residual / self.problem.complement
 
     def plan(self) -> Tensor:
-        """The plan π of shape (..., n, m); built on request only."""
+        """Build the plan π of shape (..., n, m)."""
         return self.transported.unsqueeze(-1) * self.assignment()
 
     def errors(self) -> ConstraintErrors:
-        """How far each constraint is off, per image."""
+        """Return the violation of each constraint, per image."""
         problem = self.problem
         share = torch.as_tensor(problem.mu, dtype=self.weights.dtype, device=self.weights.device)
         whole = problem.count * (self.residual + self.transported)  # 1 for each feature, (..., n)
@@ -158,7 +158,7 @@ class TransportResult:
         )
 
     def assignment(self) -> Tensor:
-        """How each feature splits what it sends over the prototypes, (..., n, m)."""
+        """Split of the mass each feature sends over the prototypes, (..., n, m)."""
         if self.nearest_only:
             nearest = self.problem.cost.argmin(-1, keepdim=True)
             return torch.zeros_like(self.problem.cost).scatter(-1, nearest, 1.0)

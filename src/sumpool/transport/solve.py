@@ -1,4 +1,4 @@
-"""The front door: from costs to weights."""
+"""Entry point of the transport solvers: from costs to weights."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from sumpool.transport.problem import TransportProblem, TransportResult
 
 
 class Solver(Protocol):
-    """Anything that turns a problem into a result."""
+    """A callable that solves a transport problem."""
 
     def __call__(self, problem: TransportProblem) -> TransportResult:
         """Solve ``problem``."""
         ...
 
 
-#: The solvers by name, each with its defaults.
+#: Solvers by name, with their defaults.
 SOLVERS: Mapping[str, Solver] = {"exact": Exact(), "iterative": Iterative(), "hard": Hard()}
 
 
 def resolve_solver(solver: str | Solver) -> Solver:
-    """The solver of that name, or ``solver`` itself if it is one."""
+    """Return the solver of the given name, or ``solver`` itself if it is a solver."""
     if not isinstance(solver, str):
         if not callable(solver):
             raise TypeError(
@@ -56,10 +56,10 @@ def partial_transport(
             + \tfrac1\varepsilon\bigl(\sum \pi \log \pi + \sum \rho \log \rho\bigr)
         \quad\text{s.t.}\quad \rho_j + \sum_i \pi_{ji} = \tfrac1n,\; \sum \pi = \mu,
 
-    or, with ``solver="hard"``, the linear program P1 it smooths. Gradients of weights and
-    attributes reach the cost, and μ and ε where they are tensors that want one, to any order.
-    Half-precision costs are solved in float32, with or without autocast. The plan is not built
-    unless :meth:`TransportResult.plan` is called.
+    or, with ``solver="hard"``, the linear program P1 that it smooths. Weights and attributes of P2
+    are differentiable to any order in the cost, and in μ and ε if these are tensors. Half-precision
+    costs are solved in float32, with or without autocast. The plan is not built unless
+    :meth:`TransportResult.plan` is called.
 
     Args:
         cost: Costs of shape (..., n, m), n features by m prototypes.
@@ -74,9 +74,9 @@ def partial_transport(
         ``residual`` (..., n), ``plan()`` and ``errors()``.
 
     Raises:
-        TypeError: If an argument is not of the kind asked for, such as an integer cost.
-        ValueError: If an argument is out of range; the message names it and what is accepted.
-            Values of tensors that live on an accelerator are not looked into.
+        TypeError: If an argument has the wrong type, such as an integer cost.
+        ValueError: If an argument is out of range; the message names it and the accepted values.
+            Values of tensors on an accelerator are not checked.
 
     Example:
         >>> cost = torch.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]])

@@ -1,4 +1,4 @@
-"""How widely weights are spread, and the smoothing for a given spread."""
+"""Spread of weights over positions, and the smoothing for a given spread."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor
 
 from sumpool.transport.solve import partial_transport
 
-#: Range that ε is searched in: weights are practically equal at one end, those of P1 at the other.
+#: Search range of ε: weights are practically equal at one end and those of P1 at the other.
 EPS_RANGE = (1e-3, 1e5)
 #: Relative tolerance of the spread.
 TOLERANCE = 1e-3
 
 
 def spread_of(weights: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Share of the positions that equal weights would cover, 1/(n Σ_j p_j²), of shape (...).
+    """Effective share of positions covered by the weights, 1/(n Σ_j p_j²), of shape (...).
 
     Args:
         weights: Weights p that sum to 1, (..., n).
@@ -34,19 +34,20 @@ def spread_of(weights: Tensor, mask: Tensor | None = None) -> Tensor:
 def eps_for_spread(
     cost: Tensor, mu: float | Tensor, spread: float, mask: Tensor | None = None
 ) -> float:
-    """The ε at which weights have a given mean spread, by bisection on its logarithm.
+    """Find the ε at which weights have a given mean spread, by bisection on its logarithm.
 
-    A sharpness that does not depend on the scale of the costs or the size of the map: the mean over
-    images of :func:`spread_of` falls from 1 (ε → 0, equal weights) to that of P1 (ε → ∞, about μ).
+    The spread measures sharpness independently of the scale of the costs and the size of the map:
+    the mean over images of :func:`spread_of` falls from 1 (ε → 0, equal weights) to that of P1
+    (ε → ∞, about μ).
 
     Args:
         cost: Costs of shape (B, n, m), of many images.
         mu: Share μ in (0, 1], a number or a tensor of shape () or (B,).
-        spread: The mean spread to reach, in (0, 1).
+        spread: Target mean spread, in (0, 1).
         mask: True for valid features, (B, n).
 
     Returns:
-        ε; the mean spread is within 0.1 % of ``spread``.
+        ε, at which the mean spread is within 0.1% of ``spread``.
 
     Raises:
         ValueError: If ``spread`` is not in (0, 1), or no ε reaches it.

@@ -1,4 +1,4 @@
-"""Generalized sum pooling of features as one pure function, plain or fused."""
+"""Generalized sum pooling of features as a pure function, plain or fused."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def sum_pool(
     r"""Pool n features by the transport of the share μ of their mass to m prototypes.
 
     The weights p solve :func:`partial_transport` for the costs of :func:`prototype_costs`; the
-    embedding is Σ_j p_j f_j with the features as they came, not normalized [gsp, eq. 4.1].
+    embedding is Σ_j p_j f_j with features that are not normalized [gsp, eq. 4.1].
 
     Args:
         features: Local features of shape (..., n, d).
@@ -35,15 +35,15 @@ def sum_pool(
             (...), one share per image.
         eps: Inverse smoothing ε > 0, large = sharp; a number, or a tensor like ``mu``.
         mask: True for valid features, broadcastable to (..., n).
-        background: Reverse the roles: pool by ρ/(1 − μ), so that the prototypes describe what is
-            left out [gsp, app. B]. Needs μ < 1.
+        background: Reverse the roles: pool by ρ/(1 − μ), so that the prototypes describe the
+            features left out [gsp, app. B]. Requires μ < 1.
         solver: A solver of :func:`partial_transport`.
-        attributes: Whether the attributes are wanted; they cost the plain path an extra pass.
+        attributes: Whether to return attributes; they cost the plain path an extra pass.
         fused: Whether to run the fused Triton kernels: None runs them on CUDA tensors they support
-            (:func:`fused_support`) unless the environment sets ``SUMPOOL_FUSED=0``, True demands
-            them, False never runs them. The numbers are the same.
-        cost: Costs of shape (..., n, m) in place of those of :func:`prototype_costs`, such as
-            :func:`cosine_costs`; the fused kernels do not take them.
+            (:func:`fused_support`) unless the environment sets ``SUMPOOL_FUSED=0``, True requires
+            them, False never runs them. The results are the same.
+        cost: Costs of shape (..., n, m) instead of those of :func:`prototype_costs`, such as
+            :func:`cosine_costs`; not supported by the fused kernels.
 
     Returns:
         A :class:`SumPooled`. The embedding has the dtype of the features; weights and attributes
@@ -63,7 +63,7 @@ def sum_pool(
     check_features(features, prototypes)
     if mask is not None:
         check_mask(mask, tuple(features.shape[:-1]))
-        # Whatever stands at invalid positions, NaN included, must not reach a product with 0.
+        # Invalid features may be NaN, which must not be multiplied by 0.
         features = features.masked_fill(~mask.unsqueeze(-1), 0)
     inputs = features, prototypes, mu, eps
     given = None if cost is None else "the costs are given"
@@ -81,7 +81,7 @@ def _fused_sum_pool(
     background: bool,
     attributes: bool,
 ) -> SumPooled:
-    """The same through the fused operator, which takes (B, n, d) and scalars."""
+    """Run the fused operator, which takes features (B, n, d) and scalars."""
     from sumpool.transport.fused.ops import sum_pool_op
 
     check_mu(mu)

@@ -1,4 +1,4 @@
-"""Checks of arguments, each naming the argument, its value and what is accepted."""
+"""Argument checks, whose errors name the argument, its value and the accepted values."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Smallest share solved for. In every dtype 1 − σ(−x) rounds to 1 below it, so that μ = 1 gives the
-#: weights 1/n bit for bit without a case of its own.
+#: Smallest share solved for. Below it, 1 − σ(−x) rounds to 1 in every dtype, so that μ = 1 gives
+#: weights of exactly 1/n without a special case.
 LEAST_SHARE = 1e-30
-#: Costs are at most 4: their products with it are far from the end of float32.
+#: Largest ε: its product with a cost, at most 4, is far from overflow in float32.
 LARGEST_EPS = 1e30
 
 
@@ -25,7 +25,7 @@ def check_floating(name: str, x: Tensor) -> None:
 
 
 def check_features(features: Tensor, prototypes: Tensor) -> None:
-    """Raise unless these are features (..., n, d) and prototypes (m, d) with m, n >= 1."""
+    """Raise unless features are (..., n, d) and prototypes (m, d) with m, n >= 1."""
     check_floating("features", features)
     check_floating("prototypes", prototypes)
     if prototypes.ndim != 2 or prototypes.shape[0] < 1:
@@ -44,7 +44,7 @@ def check_features(features: Tensor, prototypes: Tensor) -> None:
 
 
 def check_mu(mu: float | Tensor, *, below_one: bool = False) -> None:
-    """Raise unless μ lies in (0, 1], or in (0, 1), and is not too small to be solved for."""
+    """Raise unless μ is in (0, 1], or in (0, 1) with ``below_one``, and not too small to solve."""
     if below_one:
         accepted = f"a number in (0, 1), at least {LEAST_SHARE}, where the background is pooled"
         _check_scalar("mu", mu, accepted, lambda v: (v >= LEAST_SHARE) & (v < 1))
@@ -54,7 +54,7 @@ def check_mu(mu: float | Tensor, *, below_one: bool = False) -> None:
 
 
 def check_eps(eps: float | Tensor) -> None:
-    """Raise unless ε is positive, and ε times a cost is finite in float32."""
+    """Raise unless ε is positive and ε times a cost is finite in float32."""
     accepted = f"a positive finite number up to {LARGEST_EPS}"
     _check_scalar("eps", eps, accepted, lambda v: (v > 0) & (v <= LARGEST_EPS))
 
@@ -64,8 +64,8 @@ def _check_scalar(
 ) -> None:
     if isinstance(value, Tensor):
         check_floating(name, value)
-        # Reading a value off an accelerator would stall it and cannot be captured in a graph, so
-        # tensors are looked into on the CPU only.
+        # Reading a value from an accelerator would stall it and cannot be captured in a graph, so
+        # only tensors on the CPU are checked.
         if value.device.type != "cpu" or torch.compiler.is_compiling():
             return
         if not bool(admits(value.detach()).all()):
@@ -82,7 +82,7 @@ def recording() -> bool:
 
 
 def readable() -> bool:
-    """Whether values may be looked into: nothing is being compiled or recorded."""
+    """Whether tensor values can be read: nothing is being compiled or recorded."""
     return not (torch.compiler.is_compiling() or recording())
 
 
@@ -111,26 +111,26 @@ def check_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 
 
 def solve_dtype(*tensors: Tensor) -> torch.dtype:
-    """The dtype problems are solved in: float64 where an input is float64, else float32."""
+    """Return the dtype to solve problems in: float64 if an input is float64, else float32."""
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
 def check_at_least_one(**counts: int) -> None:
-    """Raise a ValueError that names the first of these arguments that is below 1."""
+    """Raise a ValueError that names the first argument below 1."""
     for name, value in counts.items():
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
 
 def check_one_of(accepted: Collection[str], **arguments: str) -> None:
-    """Raise a ValueError that names the first of these arguments that is not accepted."""
+    """Raise a ValueError that names the first argument that is not in ``accepted``."""
     for name, value in arguments.items():
         if value not in accepted:
             raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
 
 
 def check_positive(**numbers: float) -> None:
-    """Raise a ValueError that names the first of these arguments that is not in (0, ∞)."""
+    """Raise a ValueError that names the first argument that is not in (0, ∞)."""
     for name, value in numbers.items():
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be a positive finite number, got {value}")

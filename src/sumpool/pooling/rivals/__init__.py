@@ -1,1 +1,1 @@
-"""Poolings from the literature, which generalized sum pooling is compared with."""
+"""Pooling methods from the literature, for comparison with generalized sum pooling."""

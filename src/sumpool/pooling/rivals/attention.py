@@ -1,4 +1,4 @@
-"""Attention pooling: one learned query looks at all positions."""
+"""Attention pooling: one learned query attends to all positions."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class _AttentionPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the query with entries of variance 1/C; the layers start as torch's do."""
+        """Draw the query with entries of variance 1/C; layers keep torch's initialization."""
         nn.init.trunc_normal_(self.latent, std=self.latent.shape[-1] ** -0.5)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """What the query finds in ``features`` (B, n, C)."""
+        """Attend to ``features`` (B, n, C) with the learned query."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.latent))
             local = layer_norm(self.norm, zero_invalid(local, mask))
@@ -79,7 +79,7 @@ class _AttentionPool(GlobalPool):
         return Pooled(found.to(features.dtype), weights, None)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"heads={self.attention.heads}, input_fmt={self.input_fmt!r}"
 
 
@@ -90,17 +90,16 @@ class AttentionPool2d(_AttentionPool):
         z = \operatorname{MHA}(q, \operatorname{LN}(f), \operatorname{LN}(f)), \qquad
         g = z + W_2 \operatorname{gelu}(W_1 \operatorname{LN}(z)),
 
-    with h heads and biases. This is the head of SigLIP and of timm (``AttentionPoolLatent``); the
-    layer normalization of the local features is the last one of a vision transformer there. The
-    weights are the attention averaged over heads, each of which weighs its own share of the
+    with h heads and biases. This is the head of SigLIP and timm (``AttentionPoolLatent``), where
+    the layer normalization of the local features is the last one of the vision transformer. The
+    weights are the attention averaged over heads, each of which weights its own part of the
     channels.
 
     Args:
         channels: Channels C of the maps.
-        heads: Number h of heads, which divides C; None takes 8, or the largest of 4, 2 and 1 that
-            does.
-        mlp_ratio: The hidden layer of the perceptron has this many times C units; 0 leaves the
-            perceptron out.
+        heads: Number h of heads, a divisor of C; None uses the largest of 8, 4, 2 and 1 that
+            divides C.
+        mlp_ratio: Ratio of the perceptron's hidden units to C; 0 omits the perceptron.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

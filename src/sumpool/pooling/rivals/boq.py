@@ -1,4 +1,4 @@
-"""Bag of queries (BoQ): learned queries that look at features after each of several encoders."""
+"""Bag of queries (BoQ): learned queries attend to features after each of several encoders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 class _Block(nn.Module):
-    """An encoder of positions, and the queries that look at what comes out of it."""
+    """Encoder of positions, with queries that attend to its output."""
 
     def __init__(
         self,
@@ -38,26 +38,26 @@ class _Block(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the queries from a standard normal; the layers start as torch's do."""
+        """Draw the queries from a standard normal; layers keep torch's initialization."""
         nn.init.normal_(self.queries)
 
     def forward(
         self, x: Tensor, mask: Tensor | None, details: bool
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Positions ``x`` (B, n, d) encoded, what the queries find in them, and where."""
+        """Encode ``x`` (B, n, d); return it, the outputs of the queries and their attention."""
         x = self.encode(x, mask)
         asked = self.asked(x)  # (B, M, d)
         found = layer_norm(self.found_norm, self.of_positions(asked, x, mask))
         return x, found, self.of_positions.shares(asked, x, mask) if details else None
 
     def encode(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Positions ``x`` (B, n, d) after an encoder layer."""
+        """Apply the encoder layer to positions ``x`` (B, n, d)."""
         x = layer_norm(self.attended_norm, x + self.among_positions(x, x, mask))
         wide = affine(self.widen, x).relu()
         return layer_norm(self.encoded_norm, x + affine(self.narrow, wide))
 
     def asked(self, x: Tensor) -> Tensor:
-        """The queries (B, M, d) after attention among themselves, the same for all images."""
+        """Queries (B, M, d) after self-attention, the same for all images."""
         q = self.queries.to(x.dtype)
         q = layer_norm(self.query_norm, q + self.among_queries(q, q))
         return q.expand(x.shape[0], -1, -1)
@@ -95,7 +95,7 @@ class _BoqPool(GlobalPool):
         self.combine = nn.Linear(blocks * queries, rows, device=device, dtype=dtype)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """What the queries of all blocks find in ``features`` (B, n, C)."""
+        """Attend to ``features`` (B, n, C) with the queries of all blocks."""
         found, shares = [], []
         with torch.autocast(features.device.type, enabled=False):
             x = features.to(solve_dtype(features, self.reduce.weight))
@@ -110,15 +110,15 @@ class _BoqPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), weights, None)
 
     def out_channels(self, channels: int) -> int:
-        """``width`` times ``rows``, whatever the channels."""
+        """Return ``width`` times ``rows``, independent of ``channels``."""
         return self.reduce.out_features * self.combine.out_features
 
     def feat_mult(self) -> int:
-        """Embedding channels per input channel, rounded down: one does not follow the other."""
+        """Embedding channels per input channel, rounded down since they are independent."""
         return self.out_channels(self.reduce.in_features) // self.reduce.in_features
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"input_fmt={self.input_fmt!r}"
 
 
@@ -126,28 +126,28 @@ class BoqPool2d(_BoqPool):
     r"""Bag of queries of maps [boq].
 
     Local features are reduced to ``width`` channels and normalized, X_0. Each block b encodes them,
-    and its M learned queries Q_b look at them after attention among themselves:
+    and its M learned queries Q_b attend to them after self-attention:
 
     .. math::
         X_b = \operatorname{Encoder}_b(X_{b-1}), \quad
         Q_b' = \operatorname{LN}(Q_b + \operatorname{MHA}(Q_b, Q_b, Q_b)), \quad
         O_b = \operatorname{LN}(\operatorname{MHA}(Q_b', X_b, X_b)) .
 
-    A linear map takes the queries of all blocks, O = [O_1; O_2; …], to a few rows, W O, and the
-    pooled vector is W O, flattened and normalized. The encoder is a layer of a transformer
-    (attention and a perceptron of 4 · width units with relu, each with a skip connection and layer
-    normalization after it). The original has 64 queries, 512 channels and 32 rows on convolutional
-    networks (``queries=64, width=512, rows=32``), and reduces by a convolution of 3 × 3, here
-    1 × 1, which token sequences have too. The weights are the attention of the queries over
-    positions, averaged over heads, queries and blocks; the encoders have mixed positions by then.
+    A linear map combines the outputs of all blocks, O = [O_1; O_2; …], to a few rows, W O, and the
+    pooled vector is W O, flattened and normalized. The encoder is a transformer layer (attention
+    and a perceptron of 4 · width units with relu, each followed by a skip connection and layer
+    normalization). The original has 64 queries, 512 channels and 32 rows on convolutional networks
+    (``queries=64, width=512, rows=32``), and reduces features by a 3 × 3 convolution, here 1 × 1
+    to support token sequences. The weights are the attention of the queries over positions,
+    averaged over heads, queries and blocks; the encoders have already mixed the positions.
 
     Args:
         channels: Channels C of the maps.
-        queries: Number M of queries of each block.
+        queries: Number M of queries per block.
         width: Channels of queries and encoded features.
         rows: Rows of W; the pooled vector has ``width`` times as many entries.
         blocks: Number of blocks.
-        heads: Heads of every attention, a divisor of ``width``; None takes one for 64 channels.
+        heads: Heads of every attention, a divisor of ``width``; None uses one per 64 channels.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

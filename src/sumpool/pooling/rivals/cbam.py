@@ -1,4 +1,4 @@
-"""CBAM pooling: average pooling behind channel and spatial attention."""
+"""CBAM pooling: average pooling after channel and spatial attention."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from sumpool.transport.validation import check_at_least_one, solve_dtype
 class CbamPool2d(MapPool):
     r"""Average pooling of maps after the attention module CBAM [cbam].
 
-    Channels are weighed first, by a multilayer perceptron shared by mean and maximum over
-    positions, then positions, by a convolution over mean and maximum over channels:
+    Channels are weighted first, by a multilayer perceptron shared by mean and maximum over
+    positions, then positions, by a convolution of mean and maximum over channels:
 
     .. math::
         c = σ(\operatorname{MLP}(\operatorname{mean}_j f_j) + \operatorname{MLP}(\max_j f_j)),
@@ -23,14 +23,13 @@ class CbamPool2d(MapPool):
         s = σ(\operatorname{conv}_{7×7}[\operatorname{mean}_c g; \max_c g]), \quad
         \frac1n \sum_j s_j g_j.
 
-    The convolution has a bias in place of the batch normalization of the original, so that the
-    embedding of an image does not depend on its batch. The weights that are reported are
-    s_j / Σ_i s_i.
+    The convolution has a bias instead of the batch normalization of the original, so that the
+    embedding of an image does not depend on its batch. The reported weights are s_j / Σ_i s_i.
 
     Args:
         channels: Channels C of the maps.
         reduction: The hidden layer of the perceptron has C / reduction units, at least 1.
-        kernel_size: Side of the convolution, odd.
+        kernel_size: Kernel size of the convolution, odd.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
@@ -66,14 +65,14 @@ class CbamPool2d(MapPool):
         )
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
-        """The mean of maps ``x`` (B, C, H, W) after both attentions."""
+        """Average maps ``x`` (B, C, H, W) after channel and spatial attention."""
         with torch.autocast(x.device.type, enabled=False):
             f = x.to(solve_dtype(x, self.squeeze.weight))
             g = f * self._channel_attention(f)[:, :, None, None]
             logits = self._spatial_logits(g).flatten(1)  # (B, n)
             s = logits.sigmoid().unsqueeze(-1)
             embedding = (g.flatten(2) @ s).squeeze(-1) / logits.shape[1]  # (B, C)
-            # From logarithms, so that weights sum to 1 also where every sigmoid is 0.
+            # From logarithms, so that weights sum to 1 even where every sigmoid is 0.
             weights = F.logsigmoid(logits).softmax(-1) if details else None
         if weights is not None:
             weights = weights.unflatten(-1, x.shape[2:])
@@ -91,5 +90,5 @@ class CbamPool2d(MapPool):
         return F.conv2d(ends, weight, bias, padding=weight.shape[-1] // 2)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"input_fmt={self.input_fmt!r}"

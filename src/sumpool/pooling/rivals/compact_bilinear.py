@@ -1,4 +1,4 @@
-"""Compact bilinear pooling: averages of quadratic forms of low rank."""
+"""Compact bilinear pooling: averages of low-rank quadratic forms."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""The mean over local features of E quadratic forms of rank k.
+    r"""Mean over local features of E quadratic forms of rank k.
 
     .. math::
         y_o = \frac1n \sum_j f_j^⊤ M_o f_j, \qquad M_o = \sum_{r=1}^k u_{or} v_{or}^⊤,
 
     computed as the sum of (u_{or}ᵀ f_j)(v_{or}ᵀ f_j), without M_o. Rank 1 is the Hadamard form
-    U f ⊙ V f of [hadamard], rank k that of [mfb]. In float32, or float64 where an input is.
+    U f ⊙ V f of [hadamard], rank k that of [mfb]. In float32, or float64 if an input is float64.
 
     Args:
         features: Local features, (..., n, C).
         u: Left factors, (E, k, C).
         v: Right factors, (E, k, C).
-        mask: True for valid features, (..., n); the others have no part in it, whatever they are.
+        mask: True for valid features, (..., n); invalid ones are ignored, even if NaN.
 
     Returns:
         A tensor of shape (..., E), in the dtype of the features.
@@ -50,12 +50,12 @@ def rank_k_bilinear(features: Tensor, u: Tensor, v: Tensor, mask: Tensor | None 
 
 
 def signed_sqrt(x: Tensor, offset: float = 1e-4) -> Tensor:
-    r"""The signed square root with a bounded slope at 0.
+    r"""Signed square root with a bounded slope at 0.
 
     .. math::
         \operatorname{sign}(x) (\sqrt{|x| + δ} - \sqrt δ) = \frac{x}{\sqrt{|x| + δ} + \sqrt δ},
 
-    whose slope at 0 is 1/(2√δ), where that of sign(x) √|x| is infinite.
+    whose slope at 0 is 1/(2√δ), while that of sign(x) √|x| is infinite.
 
     Args:
         x: Any tensor.
@@ -102,17 +102,17 @@ class _CompactBilinearPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Normal factors; the scale of outputs depends neither on rank nor on channels."""
+        """Draw normal factors; the scale of outputs depends neither on rank nor on channels."""
         std = self.rank**-0.25 / math.sqrt(self.u.shape[-1])
         nn.init.normal_(self.u, std=std)
         nn.init.normal_(self.v, std=std)
 
     def out_channels(self, channels: int) -> int:
-        """The embedding size, whatever the channels."""
+        """Return the embedding size, independent of ``channels``."""
         return self.embedding_size
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The mean of the quadratic forms of ``features`` (B, n, C)."""
+        """Average the quadratic forms of ``features`` (B, n, C)."""
         local = features.to(solve_dtype(features, self.u))
         embedding = rank_k_bilinear(local, self.u, self.v, mask)
         if self.signed_sqrt:
@@ -122,7 +122,7 @@ class _CompactBilinearPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), None, None)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         return (
             f"{self.channels}, {self.embedding_size}, rank={self.rank}, "
             f"signed_sqrt={self.signed_sqrt}, l2={self.l2}, input_fmt={self.input_fmt!r}"
@@ -133,22 +133,22 @@ class CompactBilinearPool2d(_CompactBilinearPool):
     r"""Compact bilinear pooling of maps with rank-k projections.
 
     Bilinear pooling [bilinear] is the mean of f_j f_jᵀ, C² numbers; compact forms
-    [compact-bilinear] keep few linear functions of it. Here each is a learned matrix of rank k,
+    [compact-bilinear] keep a few linear functions of it. Here each is a learned matrix of rank k,
 
     .. math::
         y_o = \frac1n \sum_j f_j^⊤ \Big(\sum_{r=1}^k u_{or} v_{or}^⊤\Big) f_j.
 
     Rank 1 is the Hadamard form U f ⊙ V f [hadamard]. A signed square root follows, as is usual
-    with bilinear features; ℓ2 normalization, which is too, is left to the model unless asked for.
-    There are no weights of positions: a position counts differently in every output.
+    with bilinear features; ℓ2 normalization, also usual, is left to the model unless ``l2`` is set.
+    There are no position weights, since a position contributes differently to every output.
 
     Args:
         channels: Channels C of the maps.
-        embedding_size: Number of quadratic forms, and so length of the embedding.
+        embedding_size: Number of quadratic forms and length of the embedding.
         rank: Rank k of each form.
-        signed_sqrt: Whether outputs are replaced by their signed square root, see
+        signed_sqrt: Whether to replace outputs by their signed square root, see
             :func:`signed_sqrt`.
-        l2: Whether the embedding is then divided by its norm.
+        l2: Whether to then divide the embedding by its norm.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

@@ -10,16 +10,16 @@ from sumpool.transport.validation import check_positive, solve_dtype
 
 
 def spatial_weights(features: Tensor) -> Tensor:
-    r"""CroW's weights of positions [crow].
+    r"""CroW's spatial weights [crow].
 
     .. math::
         w_j = \sqrt{S_j / \lVert S \rVert_2}, \qquad S_j = \sum_c f_{jc}
 
-    Positions without any activation have weight 0, and gradient 0 although the root is steep there:
-    what they are multiplied with is 0 as well.
+    Positions without activation have weight 0, and gradient 0 although the root is steep there: the
+    features that the weight multiplies are 0 as well.
 
     Args:
-        features: Local features, (..., n, C), none of them negative.
+        features: Non-negative local features, (..., n, C).
 
     Returns:
         A tensor of shape (..., n).
@@ -29,7 +29,7 @@ def spatial_weights(features: Tensor) -> Tensor:
         tensor([0.7746, 0.8944, 0.0000])
     """
     activation = features.sum(-1)  # (..., n)
-    # In units of the largest, whose square neither overflows nor vanishes.
+    # Relative to the largest activation, so that squares neither overflow nor vanish.
     largest = activation.detach().amax(-1, keepdim=True)
     ratio = activation / torch.where(largest > 0, largest, 1)
     active = ratio > 0
@@ -39,15 +39,15 @@ def spatial_weights(features: Tensor) -> Tensor:
 
 
 def channel_weights(features: Tensor, mask: Tensor | None = None, eps: float = 1e-6) -> Tensor:
-    r"""CroW's weights of channels, an inverse frequency of activation [crow].
+    r"""CroW's channel weights, an inverse frequency of activation [crow].
 
     .. math::
         I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c}, \qquad
         Q_c = \frac1n \#\{j : f_{jc} > 0\}
 
     Args:
-        features: Local features, (..., n, C), none of them negative.
-        mask: True for valid features, (..., n); the others must be 0 and do not count in n.
+        features: Non-negative local features, (..., n, C).
+        mask: True for valid features, (..., n); invalid ones must be 0 and do not count in n.
         eps: ε > 0, which bounds the weight of channels that are never active.
 
     Returns:
@@ -79,7 +79,7 @@ class _CrowPool(GlobalPool):
         self.eps = float(eps)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The weighted sum of what is positive in the valid ones of ``features`` (B, n, C)."""
+        """Weighted sum of the positive part of valid ``features`` (B, n, C)."""
         wide = features.to(solve_dtype(features))
         wide = zero_invalid(wide, mask)
         wide = wide.relu()
@@ -89,12 +89,12 @@ class _CrowPool(GlobalPool):
         return Pooled(embedding, _shares(spatial, mask) if details else None, None)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         return f"eps={self.eps}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
 
 
 def _shares(weights: Tensor, mask: Tensor | None) -> Tensor:
-    """``weights`` (B, n) divided by their sum; all the same in a map without activation."""
+    """Divide ``weights`` (B, n) by their sum; uniform in a map without activation."""
     valid = torch.ones_like(weights) if mask is None else mask.to(weights.dtype)
     weights = torch.where(weights.sum(-1, keepdim=True) > 0, weights, valid)
     return weights / weights.sum(-1, keepdim=True)
@@ -103,18 +103,18 @@ def _shares(weights: Tensor, mask: Tensor | None) -> Tensor:
 class CrowPool2d(_CrowPool):
     r"""Cross-dimensional weighting (CroW) of maps [crow].
 
-    Of the features' positive part, :math:`f_{jc} ≥ 0`,
+    For the positive part of the features, :math:`f_{jc} ≥ 0`,
 
     .. math::
         g_c = I_c \sum_j \sqrt{S_j / \lVert S \rVert_2}\, f_{jc}, \qquad S_j = \sum_c f_{jc}, \quad
         I_c = \log \frac{C ε + \sum_k Q_k}{ε + Q_c},
 
     with :math:`Q_c` the share of valid positions at which channel c is active. A single channel has
-    :math:`I = 0`. The weights of the positions are :math:`\sqrt{S_j}` divided by their sum (all the
-    same where nothing is active).
+    :math:`I = 0`. The weights of the positions are :math:`\sqrt{S_j}` divided by their sum (uniform
+    if nothing is active).
 
     Args:
-        eps: ε > 0 in the weights of channels.
+        eps: ε > 0 in the channel weights.
         flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:

@@ -12,19 +12,19 @@ from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
 from sumpool.transport.validation import check_at_least_one, solve_dtype
 
-# Below this logit softplus(z) is exp(z) to the last digit of float64.
+# Below this logit, softplus(z) equals exp(z) to float64 precision.
 _EXPONENTIAL = -40.0
 
 
 def score_shares(logits: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""Scores softplus(z) divided by their sum, from logarithms: never 0 / 0.
+    r"""Scores softplus(z) divided by their sum, from logarithms to avoid 0 / 0.
 
     Args:
         logits: z of shape (..., n).
-        mask: True for valid positions, (..., n); the others have share 0.
+        mask: True for valid positions, (..., n); invalid ones have share 0.
 
     Returns:
-        A tensor of shape (..., n), non-negative, that sums to 1 over its last dimension.
+        A non-negative tensor of shape (..., n) that sums to 1 over its last dimension.
 
     Example:
         >>> score_shares(torch.tensor([-300.0, -300.0]))
@@ -58,7 +58,7 @@ class _DelfPool(GlobalPool):
         self.score_layer = nn.Linear(hidden, 1, device=device, dtype=dtype)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The sum of ``features`` (B, n, C), each times its score."""
+        """Sum ``features`` (B, n, C), each multiplied by its score."""
         dtype = solve_dtype(features, self.hidden_layer.weight)
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(dtype)
@@ -75,7 +75,7 @@ class _DelfPool(GlobalPool):
         return affine(self.score_layer, affine(self.hidden_layer, local).relu()).squeeze(-1)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"input_fmt={self.input_fmt!r}"
 
 
@@ -89,13 +89,13 @@ class DelfPool2d(_DelfPool):
         s_j = \operatorname{softplus}(w_2^⊤ \operatorname{relu}(W_1 f_j + b_1) + b_2), \qquad
         \sum_j s_j f_j,
 
-    which is not divided by the sum of the scores, as in the original; the weights that are
-    reported are, s_j / Σ_i s_i. The original trains the scores after the features and keeps the
-    features fixed; here both are learned together.
+    which, as in the original, is not divided by the sum of the scores; the reported weights are
+    s_j / Σ_i s_i. The original trains the scores after the features, which are kept fixed; here
+    both are learned jointly.
 
     Args:
         channels: Channels C of the maps.
-        hidden: Length of W_1 f.
+        hidden: Number of hidden units, the length of W_1 f.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

@@ -1,4 +1,4 @@
-"""Efficient probing: many learned queries, each for a share of the channels, and no keys."""
+"""Efficient probing: many learned queries without keys, each for a part of the channels."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class _EfficientProbingPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the queries with standard deviation 0.02, as in the original; W_v as torch does."""
+        """Draw the queries with standard deviation 0.02, as in the original; W_v is unchanged."""
         nn.init.normal_(self.queries, std=0.02)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """What each query finds in its share of the channels of ``features`` (B, n, C)."""
+        """Attend to ``features`` (B, n, C) with each query, in its part of the channels."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.queries))
             local = zero_invalid(local, mask)
@@ -51,20 +51,20 @@ class _EfficientProbingPool(GlobalPool):
         return Pooled(found.flatten(1).to(features.dtype), weights, None)
 
     def attention(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """The weights of each query on features (B, n, C), (B, M, n)."""
+        """Attention (B, M, n) of each query over features (B, n, C)."""
         queries = self.queries.to(local.dtype)  # (M, C)
         return masked_softmax(queries @ local.mT / math.sqrt(queries.shape[1]), mask)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"queries={len(self.queries)}, input_fmt={self.input_fmt!r}"
 
 
 class EfficientProbingPool2d(_EfficientProbingPool):
     r"""Efficient probing of maps [efficient-probing].
 
-    M learned queries are compared with the local features as they are, and each pools its own block
-    of the mapped ones:
+    M learned queries are compared with the unmapped local features, and each pools its own block of
+    channels of the mapped features:
 
     .. math::
         a_m = \operatorname{softmax}_j(q_m^⊤ f_j / \sqrt C), \quad
@@ -75,8 +75,8 @@ class EfficientProbingPool2d(_EfficientProbingPool):
 
     Args:
         channels: Channels C of the maps, and length of the pooled vector.
-        queries: Number M of queries, which divides C; None takes 32 as the authors do, or the
-            largest power of two below it that does.
+        queries: Number M of queries, a divisor of C; None uses 32, as the authors do, or the
+            largest smaller power of two that divides C.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

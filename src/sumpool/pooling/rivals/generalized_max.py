@@ -1,4 +1,4 @@
-"""Generalized max pooling (GeMax): weights that make every local feature count alike."""
+"""Generalized max pooling (GeMax): weights that equalize the influence of local features."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from torch import Tensor
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
 from sumpool.transport.validation import check_positive, solve_dtype
 
-#: Ridge that is always there, as a share of the trace: what keeps a system of rank below its size
-#: definite in float64 however large the features.
+#: Ridge that is always added, relative to the trace: it keeps rank-deficient systems positive
+#: definite in float64, however large the features.
 _LEAST_RIDGE = 1e-13
 
 
 def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = None) -> Tensor:
-    r"""The weights α of generalized max pooling [gemax].
+    r"""Weights α of generalized max pooling [gemax].
 
     .. math::
         (F F^\top + λ I_n)\, α = 1_n
 
     so that the pooled vector :math:`ξ = F^\top α` minimizes
-    :math:`\lVert F ξ - 1 \rVert^2 + λ \lVert ξ \rVert^2`: every local feature is about as similar
-    to it. By a Cholesky factor of the system of n positions, which maps and sequences have fewer of
-    than channels, as a rule, and whose size may stay open in an export. Always in float64: with
-    features of any magnitude beside λ the system is too ill-conditioned for float32.
+    :math:`\lVert F ξ - 1 \rVert^2 + λ \lVert ξ \rVert^2`: all local features are about equally
+    similar to it. Solved by a Cholesky factorization of the n × n system, since n is usually less
+    than the number of channels and may be dynamic in exported models. Always in float64: if
+    features are large relative to λ, the system is too ill-conditioned for float32.
 
     Args:
         features: Local features F, (..., n, C).
         ridge: λ > 0.
-        mask: True for valid features, (..., n); the others have weight 0.
+        mask: True for valid features, (..., n); invalid ones have weight 0.
 
     Returns:
         A tensor of shape (..., n) in float64; weights may be negative.
@@ -41,15 +41,15 @@ def equalizing_weights(features: Tensor, ridge: float, mask: Tensor | None = Non
     wide = features.double()
     wanted = torch.ones_like(wide[..., :1])  # (..., n, 1)
     if mask is not None:
-        wide = wide.masked_fill(~mask.unsqueeze(-1), 0)  # whatever stands there
+        wide = wide.masked_fill(~mask.unsqueeze(-1), 0)  # even NaN
         wanted = wanted * mask.unsqueeze(-1)
     with torch.autocast(features.device.type, enabled=False):
         gram = wide @ wide.mT  # (..., n, n)
         squares = wide.square().sum((-2, -1))[..., None, None]
         eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-        # Positive definite by its ridge; features that are not finite give NaN.
+        # Positive definite by its ridge; non-finite features give NaN.
         factor, _ = torch.linalg.cholesky_ex(gram + (ridge + _LEAST_RIDGE * squares) * eye)
-        # Not cholesky_solve, which for several systems waits for a CUDA device.
+        # Not cholesky_solve, which synchronizes with CUDA devices for batches of systems.
         halfway = torch.linalg.solve_triangular(factor, wanted, upper=False)
         alpha: Tensor = torch.linalg.solve_triangular(factor.mT, halfway, upper=True)
         return alpha.squeeze(-1)
@@ -71,7 +71,7 @@ class _GeneralizedMaxPool(GlobalPool):
         self.ridge = float(ridge)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The sum of the valid ones of ``features`` (B, n, C) by weights that equalize them."""
+        """Sum valid ``features`` (B, n, C) with weights that equalize them."""
         alpha = equalizing_weights(features, self.ridge, mask)  # (B, n)
         features = zero_invalid(features, mask)
         with torch.autocast(features.device.type, enabled=False):
@@ -83,7 +83,7 @@ class _GeneralizedMaxPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), weights, None)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         return f"ridge={self.ridge}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
 
 
@@ -94,11 +94,11 @@ class GeneralizedMaxPool2d(_GeneralizedMaxPool):
         ξ = F^\top α, \qquad (F F^\top + λ I_n)\, α = 1_n
 
     for the n × C matrix F of valid positions. All positions are about equally similar to ξ, so that
-    a rare one counts as much as a frequent one; large λ tends to sum pooling. The weights given
-    for the positions are |α_j| / Σ_i |α_i|, although α itself may be negative.
+    a rare one counts as much as a frequent one; large λ tends to sum pooling. Since α may be
+    negative, the reported weights are |α_j| / Σ_i |α_i|.
 
-    λ compares with squared norms of local features. The original cross-validates it for features
-    of norm 1; 1 is the value of [gsp]'s experiments, on features as they come.
+    λ is on the scale of squared norms of local features. The original cross-validates it for
+    features of norm 1; the experiments of [gsp] use 1 with unnormalized features.
 
     Args:
         ridge: λ > 0.

@@ -1,4 +1,4 @@
-"""Global second-order pooling (GSoP): average pooling behind attention from covariances."""
+"""Global second-order pooling (GSoP): average pooling after attention from covariances."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ def averaging_matrix(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    r"""The matrix of adaptive average pooling from ``in_size`` places to ``out_size``.
+    r"""Matrix of adaptive average pooling from ``in_size`` positions to ``out_size``.
 
-    Row i averages the places from ⌊i·in/out⌋ up to ⌈(i+1)·in/out⌉. As a matrix product it has the
-    same gradient in every run, and its sizes may be left open when a model is exported.
+    Row i averages the positions from ⌊i·in/out⌋ up to ⌈(i+1)·in/out⌉. As a matrix product, pooling
+    has a deterministic gradient and supports dynamic sizes in exported models.
 
     Args:
-        out_size: Rows.
-        in_size: Columns; it may be smaller than ``out_size``.
-        device: Where the matrix is put.
+        out_size: Number of rows.
+        in_size: Number of columns; it may be smaller than ``out_size``.
+        device: Device of the matrix.
         dtype: Dtype of the matrix.
 
     Returns:
@@ -47,12 +47,12 @@ def averaging_matrix(
 
 
 class _Rows(nn.Module):
-    """A row-wise convolution: each row of a matrix is mapped to k numbers by filters of its own.
+    """Row-wise convolution: each row of a matrix is mapped to k numbers by filters of its own.
 
     Args:
-        size: Rows and columns d.
-        filters: Filters k of each row.
-        device: Where the parameters are put.
+        size: Number d of rows and columns.
+        filters: Number k of filters per row.
+        device: Device of the parameters.
         dtype: Dtype of the parameters.
     """
 
@@ -69,13 +69,13 @@ class _Rows(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Uniform within ±1/√d, as convolutions of torch are."""
+        """Draw parameters uniformly within ±1/√d, as torch does for convolutions."""
         bound = 1 / math.sqrt(self.weight.shape[-1])
         nn.init.uniform_(self.weight, -bound, bound)
         nn.init.uniform_(self.bias, -bound, bound)
 
     def forward(self, matrix: Tensor) -> Tensor:
-        """From (B, d, d) to (B, d·k)."""
+        """Map ``matrix`` (B, d, d) to (B, d·k)."""
         weight, bias = self.weight.to(matrix.dtype), self.bias.to(matrix.dtype)
         out = torch.einsum("bij,ikj->bik", matrix, weight)
         return (out + bias).flatten(1)
@@ -89,23 +89,22 @@ class GsopPool2d(MapPool):
     * Channels: the covariance over positions of relu(g), (C', C'); each of its rows is mapped to 4
       numbers by filters of its own (row-wise convolution), and the 4 C' numbers to C logits; their
       sigmoids are the attention a.
-    * Positions: g is brought to 8×8 by adaptive average pooling; the covariance of the 64 positions
-      over channels, (64, 64); row-wise convolution, relu, 64 logits; their sigmoids are brought to
-      H×W in the same way, which gives the attention s.
+    * Positions: g is resized to 8×8 by adaptive average pooling; the covariance of the 64 positions
+      over channels, (64, 64), is mapped to 64 logits by a row-wise convolution, relu and a linear
+      layer; their sigmoids are resized to H×W in the same way, which gives the attention s.
 
-    The attended maps are fused by their average, and pooled:
+    The average of the two attended maps is pooled:
 
     .. math::
         \frac1n \sum_j \frac{a ⊙ f_j + s_j f_j}{2}.
 
-    Batch normalization, before and after the covariances in the original, is left out, so that the
-    embedding of an image does not depend on its batch. The weights that are reported are
-    s_j / Σ_i s_i.
+    Batch normalization, before and after the covariances in the original, is omitted, so that the
+    embedding of an image does not depend on its batch. The reported weights are s_j / Σ_i s_i.
 
     Args:
         channels: Channels C of the maps.
-        reduced: Channels C' that covariances are taken of; None is 128, or C where that is less.
-        grid: Side of the grid that positions are brought to.
+        reduced: Number C' of channels of the covariances; None uses min(128, C).
+        grid: Side of the grid that positions are resized to.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
@@ -116,7 +115,7 @@ class GsopPool2d(MapPool):
 
     pool_type = "gsop"
 
-    #: Filters of each row, as in the original.
+    #: Number of filters per row, as in the original.
     row_filters: ClassVar[int] = 4
 
     def __init__(
@@ -147,7 +146,7 @@ class GsopPool2d(MapPool):
         self.spatial_expand = nn.Linear(k * cells, cells, device=device, dtype=dtype)
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
-        """The mean of maps ``x`` (B, C, H, W) after both attentions, averaged."""
+        """Average maps ``x`` (B, C, H, W) after channel and spatial attention."""
         with torch.autocast(x.device.type, enabled=False):
             maps = x.to(solve_dtype(x, self.channel_reduce.weight))
             local = maps.flatten(2).mT  # (B, n, C)
@@ -158,7 +157,7 @@ class GsopPool2d(MapPool):
             embedding = (a * local.mean(1) + attended) / 2
             weights = None
             if details:
-                # Never 0 / 0, also where every sigmoid is 0.
+                # Avoids 0 / 0 where every sigmoid is 0.
                 shares = s + torch.finfo(s.dtype).tiny
                 weights = shares / shares.sum(-1, keepdim=True)
         if weights is not None:
@@ -184,7 +183,7 @@ class GsopPool2d(MapPool):
         return spread.flatten(1)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"grid={self.grid}, input_fmt={self.input_fmt!r}"
 
 

@@ -1,4 +1,4 @@
-"""Attention of several heads, computed in the dtype of its input, and what its weights are."""
+"""Multi-head attention, computed in the dtype of its input, and its weights."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from sumpool.transport.validation import check_at_least_one
 
 
 def count_parts(option: str, parts: int | None, usual: int, **size: int) -> int:
-    """How many parts of equal length a vector is cut into.
+    """Return the number of parts of equal length to split a vector into.
 
     Args:
-        option: Name of the argument that sets it.
-        parts: Its value; None takes the greatest common divisor of ``usual`` and the length.
+        option: Name of the argument that sets the number.
+        parts: Value of the argument; None uses the greatest common divisor of ``usual`` and the
+            length.
         usual: The usual number.
-        **size: The length of the vector, under its name.
+        **size: Length of the vector, keyed by its name.
 
     Raises:
-        ValueError: If the length is no multiple of the number.
+        ValueError: If the length is not a multiple of the number.
 
     Example:
         >>> count_parts("heads", None, 8, channels=1280), count_parts("heads", None, 8, channels=4)
@@ -39,20 +40,20 @@ def count_parts(option: str, parts: int | None, usual: int, **size: int) -> int:
 
 
 class Multihead(nn.Module):
-    r"""Attention of queries over positions [attention, sec. 3.2].
+    r"""Multi-head attention of queries over positions [attention, sec. 3.2].
 
     .. math::
         \operatorname{head}_h = \operatorname{softmax}\big(
         (W_q q)_h (W_k x)_h^⊤ / \sqrt{d_h}\big) (W_v x)_h, \qquad W_o [\operatorname{head}_1, …]
 
-    with a bias in every map. Parameters start as those of ``torch.nn.MultiheadAttention``; unlike
-    it, this module computes in the dtype of its input whatever its own, and gives the same numbers
-    in training and evaluation.
+    with a bias in every map. Parameters are initialized as in ``torch.nn.MultiheadAttention``;
+    unlike it, this module computes in the dtype of its input rather than that of its parameters,
+    with the same results in training and evaluation.
 
     Args:
         size: Channels of queries and positions.
         heads: Number of heads, a divisor of ``size``.
-        device, dtype: Of the parameters.
+        device, dtype: Device and dtype of the parameters.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Multihead(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the maps as Glorot does, as if q, k and v were one; biases are 0."""
+        """Initialize q, k and v by Xavier, as if they were one map; biases are 0."""
         for layer in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(layer.weight, gain=0.5**0.5)
             nn.init.zeros_(layer.bias)
@@ -80,7 +81,7 @@ class Multihead(nn.Module):
         nn.init.zeros_(self.out.bias)
 
     def forward(self, queries: Tensor, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """What ``queries`` (B, M, C) find in ``x`` (B, n, C), of which ``mask`` (B, n) is valid."""
+        """Attend to ``x`` (B, n, C), valid where ``mask`` (B, n), with ``queries`` (B, M, C)."""
         q, k = self._split(affine(self.query, queries)), self._split(affine(self.key, x))
         v = self._split(affine(self.value, x))
         valid = None if mask is None else mask[:, None, None].expand(-1, -1, q.shape[2], -1)
@@ -88,7 +89,7 @@ class Multihead(nn.Module):
         return affine(self.out, found.transpose(1, 2).flatten(2))
 
     def shares(self, queries: Tensor, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The attention each position receives, (B, n), averaged over heads and queries."""
+        """Attention each position receives, (B, n), averaged over heads and queries."""
         q, k = self._split(affine(self.query, queries)), self._split(affine(self.key, x))
         logits = q @ k.mT / math.sqrt(q.shape[-1])  # (B, heads, M, n)
         return masked_softmax(logits, mask).mean((1, 2))

@@ -20,15 +20,15 @@ RATIO = 100.0
 def residual_sums(
     features: Tensor, assignments: Tensor, centers: Tensor, mask: Tensor | None = None
 ) -> Tensor:
-    r"""The NetVLAD vector of soft-assigned features [netvlad, eq. 4 and sec. 3.1].
+    r"""NetVLAD vector of soft-assigned features [netvlad, eq. 4 and sec. 3.1].
 
     .. math::
         V_k = \sum_j a_k(f_j) (f_j - c_k), \qquad v = \big[V_1/‖V_1‖, …, V_K/‖V_K‖\big] / ‖·‖
 
-    A norm counts as at least 10⁻⁶, so that a cluster without features gives zeros.
+    10⁻¹² is added to squared norms, so that a cluster without features gives zeros.
 
     Args:
-        features: Features f of shape (..., n, d); those that are not valid must be finite.
+        features: Features f of shape (..., n, d); invalid ones must be finite.
         assignments: Soft assignments a of shape (..., n, K).
         centers: Cluster centers c of shape (K, d).
         mask: True for valid features, of shape (..., n).
@@ -42,7 +42,7 @@ def residual_sums(
         tensor([0.7071, 0.0000, 0.0000, 0.7071])
     """
     assignments = zero_invalid(assignments, mask)
-    # Σ a (f − c) = Σ a f − c Σ a: nothing of size (n, K, d) is built.
+    # Σ a (f − c) = Σ a f − c Σ a avoids a tensor of size (n, K, d).
     sums = assignments.mT @ features - assignments.sum(-2).unsqueeze(-1) * centers  # (..., K, d)
     return _unit(_unit(sums).flatten(-2))
 
@@ -53,13 +53,13 @@ def _unit(x: Tensor) -> Tensor:
 
 
 class _NetVladPool(PrototypePool):
-    """Parameters, their initialization and the one call; the twins below name the layouts."""
+    """Implementation shared by the 2d and 1d layers."""
 
     pool_type = "netvlad"
     linear_map = "inside"
     inits: ClassVar[tuple[str, ...]] = ("k-means", "random")
 
-    #: Lloyd's steps that follow the picks of the greedy k-center.
+    #: Number of Lloyd iterations after the greedy k-center picks.
     lloyd_steps: ClassVar[int] = 10
 
     def __init__(
@@ -100,13 +100,13 @@ class _NetVladPool(PrototypePool):
         self._reset_clusters()
 
     def reset_parameters(self) -> None:
-        """Draw the map as torch does, and random centers with their assignments from the seed."""
+        """Reset the map; draw random centers from the seed and set their assignments."""
         self.map.reset_parameters()
         self._reset_clusters()
 
     def _reset_clusters(self) -> None:
         self.reset_prototypes()
-        # No features are known yet: the sharpness is that for directions drawn at random.
+        # No features are known yet: use the sharpness for random directions.
         generator = torch.Generator().manual_seed(self.seed + 1)
         drawn = torch.randn(1024, self.prototypes.shape[1], generator=generator)
         self.spread_prototypes(_unit(drawn).to(self.prototypes))
@@ -123,12 +123,12 @@ class _NetVladPool(PrototypePool):
         return Pooled(embedding.to(features.dtype), None, None)
 
     def local_features(self, features: Tensor) -> Tensor:
-        """``features`` (..., C) mapped to unit vectors (..., d)."""
+        """Map ``features`` (..., C) to unit vectors (..., d)."""
         local: Tensor = self.map(features)
         return _unit(local.to(solve_dtype(local)))
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """The soft assignments divided by n, (B, n, K)."""
+        """Soft assignments divided by n, (B, n, K)."""
         with torch.autocast(local.device.type, enabled=False):
             shares = self._soft_assignments(local)
         count = shares.shape[-2] if mask is None else mask.sum(-1)[:, None, None]
@@ -140,7 +140,7 @@ class _NetVladPool(PrototypePool):
         return nn.functional.linear(local, weight, bias).softmax(-1)
 
     def pick_prototypes(self, local: Tensor) -> Tensor:
-        """Centers (K, d) of the features (N, d): k-means from the picks of greedy k-center."""
+        """Pick centers (K, d) from features (N, d): k-means, initialized by greedy k-center."""
         count = self.prototypes.shape[0]
         centers = local[greedy_k_center(local, count)]
         for _ in range(self.lloyd_steps):
@@ -152,27 +152,27 @@ class _NetVladPool(PrototypePool):
 
     @torch.no_grad()
     def spread_prototypes(self, local: Tensor) -> None:
-        """Set w_k = 2α c_k and b_k = −α‖c_k‖², the assignments exp(−α‖f − c_k‖²)."""
+        """Set w_k = 2α c_k and b_k = −α‖c_k‖², for assignments ∝ exp(−α‖f − c_k‖²)."""
         centers = self.prototypes.to(local.dtype)
         alpha: float | Tensor = 1.0 if self.alpha is None else self.alpha
         if self.alpha is None and centers.shape[0] > 1:
             square = torch.cdist(local, centers).square()  # (N, K)
             nearest, second = square.topk(2, largest=False).values.unbind(-1)
-            # Not below 10⁻³, where features lie at the same distance of all centers.
+            # At least 10⁻³, in case features are equidistant from all centers.
             alpha = math.log(RATIO) / (second - nearest).mean().clamp_min(1e-3)
         self.assign_weight.copy_(2 * alpha * centers)
         self.assign_bias.copy_(-alpha * centers.square().sum(-1))
 
     def prototype_parameters(self) -> tuple[nn.Parameter, ...]:
-        """The centers and the assignments to them."""
+        """Return the centers and the parameters of the assignments."""
         return self.prototypes, self.assign_weight, self.assign_bias
 
     def out_channels(self, channels: int) -> int:
-        """The embedding size, whatever the channels."""
+        """Return the embedding size, independent of ``channels``."""
         return self.embedding_size
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         clusters, dim = self.prototypes.shape
         return (
             f"{self.channels}, {self.embedding_size}, clusters={clusters}×{dim}, "
@@ -184,27 +184,27 @@ class NetVladPool2d(_NetVladPool):
     r"""NetVLAD of feature maps [netvlad].
 
     Local features are mapped to d = embedding_size/K channels and scaled to norm 1, f_j; they are
-    assigned softly to K clusters, and their residuals to the centers c_k summed:
+    softly assigned to K clusters, and their residuals to the centers c_k are summed:
 
     .. math::
         a_k(f) = \frac{\exp(w_k^\top f + b_k)}{\sum_l \exp(w_l^\top f + b_l)}, \qquad
         V_k = \sum_j a_k(f_j) (f_j - c_k) .
 
-    Each V_k is scaled to norm 1 (intra-normalization), and the embedding [V_1, …, V_K] again. At
-    initialization w_k = 2α c_k and b_k = −α‖c_k‖², so that a_k ∝ exp(−α‖f − c_k‖²); from then on
-    w, b and c are learned apart. Positions have no weights of their own, since the assignments of
-    each sum to 1; :meth:`plan` shows them. The centers are the parameter ``prototypes``. The usual
-    sizes are 8 × 16 = 128 and 64 × 128 = 8192.
+    Each V_k is scaled to norm 1 (intra-normalization), and so is the embedding [V_1, …, V_K]. At
+    initialization w_k = 2α c_k and b_k = −α‖c_k‖², so that a_k ∝ exp(−α‖f − c_k‖²); then w, b and
+    c are learned independently. There are no position weights, since the assignments of each
+    position sum to 1; :meth:`plan` returns the assignments. The centers are the parameter
+    ``prototypes``. Common sizes are 8 × 16 = 128 and 64 × 128 = 8192.
 
     Args:
         channels: Channels C of the input.
         embedding_size: Length K · d of the embedding, a multiple of ``clusters``.
         clusters: Number K of clusters.
-        alpha: Sharpness α > 0 of the assignments at initialization; None sets it so that the
-            logarithm of the ratio of the two largest is log 100 on average, as the authors do.
+        alpha: Initial sharpness α > 0 of the assignments; None sets it so that the logarithm of the
+            ratio of the two largest is log 100 on average, as in the authors' code.
         init: "k-means" sets the centers from the mapped features of the first training batch,
-            before the first step; "random" leaves them as drawn.
-        seed: Seed of the centers' initialization.
+            before the first step; "random" keeps random centers.
+        seed: Seed of the center initialization.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

@@ -1,4 +1,4 @@
-"""Optimal-transport pooling (OTP): an ensemble of sums, one for each prototype."""
+"""Optimal-transport pooling (OTP): an ensemble of sums, one per prototype."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def uniform_transport(
         π = \arg\min_{π ≥ 0} \sum_{ji} c_{ji} π_{ji} + \frac1ε \sum_{ji} π_{ji} \log π_{ji}
         \quad \text{such that} \quad \sum_i π_{ji} = 1/n, \; \sum_j π_{ji} = 1/m
 
-    by Sinkhorn's alternating scalings, on logarithms: π_ji = exp(φ_j + ψ_i − ε c_ji). The first
+    by Sinkhorn's alternating scalings in the log domain: π_ji = exp(φ_j + ψ_i − ε c_ji). The first
     marginal holds exactly, the second in the limit of many iterations.
 
-    Gradients go through the iterations: they are those of what is returned, converged or not. On
-    CUDA both passes are fused, one kernel each; they cannot be differentiated twice.
+    Gradients go through the iterations: they are exact for the returned plan, converged or not. On
+    CUDA, forward and backward pass are one fused kernel each, without second derivatives.
 
     Args:
         cost: Costs of shape (..., n, m), floating point.
-        eps: Inverse smoothing ε > 0, large = sharp. The weight of the entropy, which others call
-            ε or reg, is 1/ε.
+        eps: Inverse smoothing ε > 0, large = sharp. The entropy weight, elsewhere named ε or reg,
+            is 1/ε.
         iterations: Number of scalings of each side.
-        mask: True for valid features, of shape (..., n); others have no mass, and n counts the
-            valid ones.
+        mask: True for valid features, of shape (..., n); invalid ones have no mass, and n counts
+            only valid ones.
         fused: Whether to run the fused Triton kernels, as in :func:`~sumpool.transport.sum_pool`.
 
     Returns:
-        The plan π of shape (..., n, m), which sums to 1.
+        Plan π of shape (..., n, m), which sums to 1.
 
     Example:
         >>> uniform_transport(torch.tensor([[0.0, 1.0], [1.0, 0.0]]), eps=math.log(3))
@@ -68,7 +68,7 @@ def uniform_transport(
 
 
 class _OptimalTransportPool(PrototypePool):
-    """Parameters and the one call; the twins below name the layouts."""
+    """Implementation shared by the 2d and 1d layers."""
 
     pool_type = "otp"
     linear_map = "inside"
@@ -111,12 +111,12 @@ class _OptimalTransportPool(PrototypePool):
         self.reset_prototypes()
 
     def reset_parameters(self) -> None:
-        """Draw the map as torch does, and random prototypes from the seed."""
+        """Reset the map; draw random prototypes from the seed."""
         self.map.reset_parameters()
         self.reset_prototypes()
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Pool ``features`` (B, n, C) by the transport of all of them to the prototypes."""
+        """Pool ``features`` (B, n, C) by transporting all of them to the prototypes."""
         self.prepare(features, mask)
         features = zero_invalid(features, mask)
         local = self.map(features)  # (B, n, d)
@@ -128,22 +128,22 @@ class _OptimalTransportPool(PrototypePool):
         return Pooled(embedding.to(features.dtype), weights, None)
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:
-        """The transport plan (B, n, m) of local features (B, n, d) to the prototypes."""
+        """Transport plan (B, n, m) from local features (B, n, d) to the prototypes."""
         cost = prototype_costs(local, self.prototypes)
         with torch.autocast(local.device.type, enabled=False):
             return uniform_transport(cost, self.eps, self.iterations, mask)
 
     def local_features(self, features: Tensor) -> Tensor:
-        """``features`` (..., C) mapped to (..., d)."""
+        """Map ``features`` (..., C) to (..., d)."""
         local: Tensor = self.map(features)
         return local
 
     def out_channels(self, channels: int) -> int:
-        """The embedding size, whatever the channels."""
+        """Return the embedding size, independent of ``channels``."""
         return self.embedding_size
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         m, dim = self.prototypes.shape
         return (
             f"{self.channels}, {self.embedding_size}, prototypes={m}×{dim}, eps={self.eps}, "
@@ -154,26 +154,26 @@ class _OptimalTransportPool(PrototypePool):
 class OptimalTransportPool2d(_OptimalTransportPool):
     r"""Optimal-transport pooling (OTP) of feature maps [otp] [gsp, app. B].
 
-    Local features are mapped to d = embedding_size/m channels, f_j, and all of them transported
-    to m prototypes that receive the same mass each: π solves :func:`uniform_transport` for the
-    costs c_ji = ‖ω̄_i − f̄_j‖₂. The embedding is
+    Local features are mapped to d = embedding_size/m channels, f_j, and all of them are transported
+    to m prototypes, each of which receives the same mass: π solves :func:`uniform_transport` for
+    the costs c_ji = ‖ω̄_i − f̄_j‖₂. The embedding is
 
     .. math::
         g = [g_1, …, g_m], \qquad g_i = \sqrt m \sum_j π_{ji} f_j .
 
-    Every position gives the same mass 1/n, so the weights are uniform: nothing is left out. The
-    code of [otp] weighs the entropy by 0.1 and takes 100 iterations; so do the defaults, 0.1 being
-    written as ε = 1/0.1. The usual sizes are 8 × 16 = 128 and 64 × 128 = 8192.
+    Every position sends the same mass 1/n, so the weights are uniform: nothing is left out. The
+    defaults are those of the code of [otp]: an entropy weight of 0.1, here ε = 1/0.1, and 100
+    iterations. Common sizes are 8 × 16 = 128 and 64 × 128 = 8192.
 
     Args:
         channels: Channels C of the input.
         embedding_size: Length m · d of the embedding, a multiple of ``prototypes``.
         prototypes: Number m of prototypes.
-        eps: Inverse smoothing ε > 0, the inverse of the weight of the entropy.
-        iterations: Sinkhorn iterations.
+        eps: Inverse smoothing ε > 0, the inverse of the entropy weight.
+        iterations: Number of Sinkhorn iterations.
         init: "k-center" sets the prototypes from the mapped features of the first training batch,
-            before the first step; "random" leaves them as drawn.
-        seed: Seed of the prototypes' initialization.
+            before the first step; "random" keeps random prototypes.
+        seed: Seed of the prototype initialization.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

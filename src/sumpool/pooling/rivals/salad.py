@@ -1,4 +1,4 @@
-"""SALAD: sums per cluster under a transport plan, where a dustbin takes what is left."""
+"""SALAD: sums per cluster under a transport plan with a dustbin for the remaining mass."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sumpool.transport.validation import check_at_least_one, solve_dtype
 def dustbin_transport(
     scores: Tensor, dustbin: Tensor, iterations: int = 3, mask: Tensor | None = None
 ) -> Tensor:
-    r"""Logarithms of a transport plan to m clusters and a dustbin [salad, sec. 3.3].
+    r"""Logarithm of a transport plan to m clusters and a dustbin [salad, sec. 3.3].
 
-    Each of the n features has mass 1, each cluster takes 1, and the dustbin the n − m that are
-    left; where n ≤ m nothing is left, and each cluster takes n/m. From the scores s_{jk}, with
-    s_{j,m+1} the score of the dustbin, Sinkhorn's scalings alternate on logarithms:
+    Each of the n features has mass 1, each cluster receives 1, and the dustbin the remaining n − m;
+    if n ≤ m, nothing remains, and each cluster receives n/m. For scores s_{jk}, with s_{j,m+1} the
+    score of the dustbin, Sinkhorn's scalings alternate in the log domain:
 
     .. math::
         φ_k = \log b_k - \log \sum_j e^{s_{jk} + ψ_j}, \qquad
@@ -31,12 +31,12 @@ def dustbin_transport(
 
     Args:
         scores: Scores of shape (B, n, m), float32 or float64.
-        dustbin: The score of the dustbin, for all features, a scalar.
+        dustbin: Score of the dustbin for all features, a scalar.
         iterations: Number of scalings of each side.
-        mask: True for valid features, (B, n); n counts those.
+        mask: True for valid features, (B, n); n counts only these.
 
     Returns:
-        log π of shape (B, n, m), without the dustbin; −∞ at features that are not valid.
+        log π of shape (B, n, m), without the dustbin; −∞ at invalid features.
 
     Example:
         >>> dustbin_transport(torch.zeros(1, 4, 1), torch.tensor(0.0)).exp().flatten()
@@ -51,7 +51,7 @@ def dustbin_transport(
     invalid = None if mask is None else ~mask.unsqueeze(-1)
     for _ in range(iterations):
         valid = plan if invalid is None else plan.masked_fill(invalid, -math.inf)
-        plan = plan + (masses - valid.logsumexp(1)).unsqueeze(1)  # φ replaces the one before
+        plan = plan + (masses - valid.logsumexp(1)).unsqueeze(1)  # φ replaces the previous one
         plan = plan - plan.logsumexp(2, keepdim=True)
     plan = plan[..., :m]
     return plan if invalid is None else plan.masked_fill(invalid, -math.inf)
@@ -92,38 +92,38 @@ class _SaladPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the score of the dustbin to 1, as in the original; the layers start as torch's do."""
+        """Set the dustbin's score to 1, as in the original; layers keep torch's initialization."""
         nn.init.ones_(self.dustbin)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The sums of ``features`` (B, n, C) per cluster, each normalized."""
+        """Sum ``features`` (B, n, C) per cluster and normalize each sum."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.dustbin))
             local = zero_invalid(local, mask)
             plan, values = self.plan_and_values(local, mask)
             sums = F.normalize(plan.exp().mT @ values, dim=-1)  # (B, m, l)
             embedding = F.normalize(sums.flatten(1), dim=-1)
-            # From logarithms, so that weights sum to 1 also where the dustbin takes everything.
+            # From logarithms, so that weights sum to 1 even if the dustbin takes everything.
             weights = plan.logsumexp(-1).softmax(-1) if details else None
         return Pooled(embedding.to(features.dtype), weights, None)
 
     def plan_and_values(self, local: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The logarithm of the plan (B, n, m) and the reduced features (B, n, l)."""
+        """Return the logarithm of the plan (B, n, m) and the reduced features (B, n, l)."""
         values = affine(self.feature_layer, affine(self.feature_hidden, local).relu())
         scores = affine(self.score_layer, affine(self.score_hidden, local).relu())
         return dustbin_transport(scores, self.dustbin, self.iterations, mask), values
 
     def out_channels(self, channels: int) -> int:
-        """Clusters times their channels, whatever those of the features."""
+        """Return clusters times channels per cluster, independent of ``channels``."""
         return self.score_layer.out_features * self.feature_layer.out_features
 
     def feat_mult(self) -> int:
-        """Embedding channels per input channel, rounded down: one does not follow the other."""
+        """Embedding channels per input channel, rounded down since they are independent."""
         channels = self.feature_hidden.in_features
         return self.out_channels(channels) // channels
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"iterations={self.iterations}, input_fmt={self.input_fmt!r}"
 
 
@@ -140,18 +140,19 @@ class SaladPool2d(_SaladPool):
         V_k = \sum_j π_{jk} \operatorname{MLP}_f(f_j), \quad
         g = \big[V_1/‖V_1‖, …, V_m/‖V_m‖\big] / ‖·‖ .
 
-    The method is made for n > m features: with n ≤ m the dustbin is empty and nothing is selected.
-    The 16 clusters of 64 channels fit the 49 positions of 7 × 7 maps; the original has 64 of
-    128 on 16 × 16 and larger ones (``clusters=64, cluster_dim=128``). Its dropout of 0.3 in both
-    perceptrons is left out, and so is the class token, which it appends and maps do not have. The
-    weight of a position is the mass that the clusters take of it, divided by the sum.
+    The method is intended for n > m features: with n ≤ m the dustbin is empty and nothing is
+    selected. The default 16 clusters of 64 channels suit the 49 positions of 7 × 7 maps; the
+    original has 64 clusters of 128 channels on maps of 16 × 16 and more (``clusters=64,
+    cluster_dim=128``). Its dropout of 0.3 in both perceptrons is omitted, and so is the class token
+    it appends, which maps do not have. The weight of a position is the mass it sends to clusters,
+    divided by the sum.
 
     Args:
         channels: Channels C of the maps.
-        clusters: Number m of clusters, fewer than the positions.
+        clusters: Number m of clusters, less than the number of positions.
         cluster_dim: Channels per cluster; the pooled vector has m times as many.
         hidden: Units of the hidden layers.
-        iterations: Scalings of each side of the plan.
+        iterations: Number of scalings of each side of the plan.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

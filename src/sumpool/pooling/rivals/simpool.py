@@ -1,4 +1,4 @@
-"""SimPool: attention whose query is the mean, and a power mean under its weights."""
+"""SimPool: a power mean under attention whose query is the mean feature."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _SimPool(GlobalPool):
         self.key = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """The power mean of ``features`` (B, n, C) under the attention of their mean."""
+        """Power mean of ``features`` (B, n, C) under the attention of their mean."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.query.weight))
             local = zero_invalid(local, mask)
@@ -52,28 +52,28 @@ class _SimPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), attention if details else None, None)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"gamma={self.gamma}, input_fmt={self.input_fmt!r}"
 
 
 class SimPool2d(_SimPool):
     r"""SimPool of maps [simpool].
 
-    The mean of the local features asks, normalized features answer, and a power mean with fixed
-    exponent γ pools them under the attention:
+    The mean of the local features is the query, normalized features are keys and values, and a
+    power mean with fixed exponent γ pools them under the attention:
 
     .. math::
         q = W_q \frac1n \sum_j f_j, \quad v_j = \operatorname{LN}(f_j), \quad
         a_j = \operatorname{softmax}_j\big((W_k v_j)^⊤ q / \sqrt C\big), \\
         g_c = \Big(\sum_j a_j (v_{jc} - \min_{ic} v_{ic} + 10^{-6})^γ\Big)^{1/γ}.
 
-    The minimum is that of the image; in the authors' code it is that of the batch, which would make
-    the embedding of an image depend on others. The weights are the attention a, of which the pooled
-    vector is a weighted sum at γ = 1 only.
+    The minimum is taken over the image; the authors' code takes it over the batch, which makes the
+    embedding of an image depend on others. The weights are the attention a; the pooled vector is a
+    sum weighted by them only at γ = 1.
 
     Args:
         channels: Channels C of the maps.
-        gamma: Exponent γ > 0. The authors take 2 for convolutional networks and 1.25 for vision
+        gamma: Exponent γ > 0. The authors use 2 for convolutional networks and 1.25 for vision
             transformers.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 

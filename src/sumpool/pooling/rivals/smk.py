@@ -10,33 +10,33 @@ from sumpool.pooling.affine import affine
 from sumpool.pooling.base import MapPool, Pooled
 from sumpool.transport.validation import check_at_least_one, solve_dtype
 
-# Added to a squared norm, as in the original; it makes weights of a map of zeros uniform.
+# Added to squared norms, as in the original; makes the weights of an all-zero map uniform.
 _NORM_FLOOR = 1e-10
 
 
 class SmkPool2d(MapPool):
     r"""Pooling of maps as in the training of local descriptors for match kernels [tsmk].
 
-    The order is that of the original. The attention w_j is the norm of the feature as the backbone
-    gives it; then features are averaged over 3×3 neighbors (those that exist), then mapped to
-    fewer dimensions by P with a shift b; then they are summed:
+    The order is that of the original. The attention w_j is the norm of the backbone's feature;
+    features are then averaged over 3×3 neighborhoods (within the map), mapped to fewer dimensions
+    by P with a shift b, and summed:
 
     .. math::
         w_j = \sqrt{‖f_j‖_2^2 + 10^{-10}}, \qquad
         o_j = P \operatorname{mean}_{i ∈ N_{3×3}(j)} f_i + b, \qquad
         \sum_j w_j\, o_j.
 
-    In the original P and b are a PCA whitening of sampled features, computed once and then fixed,
+    In the original, P and b are a PCA whitening of sampled features, computed once and then fixed,
     and the sum is ℓ2-normalized; here they are learned with the rest, and normalization is left
-    to what follows. The weights that are reported are w_j / Σ_i w_i.
+    to the model. The reported weights are w_j / Σ_i w_i.
 
     Args:
         channels: Channels C of the maps.
-        embedding_size: Length of the reduced features, and so of the embedding.
-        kernel_size: Side of the neighborhood, odd; 1 leaves features as they are.
-        normalize_local: Whether each o_j is divided by its norm before the sum, so that w_j alone
-            says how much it counts. The original does so where descriptors are matched, not where
-            they are trained.
+        embedding_size: Length of the reduced features and of the embedding.
+        kernel_size: Side of the neighborhood, odd; 1 disables smoothing.
+        normalize_local: Whether to divide each o_j by its norm before the sum, so that w_j alone
+            determines its contribution. The original does so when matching descriptors, but not
+            when training them.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:
@@ -72,11 +72,11 @@ class SmkPool2d(MapPool):
         self.reduce = nn.Linear(channels, embedding_size, device=device, dtype=dtype)
 
     def out_channels(self, channels: int) -> int:
-        """The embedding size, whatever the channels."""
+        """Return the embedding size, independent of ``channels``."""
         return self.embedding_size
 
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
-        """The sum of smoothed, reduced features of ``x`` (B, C, H, W), weighted by norms."""
+        """Sum smoothed, reduced features of ``x`` (B, C, H, W), weighted by norms."""
         with torch.autocast(x.device.type, enabled=False):
             f = x.to(solve_dtype(x, self.reduce.weight))
             attention = (f.square().sum(1) + _NORM_FLOOR).sqrt().flatten(1)  # (B, n)
@@ -93,13 +93,13 @@ class SmkPool2d(MapPool):
         if self.normalize_local:
             local = F.normalize(affine(self.reduce, smooth.mT), dim=-1)  # (B, n, D)
             return (attention.unsqueeze(1) @ local).squeeze(1)
-        # The map comes out of the sum: Σ w_j (P f_j + b) = Σ w (P Σ w_j f_j / Σ w + b).
+        # The map can be applied after the sum: Σ w_j (P f_j + b) = Σ w (P Σ w_j f_j / Σ w + b).
         total = attention.sum(-1, keepdim=True)  # (B, 1)
         mean = (smooth @ (attention / total).unsqueeze(-1)).squeeze(-1)  # (B, C)
         return total * affine(self.reduce, mean)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return (
             f"kernel_size={self.kernel_size}, normalize_local={self.normalize_local}, "
             f"input_fmt={self.input_fmt!r}"

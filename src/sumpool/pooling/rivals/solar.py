@@ -1,4 +1,4 @@
-"""SOLAR pooling: a block of self-attention over positions, then the generalized mean."""
+"""SOLAR pooling: self-attention over positions, then the generalized mean."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sumpool.transport.validation import check_at_least_one, check_positive, sol
 
 
 def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None) -> Tensor:
-    r"""The attention each position receives, averaged over the queries.
+    r"""Attention each position receives, averaged over the queries.
 
     .. math::
         w_j = \frac1n \sum_i \operatorname{softmax}_j(q_i^⊤ k_j / \sqrt d)
@@ -23,10 +23,10 @@ def attention_received(queries: Tensor, keys: Tensor, mask: Tensor | None = None
     Args:
         queries: (..., n, d).
         keys: (..., n, d).
-        mask: True for valid positions, (..., n); the others neither ask nor receive.
+        mask: True for valid positions, (..., n); invalid ones neither give nor receive attention.
 
     Returns:
-        A tensor of shape (..., n), non-negative, that sums to 1 over its last dimension.
+        A non-negative tensor of shape (..., n) that sums to 1 over its last dimension.
 
     Example:
         >>> keys = torch.tensor([[0.0], [math.log(3.0)]])
@@ -73,7 +73,7 @@ class _SolarPool(GlobalPool):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """As in the original: Kaiming's normal for q, k and v; ψ = 0, so the block does nothing."""
+        """Initialize as in the original: Kaiming normal for q, k and v; ψ = 0, so that h = f."""
         for layer in (self.query, self.key, self.value):
             nn.init.kaiming_normal_(layer.weight)
             nn.init.zeros_(layer.bias)
@@ -83,7 +83,7 @@ class _SolarPool(GlobalPool):
             self.p.fill_(self._p)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Attention among ``features`` (B, n, C), then their generalized mean."""
+        """Apply self-attention to ``features`` (B, n, C), then take their generalized mean."""
         with torch.autocast(features.device.type, enabled=False):
             local = features.to(solve_dtype(features, self.query.weight))
             local = zero_invalid(local, mask)
@@ -102,7 +102,7 @@ class _SolarPool(GlobalPool):
         return Pooled(embedding.to(features.dtype), weights, None)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         learned = " (learned)" if self.p.requires_grad else ""
         return f"p={self._p}{learned}, floor={self.floor}, input_fmt={self.input_fmt!r}"
 
@@ -111,7 +111,7 @@ class SolarPool2d(_SolarPool):
     r"""SOLAR pooling of maps [solar].
 
     A block of second-order attention (self-attention over positions, with a skip connection) makes
-    each local feature depend on all, and the generalized mean pools them:
+    each local feature depend on all others, and the generalized mean pools them:
 
     .. math::
         q_j = \operatorname{relu}(W_q f_j + b_q), \quad k_j = \operatorname{relu}(W_k f_j + b_k),
@@ -119,17 +119,17 @@ class SolarPool2d(_SolarPool):
         h_i = f_i + ψ\Big(\sum_j \operatorname{softmax}_j(q_i^⊤ k_j / \sqrt{C'})\, v_j\Big), \quad
         g_c = \Big(\frac1n \sum_i \max(h_{ic}, δ)^p\Big)^{1/p}.
 
-    ψ is affine and starts as 0, as in the original, so that the layer starts as GeMean. Batch
-    normalization of q and k, which the original has before the relu, is left out, so that the
-    embedding of an image does not depend on its batch. The weights that are reported are the
-    attention each position receives, averaged over the queries.
+    ψ is affine and starts at 0, as in the original, so that the layer starts as GeMean. Batch
+    normalization of q and k, which the original has before the relu, is omitted, so that the
+    embedding of an image does not depend on its batch. The reported weights are the attention each
+    position receives, averaged over the queries.
 
     Args:
         channels: Channels C of the maps.
         reduction: q, k and v have C' = C / reduction channels, at least 1.
-        p: Exponent of the generalized mean at the start, positive.
+        p: Initial exponent of the generalized mean, positive.
         learn_p: Whether the exponent is learned.
-        floor: Smallest value δ > 0 a feature counts as in the generalized mean.
+        floor: Lower bound δ > 0 of the features in the generalized mean.
         flatten, input_fmt, num_prefix_tokens, device, dtype: As in :class:`GlobalPool`.
 
     Example:

@@ -14,11 +14,11 @@ from sumpool.transport.validation import check_at_least_one, solve_dtype
 
 
 class Extremes(NamedTuple):
-    """What :func:`mean_of_highest` returns.
+    """Result of :func:`mean_of_highest`.
 
     Attributes:
-        mean: The mean of the selected values, (..., C).
-        weights: The share of the selections that fall on each position, (..., n).
+        mean: Mean of the selected values, (..., C).
+        weights: Share of the selections at each position, (..., n).
     """
 
     mean: Tensor
@@ -26,15 +26,14 @@ class Extremes(NamedTuple):
 
 
 def mean_of_highest(features: Tensor, k: int, mask: Tensor | None = None) -> Extremes:
-    """The mean of the k highest values of each channel, and where they are.
+    """Mean of the k highest values of each channel, and their positions.
 
-    Where fewer than k features are valid, it is the mean of those. Of equal values, which ones are
-    selected is up to torch.
+    If fewer than k features are valid, their mean. Ties are broken by ``torch.topk``.
 
     Args:
         features: Local features, (..., n, C), in float32 or float64.
-        k: How many values are selected per channel.
-        mask: True for valid features, (..., n); the others are never selected.
+        k: Number of values selected per channel.
+        mask: True for valid features, (..., n); invalid ones are never selected.
 
     Returns:
         An :class:`Extremes`.
@@ -50,9 +49,9 @@ def mean_of_highest(features: Tensor, k: int, mask: Tensor | None = None) -> Ext
     else:
         features = features.masked_fill(~mask.unsqueeze(-1), -math.inf)
         count = mask.sum(-1).to(features.dtype)[..., None, None]  # (..., 1, 1)
-    # k places more, which are selected only where features are missing: k never exceeds n.
+    # Padded with k places, selected only where features are missing, so that k never exceeds n.
     values, places = F.pad(features, (0, 0, 0, k), value=-math.inf).topk(k, dim=-2)  # (..., k, C)
-    # The first places are the valid ones; each has the same share, the others none.
+    # Valid places come first and have equal shares; the others have none.
     rank = torch.arange(k, device=features.device)[:, None]  # (k, 1)
     missing = rank >= count
     share = (1 / count.clamp(max=k)).masked_fill(missing, 0).expand_as(values)
@@ -78,7 +77,7 @@ class _WeldonPool(GlobalPool):
         self.k = k
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
-        """Highest and lowest values of ``features`` (B, n, C) over the valid ones, per channel."""
+        """Mean highest plus mean lowest values of valid ``features`` (B, n, C), per channel."""
         wide = features.to(solve_dtype(features))
         high = mean_of_highest(wide, self.k, mask)
         low = mean_of_highest(-wide, self.k, mask)
@@ -86,7 +85,7 @@ class _WeldonPool(GlobalPool):
         return Pooled(embedding, (high.weights + low.weights) / 2 if details else None, None)
 
     def extra_repr(self) -> str:
-        """What the layer is, for ``print``."""
+        """Extra line of the module's repr."""
         return f"k={self.k}, flatten={self.flatten}, input_fmt={self.input_fmt!r}"
 
 
@@ -98,12 +97,12 @@ class WeldonPool2d(_WeldonPool):
     .. math::
         g_c = \frac1k \sum_{i=1}^k f_{(i)c} + \frac1k \sum_{i=n-k+1}^n f_{(i)c},
 
-    the highest values and the lowest, which speak against a class. With fewer than k valid
-    positions k is their number; at k = n this is twice the mean. The weight of a position is its
-    share of the selections, over highest and lowest and all channels.
+    the mean of the highest values plus that of the lowest, which are evidence against a class. With
+    fewer than k valid positions, k is their number; k = n gives twice the mean. The weight of a
+    position is its share of the selections, at both ends and in all channels.
 
     Args:
-        k: How many values are averaged at either end.
+        k: Number of values averaged at either end.
         flatten, input_fmt, num_prefix_tokens: As in :class:`GlobalPool`.
 
     Example:

@@ -1,4 +1,4 @@
-"""What average pooling does."""
+"""Study of average pooling."""
 
 from sumpool.studies.shared.study import Study
 

@@ -1,4 +1,4 @@
-"""The analysis of a pooling by prototypes: cover, convex combinations, hulls of classes."""
+"""Analysis of a pooling by prototypes: cover, convex combinations, class hulls."""
 
 from __future__ import annotations
 
@@ -15,59 +15,59 @@ from sumpool.pooling import AveragePoolingError, average_pooling_error, prototyp
 from sumpool.studies.shared.hulls import HullOverlap, Points, hull_overlap
 from sumpool.transport import greedy_k_center, lipschitz_normalize
 
-#: How far rounding may take a number over its bound, in float64 and for vectors in the unit ball.
+#: Rounding tolerance of the bounds, in float64 and for vectors in the unit ball.
 ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """A pooling by prototypes; everything is scaled into the unit ball, in float64."""
+    """Analysis of a pooling by prototypes; vectors are scaled into the unit ball, in float64."""
 
-    scale: float  #: What local features were divided by, the length of the longest
+    scale: float  #: Length of the longest local feature, by which all were divided
     features: Tensor  #: Local features (N, n, 2)
     labels: Tensor  #: Classes of the images (N,)
     prototypes: Tensor  #: Prototypes ν (m, 2), picked among the local features
     pooled: Tensor  #: Σ_j w_j f_j of each image (N, 2)
     combined: Tensor  #: Σ_i p*_i ν_i of each image (N, 2)
-    #: The distance between those two, its bounds, and the histograms (N, m).
+    #: Distance between ``pooled`` and ``combined``, its bounds, and the histograms (N, m).
     found: AveragePoolingError
     shares: Tensor  #: Mean histogram of each class (C, m)
 
     @property
     def delta(self) -> float:
-        """Covering radius δ: the largest distance of a local feature to its nearest prototype."""
+        """Covering radius δ: the largest distance from a local feature to its nearest prototype."""
         return float(self.found.radius.max())
 
     def bound_holds(self) -> Tensor:
-        """Whether error ≤ mean distance ≤ δ, for each image (N,)."""
+        """Return whether error ≤ mean distance ≤ δ, for each image (N,)."""
         error, distance = self.found.error, self.found.distance
         return (error <= distance + ROUNDING) & (distance <= self.delta + ROUNDING)
 
     def active(self, least: float = 0.0) -> Tensor:
-        """Whether a class has more than ``least`` of its histogram on a prototype, (C, m).
+        """Return whether a class has more than ``least`` of its histogram on a prototype, (C, m).
 
-        At 0 a single local feature makes a prototype active [thesis, fig. 4.3].
+        At 0, a single local feature makes a prototype active [thesis, fig. 4.3].
         """
         return self.shares > least
 
     def prototype_hulls(self, least: float = 0.0) -> HullOverlap:
-        """Hulls of the active prototypes of each class."""
+        """Compute the hulls of the active prototypes of each class."""
         active = self.active(least)
         classes, chosen = active.nonzero(as_tuple=True)
         return hull_overlap(self.prototypes[chosen].numpy(), classes.numpy())
 
     def embedding_hulls(self) -> HullOverlap:
-        """Hulls of the embeddings of each class."""
+        """Compute the hulls of the embeddings of each class."""
         return hull_overlap(self.pooled.numpy(), self.labels.numpy())
 
 
 def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> Analysis:
-    """Cover local features (N, n, 2) by ``count`` prototypes, or all if fewer, and pool by these.
+    """Cover local features (N, n, 2) by at most ``count`` prototypes and pool by these.
 
-    The pooling weights (N, n) sum to 1.
+    The pooling weights (N, n) sum to 1 for each image.
     """
     features, weights = features.double(), weights.double()
-    # In another precision they were 1 but for rounding.
+    # In lower precision, they summed to 1 only up to rounding.
     weights = weights / weights.sum(-1, keepdim=True)
     scale = float(torch.linalg.vector_norm(features, dim=-1).max())
     features = features / scale
@@ -88,7 +88,7 @@ def analyze(features: Tensor, weights: Tensor, labels: Tensor, count: int) -> An
 
 
 def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
-    """The numbers of an analysis; main prototypes have more than ``main_share`` of a class."""
+    """Return the metrics; main prototypes have more than ``main_share`` of a class."""
     error, holds = analysis.found.error, analysis.bound_holds()
     hulls, main = analysis.prototype_hulls(), analysis.prototype_hulls(main_share)
     embedded = analysis.embedding_hulls()
@@ -117,7 +117,7 @@ def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
 
 
 def typical_images(analysis: Analysis, count: int) -> list[int]:
-    """Images whose error is the median of their class, of ``count`` classes spread over all."""
+    """Return the image with the median error of each of ``count`` evenly spaced classes."""
     classes = analysis.labels.unique()
     spread = torch.linspace(0, len(classes) - 1, min(count, len(classes))).round().long()
     chosen = []
@@ -128,13 +128,13 @@ def typical_images(analysis: Analysis, count: int) -> list[int]:
 
 
 def joined(hulls: Sequence[Points]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The corners of all hulls one after the other, and how many each has."""
+    """Concatenate the corners of all hulls; also return the number of corners of each."""
     sizes = np.array([len(hull) for hull in hulls])
     return np.concatenate(hulls).astype(np.float32), sizes
 
 
 def _retrieval(analysis: Analysis, vectors: Tensor) -> float:
-    """MAP@R among the images by ``vectors`` (N, 2), unscaled and brought into the ball as usual."""
+    """Return MAP@R by ``vectors`` (N, 2), scaled back and normalized into the ball as usual."""
     embeddings = lipschitz_normalize(analysis.scale * vectors).float()
     return retrieval_metrics(embeddings, analysis.labels)["mean_average_precision_at_r"]
 
@@ -144,5 +144,5 @@ def _mean_count(active: Tensor) -> float:
 
 
 def _shared(active: Tensor) -> float:
-    """Share of the prototypes that at least two classes use."""
+    """Return the share of prototypes that at least two classes use."""
     return float((active.sum(0) > 1).double().mean())

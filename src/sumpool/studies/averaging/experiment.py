@@ -1,20 +1,21 @@
-"""What average pooling does: local features, their prototypes, and the hulls of classes.
+"""Analysis of average pooling: local features, their prototypes, and class hulls.
 
     sumpool study averaging              (glyph collages; about 5 minutes on one core)
     sumpool study averaging --data DIR   (DIR has cifar-10-batches-py or cifar-100-python)
 
 A network with a two-dimensional embedding is trained by C2 with average pooling (GAP) and with
-generalized sum pooling (GSP), and looked at as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: 48 local
-features are picked by greedy k-center as prototypes, and each image is pooled once by its local
-features and once by the prototypes nearest to these (PCC). The two differ by at most the covering
+generalized sum pooling (GSP), and analyzed as in [thesis, sec. 4.3 and figs. 4.2 to 4.4]: 48 local
+features are picked by greedy k-center as prototypes, and each image is pooled once from its local
+features and once from their nearest prototypes (PCC). The results differ by at most the covering
 radius δ of the prototypes (docs/averaging.md). The prototypes that a class uses span a hull; where
-the hulls of two classes overlap, only the shares of the prototypes keep their images apart.
+the hulls of two classes overlap, only the shares of the prototypes distinguish their images.
 
-Without data it is ten letters among digits; with data the classes of CIFAR-10, as in the thesis, or
-the 20 super-classes of CIFAR-100, with a ResNet20. Training, validation and test share classes.
+Without data, the classes are ten letters among digits; with data, they are the classes of CIFAR-10,
+as in the thesis, or the 20 super-classes of CIFAR-100, and the network is a ResNet20. Training,
+validation and test images share classes.
 
-Cost: 6 runs, on glyphs of under a minute, on CIFAR of 2000 steps of a ResNet20. Expected on
-glyphs, 3 seeds: the bound holds for every image, δ about 0.13 and the mean error 0.02; hulls of
+Cost: 6 runs, each under a minute on glyphs, or 2000 steps of a ResNet20 on CIFAR. Expected on
+glyphs, 3 seeds: the bound holds for every image, δ is about 0.13 and the mean error 0.02; hulls of
 active prototypes overlap for all pairs of classes, by 70 to 80 %, those of embeddings by 2 to 8 %.
 MAP@R is 63 ± 10 % with GAP and 71 ± 12 % with GSP.
 """
@@ -50,7 +51,7 @@ from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
 
 SEEDS = 3
-#: Images that are shown, each of another class, and local features that are drawn.
+#: Images shown, each of a different class, and approximate number of local features drawn.
 SHOWN, SAMPLED = 3, 3000
 
 
@@ -65,9 +66,9 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
+    """Train the missing cells; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    ``data`` is CIFAR-10 or CIFAR-100 as its archive unpacks; None draws glyphs.
+    ``data`` is the unpacked archive of CIFAR-10 or CIFAR-100; None uses glyphs.
     """
     settings = choose_settings(data, quick, weights)
     store = ResultStore(out_dir, "averaging", asdict(settings), force=force)
@@ -85,7 +86,7 @@ def run(
 def run_cell(
     settings: AveragingSettings, data: Path | None, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model and look at how it pools its test images."""
+    """Train one model and analyze how it pools its test images."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -111,7 +112,7 @@ def run_cell(
 
 @torch.inference_mode()
 def local_features(model: Embedder, feed: ImageFeed) -> tuple[Tensor, Tensor]:
-    """Local features (N, n, D) of all images and their pooling weights (N, h, w), on the CPU."""
+    """Return local features (N, n, D) and pooling weights (N, h, w) of all images, on the CPU."""
     model.eval()
     features, weights = [], []
     for batch in feed.test_batches():
@@ -124,7 +125,7 @@ def local_features(model: Embedder, feed: ImageFeed) -> tuple[Tensor, Tensor]:
 
 
 def letter_tiles(dataset: ImageDataset) -> Tensor | None:
-    """The tile of each glyph collage that holds the letter, (N,); None for other images."""
+    """Return the tile with the letter of each glyph collage, (N,); None for other images."""
     if isinstance(dataset, ImageSubset) and isinstance(dataset.parent, GlyphCollages):
         return dataset.parent.letter_tile[dataset.indices]
     return None
@@ -133,19 +134,19 @@ def letter_tiles(dataset: ImageDataset) -> Tensor | None:
 def pictures(
     analysis: Analysis, dataset: ImageDataset, main_share: float
 ) -> dict[str, NDArray[Any]]:
-    """What the figures need, vectors in float32.
+    """Return the arrays for the figures, with vectors in float32.
 
     Returns:
-        ``features`` (S, 2), some of the local ones, with the classes of their images
+        ``features`` (S, 2), a sample of the local features, with the classes of their images
         (``feature_classes``); ``prototypes`` (m, 2); ``pooled`` and ``combined`` (N, 2) with the
-        ``labels`` of the images; ``shares`` (C, m) of the classes ``class_names``; corners and
-        sizes of the hulls of ``active`` and ``main`` prototypes and of ``embedding``; and of some
-        images ``images`` (K, H, W, 3) uint8, their place ``image_index`` among the others,
-        ``image_features`` (K, n, 2), ``image_histograms`` (K, m), ``image_errors`` (K,) and the
-        hulls of their active prototypes.
+        ``labels`` of the images; ``shares`` (C, m) of the labels ``classes``, and ``class_names``;
+        corners and sizes of the class hulls of ``active`` and ``main`` prototypes and of
+        ``embedding``; and, for K images, ``images`` (K, H, W, 3) uint8, their index ``image_index``
+        among all, ``image_features`` (K, n, 2), ``image_histograms`` (K, m), ``image_errors`` (K,)
+        and the hulls of their active prototypes (``image``).
     """
     count, places = analysis.features.shape[:2]
-    # Evenly spread: every image is in it, at other positions each.
+    # Evenly spaced over the images, at positions that vary from image to image.
     step = max(1, count * places // SAMPLED)
     step += places % step == 0 and step > 1
     sampled = torch.arange(0, count * places, step)

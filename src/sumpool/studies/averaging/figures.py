@@ -1,4 +1,4 @@
-"""The figures of the study of average pooling: cover, combinations of prototypes, class hulls."""
+"""Figures of the study of average pooling: cover, combinations of prototypes, class hulls."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from sumpool.report.style import COLORS, plain_text
 from sumpool.studies.shared.reporting import first_with_arrays
 from sumpool.system.rows import Row, read_arrays
 
-#: Most classes with a color of their own; of more, some spread over all are drawn.
+#: Maximum number of classes drawn, each in its own color; evenly spaced if there are more.
 MOST_CLASSES = 10
-#: Colors of classes: those of other figures, and two more.
+#: Colors of classes: those of other figures without gray, and three more.
 PAINTS = (*COLORS[:-1], "#C9B200", "#8C510A", "#000000")
-#: The poolings in the order they are shown.
+#: Labels of the poolings, in display order.
 SHORT = {"gap": "GAP", "gsp": "GSP"}
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """The first row with arrays of each pooling, average pooling first."""
+    """Return the first row with arrays of each pooling, average pooling first."""
     first = first_with_arrays(rows, lambda row: str(row.cell["pool"]))
     return [first[pool] for pool in SHORT if pool in first]
 
 
 def shown_classes(arrays: dict[str, NDArray[Any]]) -> list[int]:
-    """Places among the classes of those that are drawn."""
+    """Return the indices of the classes to draw."""
     count = len(arrays["classes"])
     spread = np.linspace(0, count - 1, min(MOST_CLASSES, count))
     return [int(it) for it in spread.round()]
 
 
 def draw_cover(folder: Path, rows: Sequence[Row]) -> Figure:
-    """Local features and the prototypes that cover them, one line of panels per pooling.
+    """Draw local features and the prototypes that cover them, one row of panels per pooling.
 
-    On the left features have the color of their class, on the right that of their prototype.
-    ``rows`` are those of :func:`shown_rows`, their arrays are in ``folder``.
+    Features are colored by class on the left and by nearest prototype on the right. ``rows`` are
+    those of :func:`shown_rows`, with arrays in ``folder``.
     """
     figure = Figure(figsize=(8.8, 4.3 * len(rows) + 0.7))
     figure.set_layout_engine("constrained", h_pad=0.08, w_pad=0.08)
@@ -73,7 +73,7 @@ def draw_cover(folder: Path, rows: Sequence[Row]) -> Figure:
 
 
 def draw_images(folder: Path, row: Row) -> Figure:
-    """Some images with their local features, active prototypes and the two embeddings."""
+    """Draw some images with their local features, active prototypes and both embeddings."""
     arrays = read_arrays(folder, row)
     count = len(arrays["images"])
     figure = Figure(figsize=(3.5 * count, 5.9))
@@ -104,9 +104,9 @@ def draw_images(folder: Path, row: Row) -> Figure:
 
 
 def draw_hulls(folder: Path, rows: Sequence[Row]) -> Figure:
-    """The hulls of the classes: of active prototypes, of main ones, and of embeddings.
+    """Draw the class hulls of active prototypes, of main prototypes, and of embeddings.
 
-    One line of panels for each of ``rows``, whose arrays are in ``folder``.
+    Each of ``rows``, with arrays in ``folder``, has one row of panels.
     """
     figure = Figure(figsize=(11.4, 4.1 * len(rows) + 0.8))
     figure.set_layout_engine("constrained", h_pad=0.1, w_pad=0.06)
@@ -131,7 +131,7 @@ def draw_hulls(folder: Path, rows: Sequence[Row]) -> Figure:
 
 
 def _features_by_class(axes: Axes, arrays: dict[str, NDArray[Any]]) -> None:
-    # By turns: no class lies over all others.
+    # In interleaved batches, so that no class covers all others.
     count = len(arrays["features"])
     for turn in np.array_split(np.random.default_rng(0).permutation(count), 12):
         features, classes = arrays["features"][turn], arrays["feature_classes"][turn]
@@ -200,7 +200,7 @@ def _class_hulls(
 
 
 def _split(arrays: dict[str, NDArray[Any]], name: str) -> list[NDArray[np.float32]]:
-    """The hulls of that name, each its corners (k, 2)."""
+    """Return the corners (k, 2) of each hull stored under ``name``."""
     return np.split(arrays[f"{name}_corners"], np.cumsum(arrays[f"{name}_sizes"])[:-1])
 
 

@@ -1,4 +1,4 @@
-"""The section on what average pooling does."""
+"""Report section on average pooling."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _HULLS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """Errors with their bound, and the hulls of the classes."""
+    """Tabulate errors with their bound, and class hulls."""
     seeds, settings = seeds_in_words(rows), rows[0].settings
     found = grouped(rows, _training)
     groups = {name: found[name] for name in in_given_order(found, list(SHORT.values()))}
@@ -73,7 +73,7 @@ def _training(row: Row) -> str:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and, of the first seed, cover, images and hulls of classes."""
+    """Build the section: tables and, for the first seed, cover, images and class hulls."""
     settings = rows[0].settings
     shown = shown_rows(rows)
     figures = {}

@@ -1,9 +1,9 @@
-"""The settings of the study of average pooling, its data, and the configuration of a cell.
+"""Settings, data and cell configurations of the study of average pooling.
 
-Embeddings have two dimensions, so that local features can be looked at. On the unit circle they
-would have one, and all local features of a class would lie on a ray; so embeddings are brought into
-the unit ball, v / max(1, ‖v‖), and C2 compares them by distance. ProxyNCA++ compares angles alone,
-and in two dimensions it stays at chance from random weights.
+Embeddings have two dimensions, so that local features can be plotted. On the unit circle they would
+have only one, and all local features of a class would lie on a ray. Embeddings are therefore
+normalized into the unit ball, v / max(1, ‖v‖), and compared by distance with C2. ProxyNCA++
+compares only angles, and in two dimensions it stays at chance from random weights.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from sumpool.studies.shared.cifar import SOURCES, find_format, in_memory, open_c
 from sumpool.training import ConfigError, GspConfig, OptimizerConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.splits import Splits, TestSet
 
-#: Number of letters among the drawn collages.
+#: Number of letters, the classes of the glyph collages.
 LETTERS = 10
 
 
 @dataclass(frozen=True)
 class AveragingSettings:
-    """What all cells share."""
+    """Settings shared by all cells."""
 
-    data: str  #: What it is trained on: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes)
-    format: str  #: How the data is laid out
-    weights: str = "none"  #: Name of the file the backbone starts from, or "none"
+    data: str  #: Training data: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes)
+    format: str  #: Format of the data
+    weights: str = "none"  #: File name of the initial backbone weights, or "none"
     backbone: str = "small_cnn"
     prototypes: int = 48  #: Prototypes of the analysis, picked among local features
-    images: int = 64  #: Images of a class that are analyzed
-    #: Share of a class's histogram above which a prototype is a main one of it.
+    images: int = 64  #: Images analyzed per class
+    #: Share of a class's histogram above which a prototype is a main prototype of the class.
     main_share: float = 0.01
     embedding_size: int = 2  #: Length of local features and embeddings
     pos_margin: float = 0.0  #: Margin m⁺ of C2
-    #: Margin m⁻ of C2. Ten classes that far from each other fit into the unit disc.
+    #: Margin m⁻ of C2. Ten classes at this distance from each other fit into the unit disk.
     neg_margin: float = 0.5
     gsp_prototypes: int = 16  #: Prototypes m of GSP
     mu: float = 0.5  #: Share μ of GSP
     eps: float = 5.0  #: Inverse smoothing ε of GSP
-    average_steps: int = 250  #: Steps in which GSP averages before it picks its prototypes
+    average_steps: int = 250  #: Steps of average pooling before GSP picks its prototypes
     lr: float = 6e-3
     steps: int = 500
     validate_every: int = 100
     batch_size: int = 40
-    images_per_class: int = 4  #: Images of a class in a batch
-    #: Training, validation and test images of a class that are drawn.
+    images_per_class: int = 4  #: Images per class in a batch
+    #: Training, validation and test collages to draw per class; None for CIFAR.
     drawn: tuple[int, int, int] | None = (200, 20, 64)
-    #: Training and test images of a class of CIFAR; None is all.
+    #: Maximum training and test images per class of CIFAR; None uses all.
     per_class: tuple[int, int] | None = None
 
 
 def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> AveragingSettings:
-    """The settings for CIFAR-10 or CIFAR-100 in ``data``, or for drawn collages without it.
+    """Return the settings for CIFAR-10 or CIFAR-100 in ``data``, or for glyph collages if None.
 
     Raises:
-        ConfigError: If the data is of another kind, or weights are given for glyphs.
+        ConfigError: If the data has another format, or weights are given for glyphs.
     """
     few: dict[str, Any] = {"steps": 4, "validate_every": 4, "average_steps": 2, "images": 8}
     if data is None:
@@ -74,7 +74,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
         "drawn": None,
         "batch_size": 64,
         "images_per_class": images_per_class,
-        # Pretrained features suffer at a higher rate.
+        # A higher rate would harm pretrained features.
         "lr": 1e-3 if weights is None else 3e-4,
         "steps": 2000,
         "validate_every": 200,
@@ -86,7 +86,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
 
 
 def open_parts(settings: AveragingSettings, data: Path | None, seed: int) -> Splits:
-    """Training, validation and test images of the same classes.
+    """Open training, validation and test images of the same classes.
 
     ``seed`` draws the collages, or the validation images of the data set in ``data``.
     """
@@ -100,7 +100,7 @@ def open_parts(settings: AveragingSettings, data: Path | None, seed: int) -> Spl
 
 
 def _collages(count: int, seed: int) -> ImageDataset:
-    # Which letters is of no matter, and the split of few classes is drawn soonest.
+    # Any letters will do; the validation split has few classes and is drawn fastest.
     drawn = GlyphCollages(split="validation", images_per_class=count, seed=seed)
     letters = drawn.labels.unique()[:LETTERS]
     return drawn.subset(torch.isin(drawn.labels, letters).nonzero()[:, 0])
@@ -109,7 +109,7 @@ def _collages(count: int, seed: int) -> ImageDataset:
 def cell_config(
     settings: AveragingSettings, cell: dict[str, Any], weights: str | None
 ) -> TrainConfig:
-    """The configuration of one cell."""
+    """Return the configuration of one cell."""
     gsp = GspConfig()
     if cell["pool"] == "gsp":
         gsp = GspConfig(settings.gsp_prototypes, settings.mu, settings.eps, settings.average_steps)

@@ -1,4 +1,4 @@
-"""How alternating proxy problems shape unseen classes."""
+"""Effect of alternating proxy problems on unseen classes."""
 
 from sumpool.studies.shared.study import Study
 

@@ -1,12 +1,12 @@
-"""What alternating problems do to the geometry of classes that were not trained on.
+"""Effect of alternating problems on the geometry of unseen classes.
 
     sumpool study ccp-geometry              (glyphs: 6 runs)
     sumpool study ccp-geometry --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-Embeddings of the validation images after one proxy problem and after alternating problems
+Compares embeddings of the validation images after one proxy problem and after alternating problems
 [thesis, fig. 3.3]: MAP@R, the covering radius of a class, averaged over 1 to n greedy centers, and
-the mean distance between images of different classes. Expected on CUB: a smaller radius and larger
-distances between classes. Problems return to their best validation.
+the mean distance between images of different classes. Expected on CUB: alternation gives a smaller
+radius and larger distances between classes. Problems return to their best validation.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 
 LEVELS = ({"method": "one problem"}, {"method": "alternating"})
-#: Most validation images that figures show.
+#: Maximum number of validation images shown in figures.
 SHOWN = 1000
 
 
 def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
-    """Train one cell and look at its validation images."""
+    """Train one cell and analyze its validation images."""
     config = with_method(cell_config(testbed, cell), cell["method"], solution="best")
     trained = train_on(testbed, config)
     validation = trained.splits.validation
@@ -54,12 +54,12 @@ def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
 
 
 def geometry(vectors: Tensor, labels: Tensor) -> dict[str, float]:
-    """How wide classes are and how far from each other, by embeddings (N, D) with labels (N,).
+    """Measure the radius and distance of classes, given embeddings (N, D) with labels (N,).
 
     Returns:
-        ``mean_covering_radius``, the radius of k greedy centers, mean over k = 1..n and classes;
-        ``class_distance``, the mean distance between images of different classes; and
-        ``relative_radius``, the first over the second.
+        ``mean_covering_radius``, the covering radius with k greedy centers, averaged over
+        k = 1..n and classes; ``class_distance``, the mean distance between images of different
+        classes; and ``relative_radius``, the first divided by the second.
 
     Example:
         >>> geometry(torch.tensor([[0.0], [2.0], [5.0], [5.0]]), torch.tensor([0, 0, 1, 1]))

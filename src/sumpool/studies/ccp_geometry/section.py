@@ -1,4 +1,4 @@
-"""The section on the geometry of unseen classes."""
+"""Report section on the geometry of unseen classes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """MAP@R, covering radius and distance of classes of each method, and its problems."""
+    """Tabulate MAP@R, covering radius, class distance and problem statistics by method."""
     groups = by_method(rows)
     words = f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
     return [
@@ -38,7 +38,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and, of the first seed, the validation images on a plane."""
+    """Build the section: tables and, for the first seed, the validation images on a plane."""
     shown = shown_rows(rows)
     alt = (
         "Validation images on a plane by t-SNE after one problem and after alternating problems, "
@@ -66,14 +66,14 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> Figure:
-    """The validation images on a plane, one panel per row; the arrays are in ``folder``."""
+    """Draw the validation images on a plane, one panel per row; arrays are in ``folder``."""
     names = [str(row.cell["method"]) for row in rows]
     figure, panels = panel_row(names, 5.0 * len(rows), 5.2)
     for row, (method, axes) in zip(rows, panels.items(), strict=True):
         arrays = read_arrays(folder, row)
         for place, label in enumerate(np.unique(arrays["labels"])):
             x, y = arrays["points"][arrays["labels"] == label].T
-            # Colors come again with other marks.
+            # Colors repeat with different markers.
             marker = marker_at(place // len(CLASS_COLORS) + place)
             color = CLASS_COLORS[place % len(CLASS_COLORS)]
             axes.scatter(x, y, s=20, color=color, marker=marker, edgecolor="white", lw=0.3)

@@ -1,21 +1,21 @@
-"""Chance-constrained proxies in the plane: do proxies stay apart, and does their cover shrink?
+"""Chance-constrained proxies in 2-D: do they stay apart, and does their covering radius shrink?
 
     sumpool study ccp-plane              (scikit-learn's digits: 5 minutes on two cores)
     sumpool study ccp-plane --data DIR   (the four files of MNIST or Fashion-MNIST: half an hour)
 
-Debian's ``dataset-fashion-mnist`` has Fashion-MNIST in ``/usr/share/datasets/fashion-mnist``.
+Debian's ``dataset-fashion-mnist`` installs Fashion-MNIST in ``/usr/share/datasets/fashion-mnist``.
 
-Embeddings of two dimensions are trained with 4 proxies per class, picked among 16 images
-[thesis, fig. 3.2]: in one problem, whose proxies are drawn once, and in alternating problems of the
-same number of steps together. The base loss has samples in place of proxies [thesis, sec. 3.3.1]:
-it compares the images of a batch with each other. Training, validation and test images are of the
-same classes.
+Two-dimensional embeddings are trained with 4 proxies per class, picked among 16 images
+[thesis, fig. 3.2]: in one problem, whose proxies are drawn once, and in alternating problems with
+the same total number of steps. The base loss uses samples in place of proxies
+[thesis, sec. 3.3.1]: it compares the images of a batch with each other. Training, validation and
+test images share classes.
 
-Expected on digits, 6 seeds: the proxies of the single problem become one (spread below 0.001),
-those of alternating problems stay 0.02 to 0.06 apart in most seeds; their covering radius falls
-from 0.135 to 0.109, against 0.128 in the single one, but not in every seed; test MAP@R is 95 %
-with samples, 93 and 92 % with proxies. How far apart proxies stay is a matter of learning rate ×
-steps of a problem.
+Expected on digits, 6 seeds: the proxies of the single problem collapse (spread below 0.001), those
+of alternating problems stay 0.02 to 0.06 apart in most seeds; their covering radius falls from
+0.135 to 0.109, against 0.128 in the single problem, but not in every seed; test MAP@R is 95 % with
+samples, 93 and 92 % with proxies. How far apart proxies stay depends on learning rate × steps of a
+problem.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from sumpool.system.rows import ResultStore, Row
 
 SEEDS = 3
 METHODS = ("base", "one problem", "alternating")
-#: Problems that figures show the embedding at the end of.
+#: Maximum number of problems shown in figures.
 SHOWN = 5
-#: What is stored of every problem, with its number after the name.
+#: Metrics stored for every problem, with its number appended to the name.
 STORED = ("spread", "covering_radius", "value", "last_step")
 
 
@@ -56,9 +56,9 @@ def run(
     data: Path | None = None,
     jobs: int | None = None,
 ) -> list[Row]:
-    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
+    """Train the missing cells; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    ``data`` is a folder with MNIST or Fashion-MNIST; None is scikit-learn's digits.
+    ``data`` is a folder with MNIST or Fashion-MNIST; None uses scikit-learn's digits.
     """
     settings = choose_settings(data, quick)
     store = ResultStore(out_dir, "ccp-plane", asdict(settings), force=force)
@@ -101,7 +101,7 @@ def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -
 
 
 def class_distance(proxies: Tensor) -> float:
-    """Mean distance between the middles of the proxies (C, P, D) of two classes.
+    """Return the mean distance between the mean proxies of two classes, given proxies (C, P, D).
 
     Embeddings grow inside the unit ball during training; this is the scale of other distances.
 
@@ -113,12 +113,12 @@ def class_distance(proxies: Tensor) -> float:
 
 
 def geometry(found: Watched) -> dict[str, NDArray[Any]]:
-    """The first problems, and the last, as they look in the plane.
+    """Return embeddings and proxies of the first problems and the last.
 
     Returns:
-        ``shown`` (k,) int64, the numbers of these problems; ``embeddings`` (k, n, 2), of training
-        images, and ``converged`` (k, C, P, 2), the proxies, at the best step of each; ``next``
-        (k, C, P, 2), the proxies that were drawn then, NaN after the last problem.
+        ``shown`` (k,) int64, the numbers of these problems; ``embeddings`` (k, n, 2) of training
+        images and ``converged`` (k, C, P, 2), the proxies, at the best step of each; ``next``
+        (k, C, P, 2), the proxies drawn next, NaN after the last problem.
     """
     trace = found.trained.proxy_trace
     chosen = sorted({*range(len(trace))[: SHOWN - 1], len(trace) - 1})

@@ -1,4 +1,4 @@
-"""The figures of proxies in the plane: embeddings with proxies, and problems one by one."""
+"""Figures of proxies in the plane: embeddings with proxies, and curves over problems."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sumpool.report.style import CLASS_COLORS, COLORS, plain_text, style_axes
 from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.system.rows import Row, read_arrays
 
-#: Panels in a line.
+#: Panels per row.
 _ACROSS = 3
 
 
 def problem_values(row: Row, name: str) -> list[float]:
-    """What was measured at the end of each problem of a run, in order."""
+    """Return a metric at the end of each problem of a run, in order."""
     count = int(row.metrics.get("problems", 0))
     return [float(row.metrics[f"{name}_{number}"]) for number in range(1, count + 1)]
 
 
 def draw_planes(folder: Path, rows: Sequence[Row]) -> Figure:
-    """Images and proxies in the plane, one panel per problem; the arrays are in ``folder``."""
+    """Draw images and proxies in the plane, one panel per problem; arrays are in ``folder``."""
     stored = [read_arrays(folder, row) for row in rows]
     panels = [
         (row, arrays, place)
@@ -88,7 +88,7 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
                 alpha=0.9,
                 zorder=3 if name == "converged" else 2,
             )
-        # Classes are recognized by more than their color.
+        # Label classes, so that they can be told apart by more than color.
         axes.annotate(
             plain_text(str(arrays["class_names"][label])),
             tuple(own.mean(0)),
@@ -106,7 +106,7 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
 
 
 def draw_problems(rows: Sequence[Row]) -> Figure:
-    """Covering radius and spread from problem to problem, one line per seed."""
+    """Draw covering radius and spread by problem, one line per seed."""
     cells = grouped(rows, lambda row: str(row.cell["method"]))
     panels = {
         "covering_radius": "covering radius",

@@ -1,4 +1,4 @@
-"""The section on chance-constrained proxies in the plane."""
+"""Report section on chance-constrained proxies in the plane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: Problems that the table has a line for; the others are in the figure.
+#: Maximum number of problems listed in the table; the figure shows all.
 LISTED = 12
 _SAMPLES = (
     "The base loss has samples in place of proxies: it compares the images of a batch with each "
@@ -33,7 +33,7 @@ _PROBLEM_COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """All methods, and the alternating one from problem to problem."""
+    """Tabulate all methods, and alternating problems one by one."""
     caption = f"{rows[0].settings['data']}, 2-D embeddings, {seeds_in_words(rows)}"
     found = [seeds_table("training", by_method(rows), _COLUMNS, caption)]
     alone, alternating = (
@@ -71,7 +71,7 @@ def _problem_table(alternating: list[Row], alone: list[Row]) -> Table:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers, the planes of the first seed, and curves from problem to problem."""
+    """Build the section: tables, the planes of the first seed, and curves over problems."""
     settings = rows[0].settings
     shown = shown_rows(rows)
     figures = {}

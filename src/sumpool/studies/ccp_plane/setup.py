@@ -1,4 +1,4 @@
-"""The data of the study of proxies in the plane: digits, MNIST or Fashion-MNIST, and settings."""
+"""Settings and data of the study of proxies in the plane: digits, MNIST or Fashion-MNIST."""
 
 from __future__ import annotations
 
@@ -17,64 +17,64 @@ from sumpool.data.splits import first_of_each_class
 from sumpool.training import ConfigError
 from sumpool.training.splits import Splits, TestSet
 
-#: Data sets in the format of MNIST, by the name of their format.
+#: Data sets in the file layout of MNIST, by format name.
 SOURCES = {"mnist": "MNIST", "fashion-mnist": "Fashion-MNIST"}
-#: Images of scikit-learn's digits have 17 grey levels.
+#: Largest gray value of scikit-learn's digits, which have 17 levels.
 _LEVELS = 16
 
 
 @dataclass(frozen=True)
 class PlaneSettings:
-    """What all cells share."""
+    """Settings shared by all cells."""
 
-    data: str  #: What it is trained on: "digits", "MNIST" or "Fashion-MNIST"
-    format: str  #: How the files are laid out, a key of ``SOURCES``; digits count as MNIST
+    data: str  #: Training data: "digits", "MNIST" or "Fashion-MNIST"
+    format: str  #: Format of the data, a key of ``SOURCES``; digits count as MNIST
     backbone: str
-    side: int  #: Side of the images that the network sees
-    loss: str = "c2"  #: The pair loss between images and proxies
-    #: Distance up to which images and proxies of a class cost nothing. With the catalog's 0.27
-    #: nothing would ask for a smaller covering radius.
+    side: int  #: Side of the network's input images
+    loss: str = "c2"  #: Pair loss between images and proxies
+    #: Distance up to which images and proxies of the same class cost nothing. With the catalog's
+    #: 0.27, nothing would favor a smaller covering radius.
     pos_margin: float = 0.0
-    #: Distance from which others cost nothing: that of neighbors among ten classes on the unit
-    #: circle. With the catalog's 0.38 the room is not used.
+    #: Distance beyond which images and proxies of different classes cost nothing: that of neighbors
+    #: among ten classes on the unit circle. With the catalog's 0.38, some space would stay unused.
     neg_margin: float = 0.6
-    lr: float = 2e-3  #: Learning rate of Adam, of the proxies too
+    lr: float = 2e-3  #: Learning rate of Adam, also for the proxies
     steps: int = 1500
-    #: Steps between validations, three of which without gain end a problem. Rate and steps of a
-    #: problem decide how far proxies can go, and so whether they meet.
+    #: Steps between validations; three without gain end a problem. The learning rate and the steps
+    #: of a problem determine how far proxies can move, and so whether they meet.
     validate_every: int = 20
     batch_size: int = 40
-    images_per_class: int = 4  #: Images of each class in a batch
+    images_per_class: int = 4  #: Images per class in a batch
     proxies: int = 4
-    pool: int = 16  #: Images of a class that new proxies are picked among
+    pool: int = 16  #: Images per class that new proxies are picked among
     embedding_size: int = 2
-    #: Share of the training images of a class for validation; of digits, also for test.
+    #: Share of a class's training images used for validation; for digits, also for test.
     held_out: float = 0.2
-    #: Most training, validation and test images of a class; None is all.
+    #: Maximum training, validation and test images per class; None uses all.
     most: tuple[int, int, int] | None = None
-    shown: int = 20  #: Training images of a class that figures show
+    shown: int = 20  #: Training images per class shown in figures
 
 
-#: What is less in the quick mode.
+#: Reduced settings for quick mode.
 QUICK: dict[str, Any] = {"steps": 6, "validate_every": 1, "most": (20, 6, 6)}
 
 
 def choose_settings(data: Path | None, quick: bool) -> PlaneSettings:
-    """The settings for MNIST or Fashion-MNIST in ``data``, or for digits without it."""
+    """Return the settings for MNIST or Fashion-MNIST in ``data``, or for digits if None."""
     less = QUICK if quick else {}
     if data is None:
         return PlaneSettings("digits", "mnist", "small_cnn", 16, **less)
     found = detect_format(data)
     if found not in SOURCES:
         raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
-    # A validation of all that is held out would take longer than the steps before it.
+    # Validation on all held-out images would take longer than the steps before it.
     more = {"held_out": 0.1, "most": (5400, 100, 1000), **less}
     backbone = "small_cnn" if quick else "resnetv2_20"
     return PlaneSettings(SOURCES[found], found, backbone, 28, **more)
 
 
 def open_parts(settings: PlaneSettings, data: Path | None, seed: int) -> Splits:
-    """Training, validation and test images of the same classes; ``seed`` draws them by class."""
+    """Open training, validation and test images of the same classes, drawn with ``seed``."""
     generator = torch.Generator().manual_seed(seed)
     whole: ImageDataset
     tested: ImageDataset
@@ -96,8 +96,8 @@ def open_parts(settings: PlaneSettings, data: Path | None, seed: int) -> Splits:
 
 
 def digits() -> ImageArrays:
-    """The 1797 digits of scikit-learn, 8×8 grey pixels."""
-    # Imported here: it takes a second, and is used here alone.
+    """Load the 1797 digits of scikit-learn, 8×8 gray pixels."""
+    # Imported here because it takes a second and is used only here.
     from sklearn.datasets import load_digits
 
     found = load_digits()
@@ -108,7 +108,7 @@ def digits() -> ImageArrays:
 
 
 def _draw(labels: Tensor, shares: Sequence[float], generator: torch.Generator) -> list[Tensor]:
-    """Random parts of each class: these shares of it, and the rest; indices in random order."""
+    """Split each class at random into the given shares and the rest; return shuffled indices."""
     parts: list[list[Tensor]] = [[] for _ in range(len(shares) + 1)]
     for label in labels.unique():
         own = (labels == label).nonzero()[:, 0]

@@ -1,4 +1,4 @@
-"""A run of the study of proxies in the plane, and what is watched in it."""
+"""Runs of the study of proxies in the plane, which record embeddings during training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sumpool.training.without_folder import Trained, train_in_memory
 
 
 def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
-    """The configuration of one cell; ``method`` is "base", "one problem" or "alternating"."""
+    """Return the configuration of a cell; ``method`` is "base", "one problem" or "alternating"."""
     ccp = CcpConfig(
         enabled=True,
         proxies=settings.proxies,
@@ -48,7 +48,7 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
 
 
 class Watched(NamedTuple):
-    """The result of :func:`train_and_watch`."""
+    """Result of :func:`train_and_watch`."""
 
     trained: Trained
     #: Embeddings of some training images, (n, 2), at the best step of each problem.
@@ -56,7 +56,7 @@ class Watched(NamedTuple):
 
 
 def train_and_watch(config: TrainConfig, splits: Splits, shown: ImageDataset) -> Watched:
-    """Train, and keep the embeddings of ``shown`` at the best step of each problem."""
+    """Train and record the embeddings of ``shown`` at the best step of each problem."""
     seen: list[NDArray[np.float32]] = []
 
     def look(model: Embedder) -> None:

@@ -1,4 +1,4 @@
-"""Pull and number of proxies by Bayesian search."""
+"""Bayesian search for the pull and the number of proxies."""
 
 from sumpool.studies.shared.study import Study
 

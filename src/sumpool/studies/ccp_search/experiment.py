@@ -1,14 +1,14 @@
-"""Pull λ and number of proxies, by Bayesian search [thesis, fig. 3.5].
+"""Bayesian search for the pull λ and the number of proxies [thesis, fig. 3.5].
 
     sumpool study ccp-search              (glyphs: 24 runs)
     sumpool study ccp-search --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-Optuna's sampler with a Gaussian process (``pip install sumpool[tune]``) chooses where to train
-next, by validation MAP@R, after a few points spread over the plane. Every trial is stored, and what
-is asked next depends on the stored trials alone: an interrupted search resumes bit for bit.
-``--jobs`` asks for several points at once, ``--seeds`` trains every point with several seeds and
-reports their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, none or more does not;
-more proxies are better, up to about eight.
+After a few points spread over the plane, Optuna's Gaussian process sampler
+(``pip install sumpool[tune]``) chooses where to train next, by validation MAP@R. Every trial is
+stored, and the next points depend only on the stored trials: an interrupted search resumes bit for
+bit. ``--jobs`` requests several points at once; ``--seeds`` trains every point with several seeds
+and reports their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, no pull or a stronger one
+does not; more proxies are better, up to about eight.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from sumpool.training import TrainConfig
 from sumpool.tune.sampling import import_optuna, suggest
 from sumpool.tune.space import Dimension
 
-#: Trials, and those of them that are spread before the sampler chooses; in the quick mode.
+#: Number of trials, and of those spread before the sampler chooses, in full and in quick mode.
 TRIALS, START = 24, 8
 QUICK_TRIALS, QUICK_START = 3, 2
-#: The plane that is searched, and the pool, which has room for most proxies.
+#: Search ranges of pull and proxies, and the pool, as large as the maximum number of proxies.
 PULLS, PROXIES, POOL = (1e-6, 1.0), (1, 12), 12
 SPACE = (
     Dimension("pull", low=PULLS[0], high=PULLS[1], log=True),
@@ -55,9 +55,9 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing of the trials; see :class:`~sumpool.studies.shared.study.RunStudy`.
+    """Train the missing trials; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    ``seeds`` and ``jobs``, the points that are asked for at once, are 1 if None.
+    ``jobs`` is also the number of points requested at once; ``seeds`` and ``jobs`` default to 1.
     """
     import_optuna("the study ccp-search")
     used = seed_range(seeds, quick, 1)
@@ -71,7 +71,7 @@ def run(
     def fill(cells: Sequence[dict[str, Any]]) -> None:
         run_cells(store, cells, work, jobs=jobs or 1, quick=quick, progress=False)
 
-    # Points that were trained in part come first, so that the sampler sees whole ones.
+    # Points trained with only some of the seeds come first, so that the sampler sees complete ones.
     begun = _points(out_dir)
     fill([{**point, "seed": seed} for point in begun for seed in used])
     with tqdm(
@@ -99,19 +99,19 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
 
 
 def ask(done: Sequence[Trial], count: int, start: int) -> list[dict[str, Any]]:
-    """Where to train next: ``pull`` and ``proxies`` of ``count`` points.
+    """Return the ``pull`` and ``proxies`` of up to ``count`` points to train next.
 
-    The first ``start`` trials are spread evenly, of which no more are asked for than are left.
+    The first ``start`` trials are spread evenly; no more are returned at once than remain of these.
     """
     if len(done) < start:
         return [spread_point(number) for number in range(len(done), start)][:count]
     points = [({"pull": it.pull, "proxies": it.proxies}, it.value) for it in done]
-    # Seeded by the number of trials: the search depends on what is stored alone.
+    # Seeded by the number of trials: the search depends only on the stored trials.
     return suggest(points, SPACE, count, seed=len(done))
 
 
 def spread_point(number: int) -> dict[str, Any]:
-    """Point ``number`` of a sequence that fills the plane evenly.
+    """Return point ``number`` of a sequence that fills the plane evenly.
 
     Example:
         >>> spread_point(0)
@@ -125,11 +125,11 @@ def spread_point(number: int) -> dict[str, Any]:
 
 
 def _trials(folder: Path) -> list[Trial]:
-    """The stored trials."""
+    """Return the stored trials; empty before the first."""
     return trials_of(read_rows(folder) if (folder / ROWS).is_file() else [])
 
 
 def _points(folder: Path) -> list[dict[str, Any]]:
-    """The cells of all stored trials without their seeds, by trial."""
+    """Return the cells of the stored trials without their seeds, in trial order."""
     cells = [trial.rows[-1].cell for trial in _trials(folder)]
     return [{name: it for name, it in cell.items() if name != "seed"} for cell in cells]

@@ -1,4 +1,4 @@
-"""The section on the Bayesian search of pull and proxies."""
+"""Report section on the Bayesian search for pull and proxies."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from sumpool.studies.ccp_search.trials import trials_of
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: Trials in the table: the best ones.
+#: Number of best trials in the table.
 LISTED = 10
-#: Points of the surface along each side.
+#: Grid points of the surface along each side.
 _FINE = 60
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """The best trials."""
+    """Tabulate the best trials."""
     trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
     columns = {"validation_map_at_r": ("validation MAP@R [%]", 100.0)}
@@ -54,7 +54,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The best trials, and all of them on the surface of a Gaussian process."""
+    """Build the section: the best trials, and all trials on the surface of a Gaussian process."""
     return study_section(
         rows,
         title="Chance-constrained proxies: pull and number of proxies",
@@ -78,7 +78,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """The trials on the surface of a Gaussian process, and its deviation beside it."""
+    """Draw the trials on the surface of a Gaussian process, with its deviation beside it."""
     trials = trials_of(rows)
     where = np.array([[np.log10(it.pull), it.proxies] for it in trials])
     found = 100 * np.array([it.value for it in trials])

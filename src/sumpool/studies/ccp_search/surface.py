@@ -15,14 +15,14 @@ Floats = NDArray[np.float64]
 
 
 class Surface(NamedTuple):
-    """The posterior at the asked points: its ``mean`` (q,) and standard ``deviation`` (q,)."""
+    """Posterior at the queried points: its ``mean`` (q,) and standard ``deviation`` (q,)."""
 
     mean: Floats
     deviation: Floats
 
 
 def fit_surface(points: Floats, values: Floats, asked: Floats) -> Surface:
-    """The posterior of a Gaussian process with a Matérn 5/2 kernel and noise, by likelihood.
+    """Fit a Gaussian process with a Matérn 5/2 kernel and noise by maximum likelihood.
 
     It is fitted to ``values`` (n,) at ``points`` (n, 2) in the unit square, evaluated at ``asked``.
 
@@ -38,10 +38,10 @@ def fit_surface(points: Floats, values: Floats, asked: Floats) -> Surface:
         n_restarts_optimizer=4,
         random_state=0,
     )
-    with warnings.catch_warnings():  # of few trials the best scales lie at their bounds
+    with warnings.catch_warnings():  # with few trials, scales lie at their bounds
         warnings.simplefilter("ignore", ConvergenceWarning)
         process.fit(points, values)
     mean, deviation = process.predict(asked, return_std=True)
-    # That of the surface, not of another noisy trial on it.
+    # The deviation of the surface, not of another noisy trial on it.
     noise = process.kernel_.k2.noise_level * (float(values.std()) or 1.0) ** 2
     return Surface(mean, np.sqrt(np.clip(deviation**2 - noise, 0, None)))

@@ -1,4 +1,4 @@
-"""The trials of the search, from stored rows."""
+"""Trials of the search, from stored rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sumpool.system.rows import Row
 
 
 class Trial(NamedTuple):
-    """One point of the search, its seeds together."""
+    """One point of the search, with the rows of all seeds."""
 
     number: int
     pull: float
@@ -25,7 +25,7 @@ class Trial(NamedTuple):
 
 
 def trials_of(rows: Sequence[Row]) -> list[Trial]:
-    """The trials in their order."""
+    """Group rows into trials, in order."""
     found = grouped(rows, lambda row: int(row.cell["trial"]))
     return [
         Trial(number, float(own[0].cell["pull"]), int(own[0].cell["proxies"]), own)

@@ -1,4 +1,4 @@
-"""Which settings chance-constrained proxies need."""
+"""Settings of chance-constrained proxies."""
 
 from sumpool.studies.shared.study import Study
 

@@ -1,14 +1,14 @@
-"""Which settings chance-constrained proxies need: changed one by one [thesis, ch. 3].
+"""Ablation of the settings of chance-constrained proxies [thesis, ch. 3].
 
     sumpool study ccp-settings              (glyphs: 90 runs)
     sumpool study ccp-settings --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-The loss inside batches, proxies with the settings of the thesis, and these with one setting
-changed, for C2 and multi-similarity. With those settings proxies lose 0.9 points of MAP@R on CUB,
-and hardly move at its learning rate (docs/results/ccp-cub-h200). Where the thesis can be read in
-two ways, a level has the other: its algorithm continues from the last weights of a problem, its
-protocol normalizes embeddings to unit length. On CUB a run with proxies has four times as many
-validations to choose its model among; there a level gives the base loss as many.
+Compares the in-batch loss, proxies with the settings of the thesis, and these with some settings
+changed, for C2 and multi-similarity. With the settings of the thesis, proxies lose 0.9 points of
+MAP@R on CUB and hardly move at its learning rate (docs/results/ccp-cub-h200). Where the thesis can
+be read in two ways, a level covers the other reading: its algorithm continues from the last weights
+of a problem, its protocol normalizes embeddings to unit length. On CUB, a run with proxies chooses
+its model among four times as many validations; there, a level gives the base loss as many.
 """
 
 from __future__ import annotations
@@ -23,42 +23,42 @@ from sumpool.studies.shared.pooling_study import Level, pooling_study
 from sumpool.studies.shared.testbed import Testbed
 from sumpool.training import TrainConfig, resolve
 
-#: The variant that the others are compared with.
+#: Variant that the others are compared with.
 BASE = "base"
-#: Left out where the base loss is validated as often as proxies are.
+#: Omitted where the base loss is validated as often as proxies are.
 MANY_VALIDATIONS = "base, many validations"
 
 
 def thesis(config: TrainConfig, **options: Any) -> TrainConfig:
-    """Alternating problems with the settings of the thesis, but for ``options``.
+    """Use alternating problems with the settings of the thesis, except for ``options``.
 
-    Each returns to its best validation, the first reading of the thesis.
+    By default, each problem returns to its best validation, the first reading of the thesis.
     """
     return with_method(config, "alternating", **{"solution": "best", **options})
 
 
 def unit_vectors(config: TrainConfig, **options: Any) -> TrainConfig:
-    """The same with embeddings of unit length."""
+    """Use :func:`thesis` with embeddings of unit length."""
     return replace(thesis(config, **options), normalize="l2")
 
 
 def random_proxies(config: TrainConfig) -> TrainConfig:
-    """A pool as large as the number of proxies, so that nothing is picked."""
+    """Use a pool as large as the number of proxies, so that proxies are drawn at random."""
     return thesis(config, candidates=resolve(thesis(config), config.format).ccp.proxies)
 
 
 def faster_proxies(config: TrainConfig, factor: float) -> TrainConfig:
-    """The learning rate of proxies as a multiple of that of the network."""
+    """Set the learning rate of proxies to a multiple of that of the network."""
     config = thesis(config)
     return replace(config, optimizer=replace(config.optimizer, proxy_lr_multiplier=factor))
 
 
 def many_validations(config: TrainConfig) -> TrainConfig:
-    """The base loss, validated and stopped like a run with proxies."""
+    """Use the base loss, validated and stopped like a run with proxies."""
     return replace(with_method(config, "base"), stop=resolve(thesis(config), config.format).stop)
 
 
-#: The variants by name, in the order of tables.
+#: Variants by name, in the order of tables.
 VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
     BASE: lambda config: with_method(config, "base"),
     MANY_VALIDATIONS: many_validations,
@@ -79,7 +79,7 @@ VARIANTS: Mapping[str, Callable[[TrainConfig], TrainConfig]] = {
         config, solution="last", batch_weight=0.1
     ),
 }
-#: Names of the variants in tables and figures, where they differ.
+#: Labels of variants in tables and figures, where they differ from the name.
 LABELS: Mapping[str, str] = {
     BASE: "base loss",
     MANY_VALIDATIONS: "base loss, many validations",
@@ -95,7 +95,7 @@ QUICK_LEVELS = tuple({"variant": name} for name in ("base", "thesis", "proxies x
 
 
 def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, str], ...]:
-    """The variants on a testbed."""
+    """Return the variants to run on a testbed."""
     if quick:
         return QUICK_LEVELS
     config = with_method(testbed.config, "base")

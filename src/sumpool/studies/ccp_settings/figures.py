@@ -1,4 +1,4 @@
-"""Figures of the settings of chance-constrained proxies: scores, and validation by step."""
+"""Figures of the proxy settings study: scores, and validation by step."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from sumpool.report.style import BLUE, GREEN, GREY, ORANGE, hbar_with_error, sty
 from sumpool.studies.ccp_settings.experiment import BASE, LABELS, VARIANTS
 from sumpool.system.rows import Row, read_arrays
 
-#: A row, and step and MAP@R of each of its validations, (n, 2).
+#: A row, and the step and MAP@R of each of its validations, (n, 2).
 Curve = tuple[Row, NDArray[np.float64]]
 
 _COLORS = (GREY, ORANGE, BLUE, GREEN)
 
 
 def variants_in(rows: Sequence[Row]) -> list[str]:
-    """The variants that occur, in order."""
+    """Return the variants in ``rows``, in order."""
     return in_given_order((str(row.cell["variant"]) for row in rows), tuple(VARIANTS))
 
 
 def draw_scores(rows: Sequence[Row]) -> Figure:
-    """Test MAP@R as bars, one panel per loss, the base loss as a dashed line."""
+    """Draw test MAP@R as bars, one panel per loss, with the base loss as a dashed line."""
     variants, names = variants_in(rows), losses(rows)
     width, height = 3.7 * len(names) + 2.0, max(2.4, 0.32 * len(variants) + 1.0)
     figure, panels = panel_row(names, width, height, sharex=True, sharey=True)
@@ -52,7 +52,7 @@ def draw_scores(rows: Sequence[Row]) -> Figure:
 
 
 def validations(folder: Path, rows: Sequence[Row], variants: Sequence[str]) -> list[Curve]:
-    """The validations of up to four variants, in their order, as far as they are stored."""
+    """Return the stored validations of up to four variants, in the given order."""
     return [
         (row, found)
         for variant in variants
@@ -63,7 +63,7 @@ def validations(folder: Path, rows: Sequence[Row], variants: Sequence[str]) -> l
 
 
 def draw_curves(curves: Sequence[Curve]) -> Figure:
-    """MAP@R on the validation classes by step, one panel per loss, a dot at the best."""
+    """Draw MAP@R on the validation classes by step, one panel per loss, a marker at the best."""
     names = losses([row for row, _ in curves])
     variants = list(dict.fromkeys(str(row.cell["variant"]) for row, _ in curves))
     figure, panels = panel_row(names, 4.4 * len(names) + 0.4, 3.6, sharex=True, sharey=True)
@@ -78,7 +78,7 @@ def draw_curves(curves: Sequence[Curve]) -> Figure:
         axes.plot(steps[best], scores[best], marker, color=color, markersize=6, mec="white")
     first = panels[names[0]]
     first.set_ylabel("validation MAP@R [%]", fontsize=9)
-    # Runs soon leave their beginning behind.
+    # Cut off the low scores at the beginning of runs.
     first.set_ylim(bottom=100 * min(float(np.quantile(it[:, 1], 0.1)) for _, it in curves) - 1)
     handles = [
         Line2D([], [], color=_COLORS[it], marker=marker_at(it), label=LABELS.get(name, name))

@@ -1,4 +1,4 @@
-"""The section on the settings of chance-constrained proxies."""
+"""Report section on the settings of chance-constrained proxies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sumpool.studies.shared.reporting import Column, differences, signed
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: The variants whose validation is drawn step by step.
+#: Variants whose validations are drawn as curves.
 CURVES = (BASE, "thesis", "last weights", "last weights, patience 10")
 _COLUMNS: dict[str, Column] = {
     "precision_at_1": ("P@1 [%]", 1, 100.0),
@@ -25,7 +25,7 @@ _COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """Scores of every loss and variant, its gain, and what its problems were like."""
+    """Tabulate scores, gains and statistics of the problems by loss and variant."""
     cells = grouped(rows, lambda row: (loss_name(row), str(row.cell["variant"])))
     columns = measured(rows, _COLUMNS)
     lines = [
@@ -45,7 +45,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers, the scores as bars and, where stored, validation by step."""
+    """Build the section: tables, scores as bars and, if stored, validation by step."""
     figures = {
         "Test MAP@R of each variant as a bar, one panel per loss, whiskers for the standard "
         "deviation over seeds; a dashed line for the base loss.": draw_scores(rows)

@@ -1,12 +1,12 @@
-"""Regularizers of class centers beside proxy losses: how evenly centers lie, and retrieval [skew].
+"""Center regularizers with proxy losses: uniformity of the centers, and retrieval [skew].
 
     sumpool study centers              (glyphs: half an hour on two cores)
     sumpool study centers --data DIR   (CIFAR-100, 114 runs, or CUB: for a GPU)
 
-Average pooling; ProxyNCA++ and ProxyAnchor with no regularizer, with R1, R2 on near and on far
-pairs, UniformFace and hyperspherical energy, at two constants where there is one, and two weights;
-on glyphs at weight 1 and, but for R2 on far pairs, with the larger constant. Measured are retrieval
-of unseen classes and how the proxies of the best step lie.
+ProxyNCA++ and ProxyAnchor with average pooling, without a regularizer and with R1, R2 on near and
+on far pairs, UniformFace and hyperspherical energy, each with two values of its constant, if any,
+and two weights; on glyphs only with weight 1 and, except for R2 on far pairs, the larger constant.
+Measures retrieval of unseen classes and the uniformity of the proxies at the best step.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on, with_loss
 from sumpool.training import CenterConfig, TrainConfig
 
-#: Regularizers and the values of their constant.
+#: Values of the constant of each regularizer.
 CONSTANTS: Mapping[str, tuple[float | None, ...]] = {
     "r1": (8.0, 32.0),
     "r2": (8.0, 32.0),
@@ -31,7 +31,7 @@ CONSTANTS: Mapping[str, tuple[float | None, ...]] = {
     "mhe": (0.0, 2.0),
 }
 WEIGHTS = (0.1, 1.0)
-#: A cell without a regularizer.
+#: Level without a regularizer.
 NONE = {"regularizer": "none", "lam": None, "weight": 0.0}
 LEVELS: tuple[dict[str, Any], ...] = (
     NONE,
@@ -43,7 +43,7 @@ LEVELS: tuple[dict[str, Any], ...] = (
     ),
 )
 QUICK_LEVELS = (NONE, LEVELS[1], LEVELS[-1])
-#: What a CPU can train.
+#: Levels for glyphs, few enough for a CPU.
 GLYPH_LEVELS = tuple(
     level
     for level in LEVELS
@@ -53,7 +53,7 @@ GLYPH_LEVELS = tuple(
 
 
 def levels_of(testbed: Testbed, quick: bool) -> tuple[dict[str, Any], ...]:
-    """The levels on a testbed."""
+    """Return the levels to run on a testbed."""
     if quick:
         return QUICK_LEVELS
     return GLYPH_LEVELS if testbed.name == "glyphs" else LEVELS

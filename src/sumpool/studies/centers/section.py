@@ -1,4 +1,4 @@
-"""The section on center regularizers."""
+"""Report section on center regularizers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sumpool.studies.centers.experiment import CONSTANTS
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: The regularizers in the order of tables and colors.
+#: Regularizers in the order of tables and colors.
 ORDER = ("none", *CONSTANTS)
 #: Metric, heading, digits and factor of each column.
 _COLUMNS = (
@@ -35,14 +35,14 @@ _COLUMNS = (
 
 
 class Level(NamedTuple):
-    """What a cell is regularized with: name, constant (None for none) and weight."""
+    """Regularizer of a cell: its name, constant (None if it has none) and weight."""
 
     regularizer: str
     lam: float | None
     weight: float
 
     def words(self) -> str:
-        """The level as it is written in a sentence."""
+        """Return the level as text for a sentence."""
         if self.regularizer == "none":
             return "none"
         constant = "" if self.lam is None else f" λ {self.lam:g}"
@@ -50,7 +50,7 @@ class Level(NamedTuple):
 
 
 def level_of(row: Row) -> Level:
-    """The level of a cell."""
+    """Return the level of a cell."""
     lam = row.cell["lam"]
     return Level(
         str(row.cell["regularizer"]), None if lam is None else float(lam), float(row.cell["weight"])
@@ -58,7 +58,7 @@ def level_of(row: Row) -> Level:
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss one row per regularizer, constant and weight."""
+    """Tabulate one row per regularizer, constant and weight, one table per loss."""
     return [
         Table(
             ["regularizer", "λ", "weight", *(heading for _, heading, _, _ in _COLUMNS)],
@@ -79,7 +79,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and MAP@R against the uniformity of centers."""
+    """Build the section: tables and MAP@R against the uniformity of centers."""
     return study_section(
         rows,
         title="Where class centers lie",
@@ -102,7 +102,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def chosen_by_validation(rows: Sequence[Row]) -> list[str]:
-    """For each loss the regularizer with the best validation MAP@R, beside the loss alone."""
+    """State, per loss, the regularizer with the best validation MAP@R, and the loss alone."""
     sentences = []
     for loss in losses(rows):
         levels = _levels(rows, loss)
@@ -119,7 +119,7 @@ def chosen_by_validation(rows: Sequence[Row]) -> list[str]:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """MAP@R against the uniformity of centers, a panel for each loss."""
+    """Draw MAP@R against the uniformity of centers, one panel per loss."""
     names = in_given_order((level_of(row).regularizer for row in rows), ORDER)
     figure, panels = panel_row(losses(rows), 4.2 * len(losses(rows)) + 1.5, 3.5)
     for loss, axes in panels.items():
@@ -162,7 +162,7 @@ def _points(axes: Axes, levels: dict[Level, list[Row]], names: Sequence[str]) ->
 
 
 def _keys(rows: Sequence[Row]) -> list[Line2D]:
-    """Entries of a legend that say what size and filling mean."""
+    """Return legend entries that explain marker size and fill."""
     weights = _weights({level_of(row): [] for row in rows})
     keys = [
         Line2D(
@@ -180,12 +180,12 @@ def _weights(levels: dict[Level, list[Row]]) -> list[float]:
 
 
 def _size(weights: Sequence[float], weight: float) -> float:
-    """The size of a marker; the loss alone, at weight 0, is a star and looks small."""
+    """Return the marker size; the loss alone, at weight 0, is a star, which looks small."""
     return 9.0 if weight == 0 else 4.5 + 2.5 * weights.index(weight) / max(1, len(weights) - 2)
 
 
 def _levels(rows: Sequence[Row], loss: str) -> dict[Level, list[Row]]:
-    """The rows of a loss by level, in order."""
+    """Group the rows of a loss by level, in order."""
     found = grouped([row for row in rows if loss_name(row) == loss], level_of)
     names = in_given_order((level.regularizer for level in found), ORDER)
     order = sorted(found, key=lambda it: (names.index(it.regularizer), it.lam or 0.0, it.weight))

@@ -1,4 +1,4 @@
-"""The figure of attention: collages under the heat of the weights that methods give them."""
+"""Attention figure: collages under heat maps of the pooling weights of several methods."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from sumpool.report.overlays import MAP, blended, stored_image
 from sumpool.report.section import values
 from sumpool.system.rows import Row, read_arrays
 
-#: The methods that are shown, those that have arrays.
+#: Methods to show, if they have arrays.
 SHOWN = ("gap", "gemean", "delf", "cbam", "gsp", "gsp+zs")
-#: The brightest weight in units of an equal one: a tile of four that has all of it, evenly.
+#: Top of the color scale in units of an equal weight: one tile of four has all of it, evenly.
 TOP = 4.0
 _SIDE = 160
 _OUTLINE = "#56B4E9"
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """One row for each method that is shown, first seed, all of one loss and learning rate.
+    """Return the first seed of each method shown, all with the same loss and learning rate.
 
-    These are the ones with which GSP retrieves best; without GSP, the first that have arrays.
+    Loss and rate are those with which GSP retrieves best; without GSP, the first with arrays.
     """
     seen = [row for row in rows if row.arrays is not None and row.cell["method"] in SHOWN]
     if not seen:
@@ -48,15 +48,15 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> Figure:
-    """The collages and below them, a line for each method, its weights as heat.
+    """Draw the collages and, below them, one row per method with its weights as heat maps.
 
-    ``rows`` are those of :func:`shown_rows`; arrays without ``images`` show weights alone.
+    ``rows`` are those of :func:`shown_rows`; arrays without ``images`` show only weights.
     """
     stored = [read_arrays(folder, row) for row in rows]
     count = len(stored[0]["weights"])
     figure = Figure(figsize=(1.02 * count + 1.75, 1.02 * (len(rows) + 1) + 0.95))
     figure.set_layout_engine("constrained", h_pad=0.015, w_pad=0.015, hspace=0, wspace=0)
-    # A narrow column in the middle keeps train and test apart.
+    # A narrow column in the middle separates train and test.
     widths = [1.0] * (count // 2) + [0.12] + [1.0] * (count - count // 2)
     grid = figure.subplots(
         len(rows) + 1, count + 1, gridspec_kw={"width_ratios": widths}, squeeze=False

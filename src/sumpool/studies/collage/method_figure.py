@@ -1,4 +1,4 @@
-"""The figure of many methods: bars of one score, a panel for each loss."""
+"""Figure of many methods: bars of one score, one panel per loss."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from sumpool.report.style import (
 )
 from sumpool.system.rows import Row
 
-#: The method that sees the foreground alone: a bound, not a rival.
+#: Method that sees only the foreground: an upper bound, not a competitor.
 BOUND = "distilled"
-#: What ends the name of a method with embeddings of 8192 numbers.
+#: Suffix of the names of methods with 8192-dimensional embeddings.
 LARGE = "-8192"
 _FAMILIES = {"with GSP": ORANGE, "other poolings": BLUE, "8192 dimensions": PURPLE}
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """MAP@R of each method as a bar, its standard deviation as a whisker, best on top.
+    """Draw MAP@R of each method as a bar, with a whisker for the standard deviation, best on top.
 
     Learning rates are shades of a color; dashed lines are the bound.
     """
@@ -45,7 +45,7 @@ def draw(rows: Sequence[Row]) -> Figure:
         style_axes(axes, f"loss {loss}", xlabel="MAP@R [%]", grid="x")
         _bars(axes, own, methods, rates)
         _bounds(axes, own, rates)
-    # The panels share their scale: all are drawn before it is set, the bounds among them.
+    # The panels share their scale, so everything is drawn before it is set.
     first = panels[names[0]]
     first.set_xlim(0, 112 * max(values(rows, "map_at_r")))
     first.set_yticks(range(len(methods)), methods)
@@ -56,7 +56,7 @@ def draw(rows: Sequence[Row]) -> Figure:
 
 
 def has_gsp(method: str) -> bool:
-    """Whether a method pools with generalized sum pooling, alone or beside something else.
+    """Return whether a method uses generalized sum pooling, alone or combined with another.
 
     Example:
         >>> [has_gsp(name) for name in ("gsp-late", "gemean+gsp", "gemean")]
@@ -66,7 +66,7 @@ def has_gsp(method: str) -> bool:
 
 
 def _ranked(rows: Sequence[Row]) -> list[str]:
-    """The methods, best first: by the mean over losses of what they reach at their best rate."""
+    """Rank the methods, best first, by MAP@R at their best rate, averaged over losses."""
 
     def reached(own: list[Row]) -> float:
         best: dict[str, float] = {}

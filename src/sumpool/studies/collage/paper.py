@@ -1,12 +1,13 @@
-"""Collages with the training of the paper [gsp, fig. 3b, suppl. 2.2].
+"""Collages with the training settings of the paper [gsp, fig. 3b, suppl. 2.2].
 
     sumpool study collage-paper --data DIR   (CIFAR-100, 24 runs: for a GPU)
     sumpool study collage-paper              (glyphs: 24 runs)
 
-The study of collages trains for four epochs, the first of which leaves the backbone alone, and its
-zero-shot loss has λ = 0.02. Here nothing is left alone, λ is 0.5, the rate is 1e-3 and halves after
-five epochs without gain, and training ends after fifteen of them: long enough for the schedule to
-act. What differs between the two studies is what these settings explain of the gains in the paper.
+The collage study trains for four epochs, with a frozen backbone in the first, and its zero-shot
+loss has λ = 0.02. Here nothing is frozen, λ is 0.5, the learning rate of 1e-3 is halved after five
+epochs without gain, and training ends after fifteen such epochs: long enough for the schedule to
+take effect. The difference between the two studies shows how much of the paper's gains these
+settings explain.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ from sumpool.studies.shared.testbed import RATES, Testbed, train_on
 from sumpool.training import StopConfig, TrainConfig
 
 METHODS = ("gap", "gsp", "gsp+zs", "distilled")
-#: λ of the zero-shot loss, epochs without gain before the rate halves and before training ends, and
-#: the most epochs.
+#: λ of the zero-shot loss, epochs without gain before the rate is halved and before training ends,
+#: and the maximum number of epochs.
 ZERO_SHOT, PLATEAU, PATIENCE, EPOCHS = 0.5, 5, 15, 80
 
 
 def as_published(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """The testbed with the paper's schedule, and on CIFAR with its rate."""
+    """Return the testbed with the paper's schedule and, on CIFAR, its learning rate."""
     del out_dir
     config = testbed.config
     rate = testbed.rates[-1] if testbed.name == "glyphs" else RATES[0]
@@ -45,7 +46,7 @@ def as_published(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
 
 
 def paper_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of a cell."""
+    """Return the configuration of a cell."""
     config = method_config(testbed, cell)
     if cell["method"] == "gsp+zs":
         config = replace(config, zero_shot=replace(config.zero_shot, weight=ZERO_SHOT))
@@ -59,8 +60,8 @@ def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
 
 
 def methods_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
-    """The methods at the rate of the paper."""
-    del quick  # few steps are quick with all of them
+    """Return the methods at the learning rate of the testbed."""
+    del quick  # a few steps are fast with every method
     return [{"method": method, "lr": lr} for lr in testbed.rates for method in METHODS]
 
 

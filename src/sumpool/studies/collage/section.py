@@ -1,4 +1,4 @@
-"""The section on collages: all poolings, two losses, and how near each comes to the bound."""
+"""Report section on collages: all poolings, two losses, and how close each gets to the bound."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from sumpool.studies.shared.reporting import SCORES
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: The scores of which the best is marked.
+#: Scores whose best value is highlighted.
 _RANKED = ("map_at_r", "precision_at_1")
 
 Cells = Mapping[tuple[str, str, float], Sequence[Row]]
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """One row per method; scores and weight on the foreground for each loss and learning rate."""
+    """Tabulate scores and weight on the foreground by method (rows), loss and rate (columns)."""
     cells, methods, pairs = _cells(rows), _methods(rows), losses_and_rates(rows)
     seeds = seed_count(rows)
     header = ["pooling"]
@@ -56,7 +56,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def gap_closed(rows: Sequence[Row]) -> list[str]:
-    """For each loss and learning rate, how much of the way from gap to distilled is gone."""
+    """State, per loss and learning rate, how much of the gap-to-distilled difference is gained."""
     cells = _cells(rows)
     sentences = []
     for loss, rate in losses_and_rates(rows):
@@ -84,7 +84,7 @@ def gap_closed(rows: Sequence[Row]) -> list[str]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers, MAP@R as bars and, of the first seed, attention on collages."""
+    """Build the section: tables, MAP@R as bars and, for the first seed, attention on collages."""
     figures = {
         "MAP@R of every pooling as bars with standard deviations, for each loss and learning "
         "rate, beside that of the foreground alone.": method_figure.draw(rows)
@@ -125,7 +125,7 @@ def _cells(rows: Sequence[Row]) -> Cells:
 
 
 def _methods(rows: Sequence[Row]) -> list[str]:
-    """gap, the rivals by name, what contains gsp, and the bound."""
+    """Return the methods in order: gap, others by name, those with gsp, and the bound."""
 
     def rank(method: str) -> tuple[int, int, str]:
         parts = method.split("+")
@@ -137,7 +137,7 @@ def _methods(rows: Sequence[Row]) -> list[str]:
 
 
 def _best(own: Mapping[str, Sequence[Row]], name: str) -> list[int]:
-    """The lines of the methods of the usual size that have the highest mean."""
+    """Return the table rows with the highest mean among methods of the usual embedding size."""
     means = {
         line: mean_and_deviation(found)[0]
         for line, (method, rows) in enumerate(own.items())
@@ -147,5 +147,5 @@ def _best(own: Mapping[str, Sequence[Row]], name: str) -> list[int]:
 
 
 def _size(rows: Sequence[Row]) -> int:
-    """Numbers of an embedding, but for the large ones."""
+    """Return the embedding size of all but the large methods."""
     return int(rows[0].settings.get("embedding_size", 128))

@@ -1,16 +1,17 @@
 """Cost of the pooling layer: time and memory of a step against iterations [gsp, fig. 7].
 
-    sumpool study cost            (about half a minute; run it on a machine that does nothing else)
+    sumpool study cost            (about half a minute; run it on an otherwise idle machine)
 
-One layer, one batch of feature maps, three ways to its weights: the papers' k iterations,
-differentiated through all of them ("autodiff"); the same with the closed-form gradient
-("iterative"), which keeps nothing of them; and the exact solver, which has no k ("exact", on CUDA
-also its fused kernels, "fused"). All take turns within the same rounds, every other one in reverse,
-so that what slows the machine down meets all alike; ratios are taken round by round. A map of
-7×7 features is timed, on CUDA one of 16×16 too.
+Times one layer on one batch of feature maps with three ways to compute the weights: the papers' k
+iterations, differentiated through ("autodiff"); the same iterations with the closed-form gradient
+("iterative"), which stores none of them; and the exact solver, which has no k ("exact", on CUDA
+also its fused kernels, "fused"). All take turns within the same rounds, every other round in
+reverse, so that slowdowns of the machine affect all alike; ratios are taken round by round. Maps
+have 7×7 features, on CUDA also 16×16.
 
-Expected: time grows with k for both iterations and memory for "autodiff" alone; "exact" takes what
-some 10 to 30 iterations do, and at k = 25 the iterations agree with it to float32 on these maps.
+Expected: time grows with k for both iterative variants, memory only for "autodiff"; "exact" takes
+as long as 10 to 30 iterations, and at k = 25 the iterations agree with it to float32 precision on
+these maps.
 """
 
 from __future__ import annotations
@@ -32,33 +33,33 @@ from sumpool.studies.shared.seeds import seed_range
 from sumpool.system.rows import ResultStore, Row
 from sumpool.transport import Iterative, Solver
 
-#: The solvers that iterate: whether they are differentiated through their iterations.
+#: Iterative solvers, and whether autograd differentiates through their iterations.
 ITERATED = {"autodiff": True, "iterative": False}
 
 
 @dataclass(frozen=True)
 class CostSettings:
-    """What is timed and how often."""
+    """Settings of the measurement."""
 
-    device: str  #: Type of the device
+    device: str  #: Device type
     device_name: str
-    threads: int  #: Threads of the CPU that a step may use
-    #: What memory means: "peak", the most that a step holds on the device, or "saved", what its
-    #: forward pass keeps for the backward one.
+    threads: int  #: CPU threads that a step may use
+    #: Kind of memory measured: "peak", the maximum that a step holds on the device, or "saved",
+    #: what its forward pass keeps for the backward pass.
     memory: str
     batch: int = 32  #: Images B
-    sides: tuple[int, ...] = (7,)  #: Height and width of the maps; each is measured by itself
+    sides: tuple[int, ...] = (7,)  #: Height and width of the maps; each is measured separately
     channels: int = 128  #: Channels d
     prototypes: int = 64  #: Number m of prototypes, picked from the maps by greedy k-center
     mu: float = 0.3  #: Share μ
     eps: float = 5.0  #: Inverse smoothing ε
     dtype: str = "float32"
-    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)  #: The k that are tried
-    rounds: int = 9  #: How often each contender has its turn
-    turn_s: float = 0.05  #: About how long a turn lasts
+    iterations: tuple[int, ...] = (1, 5, 10, 25, 50, 100)  #: Values of k
+    rounds: int = 9  #: Turns of each contender
+    turn_s: float = 0.05  #: Approximate duration of a turn, in seconds
 
 
-#: What is less in the quick mode.
+#: Reduced settings for quick mode.
 QUICK: dict[str, Any] = {
     "batch": 2,
     "sides": (4,),
@@ -71,13 +72,13 @@ QUICK: dict[str, Any] = {
 
 
 class Contender(NamedTuple):
-    """One way to the weights."""
+    """One way to compute the weights."""
 
     solver: str  #: "autodiff", "iterative", "exact" or "fused"
-    k: int | None = None  #: Iterations; None for solvers that have none
+    k: int | None = None  #: Iterations; None for solvers without iterations
 
     def build(self, settings: CostSettings) -> GeneralizedSumPool2d:
-        """The layer that solves in this way."""
+        """Build the layer that uses this solver."""
         chosen: str | Solver = "exact"
         if self.k is not None:
             chosen = Iterative(steps=self.k, unroll=ITERATED[self.solver])
@@ -99,10 +100,10 @@ def run(
     progress: bool = True,
     force: bool = False,
 ) -> list[Row]:
-    """Measure what is missing, on CUDA where there is a device.
+    """Measure the missing cells, on CUDA if available.
 
-    A size of which a cell is missing is measured whole. ``seeds`` counts batches of maps; None is
-    1. See :class:`~sumpool.studies.shared.study.RunStudy`.
+    If any cell of a seed and size is missing, all of them are measured. ``seeds`` counts batches of
+    maps and defaults to 1. See :class:`~sumpool.studies.shared.study.RunStudy`.
     """
     settings = default_settings(quick)
     store = ResultStore(out_dir, "cost", asdict(settings), force=force)
@@ -121,7 +122,7 @@ def run(
 
 
 def default_settings(quick: bool) -> CostSettings:
-    """The settings for the device at hand."""
+    """Return the settings for the available device."""
     less = QUICK if quick else {}
     threads = torch.get_num_threads()
     if torch.cuda.is_available():
@@ -132,7 +133,7 @@ def default_settings(quick: bool) -> CostSettings:
 
 
 def contenders(settings: CostSettings) -> list[Contender]:
-    """All that is compared, in the order of the rows."""
+    """Return the contenders, in the order of the rows."""
     found = [Contender("exact")]
     if settings.device == "cuda":
         found.append(Contender("fused"))
@@ -140,23 +141,23 @@ def contenders(settings: CostSettings) -> list[Contender]:
 
 
 def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dict[str, float]]:
-    """Measure time and memory of all contenders on the same maps, ``side`` × ``side``.
+    """Measure time and memory of all contenders on the same ``side`` × ``side`` maps.
 
     Returns:
-        The metrics of each: ``step_ms`` with quartiles ``step_ms_low`` and ``step_ms_high``,
-        ``ratio_to_exact``, ``memory_bytes``, and ``weight_error``, the share ½ Σ |p − p*| of the
-        pooling weight that is in another place than the exact solution in float64 has it, mean
+        The metrics of each: the median ``step_ms`` with quartiles ``step_ms_low`` and
+        ``step_ms_high``, ``ratio_to_exact``, ``memory_bytes``, and ``weight_error``, the share
+        ½ Σ |p − p*| of misplaced pooling weight, with p* the exact solution in float64, averaged
         over the images.
 
     Raises:
-        RuntimeError: What the first contender that failed raised.
+        Exception: The error of the first contender that failed.
     """
     device = torch.device(settings.device)
     maps = draw_maps(settings, side, seed).to(device).requires_grad_()
     layers = {it: it.build(settings).to(device) for it in contenders(settings)}
     exact = layers[Contender("exact")]
     for layer in layers.values():
-        layer.initialize_prototypes(maps.detach())  # the same pick in all
+        layer.initialize_prototypes(maps.detach())  # the same prototypes in all layers
     steps = {it: Step(layer, [maps]) for it, layer in layers.items()}
     with torch.no_grad():
         wanted = exact.double().pool(maps.double()).weights
@@ -191,7 +192,7 @@ def measure(settings: CostSettings, side: int, seed: int) -> dict[Contender, dic
 
 
 def draw_maps(settings: CostSettings, side: int, seed: int) -> Tensor:
-    """Random maps (B, d, side, side), the same on every device."""
+    """Draw random maps (B, d, side, side), the same on every device."""
     generator = torch.Generator().manual_seed(seed)
     shape = (settings.batch, settings.channels, side, side)
     dtype: torch.dtype = getattr(torch, settings.dtype)
@@ -199,7 +200,7 @@ def draw_maps(settings: CostSettings, side: int, seed: int) -> Tensor:
 
 
 def weight_error(weights: Tensor | None, wanted: Tensor | None) -> float:
-    """Share of the weight that is misplaced, ½ Σ |p − p*|, mean over images (B, h, w).
+    """Return the share of misplaced weight, ½ Σ |p − p*|, averaged over images (B, h, w).
 
     Example:
         >>> weight_error(torch.tensor([[[0.5, 0.5]]]), torch.tensor([[[0.75, 0.25]]]))

@@ -1,4 +1,4 @@
-"""The figure of the cost study: step time and memory against the number of iterations."""
+"""Figure of the cost study: step time and memory against the number of iterations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 
 
 class _Look(NamedTuple):
-    """How one line is drawn, in colors and markers that color-blind readers tell apart."""
+    """Style of a line, in colors and markers that color-blind readers can tell apart."""
 
     label: str
     color: str
     marker: str
 
 
-#: Lines by variant, in the order of the legend.
+#: Line styles by solver, in the order of the legend.
 LOOKS = {
     "autodiff": _Look("autodiff through k iterations", "#D55E00", "o"),
     "iterative": _Look("k iterations, closed-form gradient", "#E69F00", "s"),
@@ -29,22 +29,22 @@ LOOKS = {
 
 
 class Measured(NamedTuple):
-    """One contender at one k."""
+    """Measurements of one solver at one k."""
 
     solver: str  #: A key of ``LOOKS``
-    k: int | None  #: Iterations; None for solvers that have none
+    k: int | None  #: Iterations; None for solvers without iterations
     step_ms: float  #: Time of a step
-    memory_mib: float | None  #: Memory of a step, where it was measured
-    #: Time of a step in the replay of a CUDA graph, where it was measured.
+    memory_mib: float | None  #: Memory of a step, if measured
+    #: Time of a step in the replay of a CUDA graph, if measured.
     graph_ms: float | None = None
-    #: Share of the weight that is misplaced, where it was measured.
+    #: Share of misplaced weight, if measured.
     weight_error: float | None = None
 
 
 def draw_against_k(rows: Sequence[Measured], *, peak: bool, title: str) -> Figure:
-    """Step time, memory and, where there are any, errors of the weights against k.
+    """Draw step time, memory and, if measured, errors of the weights against k.
 
-    ``peak``: memory is the peak on the device, not what is saved for the backward pass.
+    If ``peak``, memory is the peak on the device, otherwise what is saved for the backward pass.
     """
     iterations = sorted({row.k for row in rows if row.k is not None})
     errors = any(row.weight_error is not None for row in rows)
@@ -89,7 +89,7 @@ def _line(
     *,
     faint: bool = False,
 ) -> None:
-    """A curve over k, or a level line for what has no k; nothing where nothing was measured."""
+    """Draw a curve over k, or a level line for solvers without k; nothing without measurements."""
     points = [(row.k, y) for row in rows if (y := value(row)) is not None]
     if not points:
         return

@@ -1,4 +1,4 @@
-"""The section on the cost of a pooling step."""
+"""Report section on the cost of a pooling step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MEMORY = {"peak": "peak memory [MiB]", "saved": "saved for backward [MiB]"}
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """One table per size; a row for each solver and k, exact solvers first."""
+    """Tabulate one row per solver and k, exact solvers first, one table per size."""
     return [_table(own) for _, own in sorted(_sizes(rows).items())]
 
 
@@ -59,7 +59,7 @@ def _table(rows: list[Row]) -> Table:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers, and time, memory and error against the number of iterations."""
+    """Build the section: tables, and time, memory and error against the number of iterations."""
     del folder  # rows hold everything
     settings = rows[0].settings
     return study_section(
@@ -96,7 +96,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """Time, memory and error against k for the rows of one size, means over seeds."""
+    """Draw time, memory and error against k for the rows of one size, averaged over seeds."""
     cells = grouped(rows, lambda row: (str(row.cell["solver"]), row.cell["k"]))
     return draw_against_k(
         [

@@ -14,16 +14,16 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Step:
-    """Forward and backward of a module, and the optimizer's step where there is one.
+    """Forward and backward pass of a module, with an optimizer step if there is an optimizer.
 
-    The loss is ⟨g, embedding⟩ for a fixed random g, so that every gradient flows: to the input,
-    to the map and to the prototypes. Inputs take turns.
+    The loss is ⟨g, embedding⟩ for a fixed random g, so that gradients flow to the input, the map
+    and the prototypes.
 
     Args:
-        module: What is timed.
-        inputs: Input sets.
-        autocast: Dtype of autocast, or None for none.
-        optimizer: Makes an optimizer of the parameters.
+        module: Module to time.
+        inputs: Inputs, which take turns.
+        autocast: Dtype of autocast; None disables it.
+        optimizer: Creates an optimizer of the parameters.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Step:
         self._functional: Tensor | None = None
 
     def __call__(self) -> None:
-        """One step on the next input set."""
+        """Take one step on the next input."""
         x = self.inputs[self.turn % len(self.inputs)]
         self.turn += 1
         self.clear_gradients(x)
@@ -49,12 +49,12 @@ class Step:
             self.optimizer.step()
 
     def clear_gradients(self, *inputs: Tensor) -> None:
-        """Forget the gradients, so that the next pass writes them instead of adding to them."""
+        """Clear the gradients, so that the next pass writes them instead of adding to them."""
         for leaf in (*self.parameters, *inputs):
             leaf.grad = None
 
     def forward(self, x: Tensor) -> Tensor:
-        """The embedding of ``x``."""
+        """Return the embedding of ``x``."""
         if self.autocast is None:
             out: Tensor = self.module(x)
             return out
@@ -63,7 +63,7 @@ class Step:
         return out
 
     def backward(self, embedding: Tensor) -> None:
-        """Backward from ⟨g, embedding⟩."""
+        """Backpropagate from ⟨g, embedding⟩."""
         if self._functional is None:
             generator = torch.Generator().manual_seed(0)
             g = torch.randn(embedding.shape, generator=generator) / math.sqrt(embedding.numel())
@@ -73,24 +73,24 @@ class Step:
 
 @dataclass
 class Clock:
-    """Times calls on one device and repeats them in rounds."""
+    """Timer for repeated calls on one device."""
 
-    #: Where the calls run. On CUDA device events are read, so that idle gaps between launches count
-    #: and the work of earlier calls does not.
+    #: Device of the calls. On CUDA, times are taken by device events, so that idle gaps between
+    #: launches count and the work of earlier calls does not.
     device: torch.device
-    rounds: int  #: How often each call has its turn
-    seconds: float  #: About how long one turn lasts: short calls are repeated within it
-    now: Callable[[], float] = time.perf_counter  #: The clock read on the CPU, in seconds
+    rounds: int  #: Turns of each call
+    seconds: float  #: Approximate duration of a turn; short calls are repeated within it
+    now: Callable[[], float] = time.perf_counter  #: Clock for the CPU, in seconds
 
     def synchronize(self) -> None:
-        """Wait for the device; raises what went wrong on it."""
+        """Wait for the device; raise its pending errors."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
 
     def milliseconds(self, call: Callable[[], object], repeats: int) -> float:
-        """Time of one call, the mean over ``repeats`` in a row.
+        """Return the time of one call, averaged over ``repeats`` calls in a row.
 
-        One call before them is not timed: it finds the caches as another variant left them.
+        One call before them is not timed, since it finds the caches as another variant left them.
         """
         call()
         if self.device.type == "cuda":
@@ -108,7 +108,7 @@ class Clock:
         return (self.now() - begun) * 1e3 / repeats
 
     def repeats_for(self, call: Callable[[], object]) -> int:
-        """How often ``call`` fits into one turn, from one trial."""
+        """Estimate how often ``call`` fits into one turn, from one trial."""
         trial = max(self.milliseconds(call, 1), 1e-3)
         return min(200, max(1, int(self.seconds * 1e3 / trial)))
 
@@ -117,18 +117,18 @@ class Clock:
 class Rounds:
     """Times of several calls, measured in turns within the same rounds."""
 
-    #: Milliseconds by name, one number per round.
+    #: Milliseconds by name, one value per round.
     times: dict[str, list[float]] = field(default_factory=dict)
     repeats: dict[str, int] = field(default_factory=dict)  #: Calls in one turn, by name
-    #: What was raised, by name; a call that fails has no further turns.
+    #: Errors by name; a call that fails has no further turns.
     failures: dict[str, BaseException] = field(default_factory=dict)
 
 
 def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> Rounds:
     """Time all ``calls``, one turn each per round, every other round in reverse.
 
-    What drifts (clocks, other processes) meets all calls alike, so that ratios within a round are
-    more certain than the times themselves.
+    Drift (clocks, other processes) affects all calls alike, so that ratios within a round are more
+    reliable than the times themselves.
     """
     result = Rounds()
     for name, call in calls.items():
@@ -137,7 +137,7 @@ def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> R
             result.times[name] = []
         except Exception as error:
             result.failures[name] = error
-    # As in timeit: no garbage is collected meanwhile, least of all one variant's on another's time.
+    # As in timeit, no garbage is collected meanwhile: one variant's would count as another's time.
     gc.collect()
     gc.disable()
     try:
@@ -156,9 +156,9 @@ def time_in_rounds(calls: Mapping[str, Callable[[], object]], clock: Clock) -> R
 
 
 def peak_bytes(step: Step) -> int | None:
-    """Most device memory one step holds above parameters and inputs; None off CUDA.
+    """Return the peak device memory of a step, without parameters and inputs; None without CUDA.
 
-    Gradients and the libraries' workspaces are part of it.
+    Gradients and library workspaces are included.
     """
     if step.inputs[0].device.type != "cuda":
         return None
@@ -172,9 +172,9 @@ def peak_bytes(step: Step) -> int | None:
 
 
 def saved_bytes(step: Step) -> int:
-    """Bytes that the forward pass keeps for the backward one, parameters and inputs aside.
+    """Return the bytes that the forward pass saves for backward, without parameters and inputs.
 
-    A count, not a measurement: it is the same on every device and in every run.
+    This is a count, not a measurement: it is the same on every device and in every run.
     """
     own = {leaf.untyped_storage().data_ptr() for leaf in (*step.parameters, *step.inputs)}
     kept: dict[int, int] = {}
@@ -183,7 +183,7 @@ def saved_bytes(step: Step) -> int:
         storage = x.untyped_storage()
         if storage.data_ptr() not in own:
             kept[storage.data_ptr()] = storage.nbytes()
-        # The tensor itself would hold the graph that holds it.
+        # The tensor itself would hold the graph that holds it: a reference cycle.
         return x.detach()
 
     step.clear_gradients(*step.inputs)

@@ -2,11 +2,11 @@
 
     sumpool study glyphs          (about 4 minutes on two cores)
 
-Letters of three alphabets stand on one tile of four, digits on the others. A small network learns
-letters alone first, as networks for photographs learn from ImageNet; from there it is trained on
-collages with each pooling, the same in all else, and evaluated on letters it has not seen. Every
-cell is a run of its own with a folder under ``runs/`` in the study's folder.
-Expected, MAP@R over 3 seeds: see docs/results/glyphs.
+One tile of four shows a letter from three alphabets, the others show digits. A small network is
+first trained on letters alone, as networks for photographs are on ImageNet, then on collages with
+each pooling, all else being equal, and evaluated on unseen letters. Every cell is a separate run
+with a folder under ``runs/`` in the study's folder.
+Expected MAP@R over 3 seeds: see docs/results/glyphs.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from sumpool.training import GspConfig, StopConfig, TrainConfig, run_training
 
 logger = logging.getLogger(__name__)
 
-#: GSP on keys as photographs get it.
+#: Options of GSP on keys, as for photographs.
 KEYS = GspConfig(mu=0.3)
-#: The options of each method that differ from the others'.
+#: Options in which the methods differ.
 METHODS: dict[str, dict[str, Any]] = {
     "GAP": {"pool": "gap"},
     "GSP": {"pool": "gsp"},
@@ -47,9 +47,9 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 SEEDS = 3
 
-#: Steps on letters alone, then on collages, and those of the quick mode.
+#: Steps on letters alone, on collages, and on collages in quick mode.
 START_STEPS, STEPS, QUICK_STEPS = 600, 300, 4
-#: Decay of the average of the weights: over the last fifty steps.
+#: Decay of the moving average of the weights, over about fifty steps.
 AVERAGE = 0.98
 
 
@@ -62,9 +62,9 @@ def run(
     force: bool = False,
     jobs: int | None = None,
 ) -> list[Row]:
-    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
+    """Train the missing cells; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    One bar shows all steps of all cells.
+    A single progress bar covers all steps of all cells.
     """
     for folder in (out_dir / "runs", out_dir / "warm-start"):
         if force and folder.exists():
@@ -97,17 +97,17 @@ def run(
 
 
 def _config(config: TrainConfig, *, quick: bool) -> TrainConfig:
-    """What all cells share, of what all studies of glyphs share."""
+    """Return the configuration shared by all cells, from that of the glyph testbed."""
     stop = StopConfig(validate_every=100, patience=1000, max_steps=STEPS)
     if quick:
         stop = StopConfig(validate_every=QUICK_STEPS, patience=1, max_steps=QUICK_STEPS)
     optimizer = replace(config.optimizer, schedule="cosine", ema=AVERAGE)
-    # Statistics of letters alone are not those of collages.
+    # The statistics of letters alone do not fit collages.
     return replace(config, stop=stop, optimizer=optimizer, freeze_batch_norm=False)
 
 
 def cell_folder(out_dir: Path, method: str, seed: int) -> Path:
-    """The run folder of a cell."""
+    """Return the run folder of a cell."""
     return out_dir / "runs" / f"{METHODS[method]['pool']}-{seed}"
 
 
@@ -129,7 +129,7 @@ def _shared(config: TrainConfig) -> dict[str, Any]:
 
 @contextmanager
 def _step_bar(folders: Sequence[Path], steps: int, progress: bool) -> Iterator[None]:
-    """Show inside the ``with`` how far the runs in ``folders``, of ``steps`` steps each, are."""
+    """Show the progress of the runs in ``folders``, ``steps`` steps each, inside the ``with``."""
     ended = threading.Event()
     bar = tqdm(
         total=steps * len(folders),
@@ -165,10 +165,10 @@ def _train_cell(config: TrainConfig, out_dir: Path, cell: dict[str, Any]) -> Cel
         **METHODS[cell["method"]],
         seed=cell["seed"],
         out=str(folder),
-        # The pages compare what the first seeds look at.
+        # The pages compare the galleries of the first seeds.
         gallery=cell["seed"] == 0,
     )
-    # A run that is there was left by an interrupted study; it refuses other settings.
+    # An existing run was left by an interrupted study; resuming it refuses other settings.
     resume = folder if (folder / RUN).is_file() else None
     result = run_training(config, resume=resume, progress=False, validate_first=False)
     if result.outcome.stopped == "interrupted":

@@ -1,4 +1,4 @@
-"""The section on letters among digits."""
+"""Report section on letters among digits."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """Retrieval and the weight on the letter, by pooling."""
+    """Tabulate retrieval and the weight on the letter, by pooling."""
     caption = f"Letters that were never seen, {seeds_in_words(rows)}"
     return [seeds_table("pooling", _methods(rows), _COLUMNS, caption)]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and every seed's scores."""
+    """Build the section: tables and the scores of every seed."""
     config = rows[0].settings["config"]
     return Section(
         title="A letter among digits",
@@ -58,7 +58,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def _start(row: Row) -> str:
-    # Rows of earlier versions began at random weights.
+    # Rows of earlier versions started from random weights.
     steps = row.settings.get("start_steps")
     return "" if steps is None else f" after {steps} on letters alone, which all runs share"
 
@@ -69,6 +69,6 @@ def _keys(config: dict[str, Any]) -> str:
 
 
 def _methods(rows: list[Row]) -> dict[str, list[Row]]:
-    # Sorted: cells that run in parallel are stored in the order they finish.
+    # Sorted because parallel cells are stored in the order in which they finish.
     ordered = sorted(rows, key=lambda row: (row.cell["method"], row.cell["seed"]))
     return grouped(ordered, lambda row: str(row.cell["method"]))

@@ -1,4 +1,4 @@
-"""Studies of one or two factors on a testbed: levels on shared plots, one module each."""
+"""Studies of a few factors on a testbed, one module each, with shared plots."""
 
 from sumpool.studies.shared.study import Study
 

@@ -3,9 +3,9 @@
     sumpool study ccp-batch              (glyphs: 24 runs)
     sumpool study ccp-batch --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-Batches of 16 to 128 images, four per class; more where there are too few classes for that. On CUB
-it is the fair protocol, as in the thesis. Expected there: the loss inside batches gains from larger
-ones; with proxies small batches do as well.
+Batches have 16 to 128 images, four per class, or more where there are too few classes. CUB follows
+the fair protocol, as in the thesis. Expected on CUB: the in-batch loss gains from larger batches;
+with proxies, small batches do as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SIZES = (16, 32, 64, 128)
 LEVELS = tuple(
     {"method": method, "batch_size": size} for size in SIZES for method in ("base", "alternating")
 )
-#: Classes there are, of formats with fewer than the largest batch would have.
+#: Number of classes of formats that have fewer than the largest batch needs.
 FEW_CLASSES = {"cifar-collage": 16}
 
 
@@ -44,12 +44,12 @@ run = ccp_study("ccp-batch", LEVELS, change, LEVELS[:4], tuning=False)
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """MAP@R by batch size (lines) and method (columns)."""
+    """Tabulate MAP@R by batch size (rows) and method (columns)."""
     return [metric_table(by_method(rows), "batch_size", "batch size")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and MAP@R against the batch size."""
+    """Build the section: tables and MAP@R against the batch size."""
     shared = {name: it for name, it in rows[0].settings.items() if name != "batch_size"}
     figure = draw_lines(by_method(rows), "batch_size", "batch size", doubling=True)
     return study_section(

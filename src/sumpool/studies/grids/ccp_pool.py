@@ -1,12 +1,13 @@
-"""How many proxies a class has, and among how many images new ones are picked [thesis, fig. 3.6].
+"""Number of proxies per class × images that new proxies are picked among [thesis, fig. 3.6].
 
     sumpool study ccp-pool              (glyphs: 36 runs)
     sumpool study ccp-pool --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-On CUB the first of three folds is held out and scored, as in the ablations of the thesis.
+On CUB, the first of three folds is held out and scored, as in the ablations of the thesis.
 
-A pool as large as the number of proxies is random drawing. Expected on CUB: more proxies and larger
-pools are better, but for a single proxy, where the choice cannot look back farther than one step.
+With a pool as large as the number of proxies, proxies are drawn at random. Expected on CUB: more
+proxies and larger pools are better, except for a single proxy, where the choice cannot look back
+farther than one step.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ run = ccp_study("ccp-pool", LEVELS, change, [{"proxies": 1, "pool": 4}, {"proxie
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """MAP@R by pool (lines) and proxies (columns)."""
+    """Tabulate MAP@R by pool (rows) and proxies (columns)."""
     return [metric_table(_by_proxies(rows), "pool", "pool b")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and MAP@R against the size of the pool."""
+    """Build the section: tables and MAP@R against the size of the pool."""
     figure = draw_lines(_by_proxies(rows), "pool", "pool b")
     return study_section(
         rows,

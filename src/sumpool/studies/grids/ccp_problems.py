@@ -1,13 +1,13 @@
-"""Proxies that are drawn again against proxies that are drawn once [thesis, fig. 3.7].
+"""Proxies drawn again for each problem versus proxies drawn once [thesis, fig. 3.7].
 
     sumpool study ccp-problems              (glyphs: 36 runs)
     sumpool study ccp-problems --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-On CUB the first of three folds is held out and scored, as in the ablations of the thesis.
+On CUB, the first of three folds is held out and scored, as in the ablations of the thesis.
 
-The loss inside batches, the loss between a batch and proxies in a single problem, and alternating
-problems, for four losses; and how many steps a problem takes. Expected on CUB: proxies alone
-explain little of the gain, alternation the rest.
+For four losses, compares the in-batch loss, the loss between a batch and proxies in a single
+problem, and alternating problems; also reports the steps of each problem. Expected on CUB: proxies
+alone explain little of the gain, alternation the rest.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ run = ccp_study("ccp-problems", LEVELS, change, LEVELS, losses=("c2", "c1", "ms"
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """MAP@R and P@1 of every loss and method, and what the problems were like."""
+    """Tabulate MAP@R, P@1 and statistics of the problems by loss and method."""
     cells = _cells(rows)
     groups = {
         f"{loss}, {METHODS[method]}": cells[loss, method]
@@ -65,7 +65,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers, MAP@R of each loss and method, and the steps of problems."""
+    """Build the section: tables, MAP@R of each loss and method, and steps of problems."""
     figures = {
         "MAP@R of each loss: inside batches, with proxies that are drawn once, and with "
         "alternating problems; whiskers for the standard deviation over seeds.": draw_scores(rows)
@@ -92,7 +92,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw_scores(rows: Sequence[Row]) -> Figure:
-    """MAP@R as bars, methods next to each other for each loss."""
+    """Draw MAP@R as bars, grouped by loss."""
     losses, methods, cells = _losses(rows), methods_in(rows), _cells(rows)
     figure = Figure(figsize=(max(6.0, 1.6 + 1.5 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()
@@ -122,7 +122,7 @@ def draw_scores(rows: Sequence[Row]) -> Figure:
 
 
 def draw_steps(folder: Path, rows: Sequence[Row]) -> Figure:
-    """Steps of every problem by loss, with their median; the arrays are in ``folder``."""
+    """Draw the steps of every problem by loss, with their median; arrays are in ``folder``."""
     losses = _losses(rows)
     figure = Figure(figsize=(max(4.0, 1.6 + 1.2 * len(losses)), 3.4), layout="constrained")
     axes = figure.subplots()

@@ -3,10 +3,9 @@
     sumpool study components              (glyphs: 12 minutes on two cores)
     sumpool study components --data DIR   (CIFAR-100, 24 runs, or CUB: for a GPU)
 
-On CUB it is the tuning protocol: the first of five folds is held out and scored.
+CUB follows the tuning protocol: the first of five folds is held out and scored.
 
-The zero-shot loss needs attributes: without GSP it is given those of μ = 1, where the pooling is
-average pooling.
+The zero-shot loss needs attributes: without GSP it uses those of μ = 1, which is average pooling.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ COMBINATIONS = {
 
 
 def change(config: TrainConfig, cell: Level) -> TrainConfig:
-    """Switch the components; λ is the papers' on CUB, that of the studies on collages."""
+    """Switch the components; λ is the papers' on CUB and that of the studies on collages."""
     if not cell["gsp"]:
         config = replace(config, gsp=replace(config.gsp, mu=1.0))
     on_cub = config.format == "cub"
@@ -59,7 +58,7 @@ run = gsp_study("components", LEVELS, change)
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss and score the two by two of GSP and the zero-shot loss."""
+    """Tabulate each score by GSP (rows) and zero-shot loss (columns), one table per loss."""
     scores = measured(rows, SCORES).items()
     words = {False: "without", True: "with"}
     return [
@@ -78,7 +77,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and MAP@R of the four combinations."""
+    """Build the section: tables and MAP@R of the four combinations."""
     weight = "Weight: the share on the foreground tile; equal weights put 25% there."
     return study_section(
         rows,
@@ -102,7 +101,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """MAP@R of the four combinations as bars, a panel for each loss."""
+    """Draw MAP@R of the four combinations as bars, one panel per loss."""
     names = losses(rows)
     cells = grouped(rows, lambda row: (loss_name(row), _combination(row)))
     figure, panels = panel_row(names, 3.9 * len(names) + 0.4, 3.4, sharey=True)

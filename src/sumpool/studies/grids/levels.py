@@ -1,4 +1,4 @@
-"""The ``run`` of studies of a few options of generalized sum pooling."""
+"""The ``run`` function of studies that vary a few options of generalized sum pooling."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from sumpool.training import StopConfig
 def gsp_study(
     study: str, levels: Sequence[Level], change: Change, quick_levels: Sequence[Level] | None = None
 ) -> RunStudy:
-    """The ``run`` of a study of GSP at several levels of its options, which ``change`` applies.
+    """Return the ``run`` of a study of GSP at several levels of its options.
 
-    On CUB it is the tuning protocol of [gsp, suppl. 1.1], with λ = 0.1. ``quick_levels`` are those
-    of the quick mode; None is all.
+    ``change`` applies a level. CUB follows the tuning protocol of [gsp, suppl. 1.1], with λ = 0.1.
+    ``quick_levels`` are the levels of quick mode; None uses all.
     """
     few = levels if quick_levels is None else quick_levels
     return pooling_study(
@@ -34,7 +34,7 @@ def gsp_study(
 
 
 def as_tuned(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """The testbed of the ablations of [gsp]."""
+    """Return the testbed for the ablations of [gsp]."""
     del out_dir, quick
     return tuning_testbed(testbed, StopConfig(patience=10), folds=5, zero_shot=0.1)
 

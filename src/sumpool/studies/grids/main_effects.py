@@ -10,7 +10,7 @@ from typing import NamedTuple
 from sumpool.report.section import grouped, values
 from sumpool.system.rows import Row
 
-#: The factors by their name in a cell, as they are labeled.
+#: Labels of the factors by their name in a cell.
 LABELS = {
     "prototypes": "prototypes m",
     "mu": "share μ",
@@ -20,26 +20,26 @@ LABELS = {
 
 
 class Effect(NamedTuple):
-    """What a factor changes on average."""
+    """Main effect of a factor."""
 
-    low: float  #: Its lower level
-    high: float  #: Its higher level
-    difference: float  #: Mean of the runs at the higher level less that at the lower one
-    error: float | None  #: Standard error of the difference; None where no run was repeated
+    low: float  #: Lowest level of the factor
+    high: float  #: Highest level of the factor
+    difference: float  #: Mean at the highest level minus mean at the lowest level
+    error: float | None  #: Standard error of the difference; None if no run was repeated
 
 
 def combination(row: Row) -> tuple[float, ...]:
-    """The levels of the factors of a cell."""
+    """Return the factor levels of a cell."""
     return tuple(float(row.cell[factor]) for factor in LABELS)
 
 
 def main_effects(rows: Sequence[Row], metric: str, scale: float = 1.0) -> Mapping[str, Effect]:
-    """The main effect of each factor that occurs at two levels or more.
+    """Compute the main effect of each factor that has two or more levels.
 
-    The difference is between the mean over combinations with the highest level and that over those
-    with the lowest, each combination by its mean over seeds. Its standard error comes from the
-    spread of seeds alone, pooled over combinations, s² = Σ (y − ȳ_c)² / Σ (n_c − 1), so that what
-    other factors change is not taken for noise.
+    The effect is the mean over combinations with the highest level minus the mean over those with
+    the lowest, each combination averaged over seeds. Its standard error uses only the spread over
+    seeds, pooled over combinations, s² = Σ (y − ȳ_c)² / Σ (n_c − 1), so that effects of other
+    factors do not count as noise.
     """
     found = {
         levels: [scale * value for value in values(own, metric)]

@@ -1,4 +1,4 @@
-"""What the sections of grids share: lines with a band for the deviation, captions."""
+"""Plots, tables and captions shared by the grid studies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sumpool.system.rows import Row
 def draw_line(
     axes: Axes, rows: Sequence[Row], option: str, metric: str, place: int, label: str, style: str
 ) -> None:
-    """Draw the mean of a metric in % against an option of the cells, its deviation as a band."""
+    """Draw the mean of a metric in % against an option of the cells, with a deviation band."""
     points = [
         (level, *mean_and_deviation(found))
         for level, own in sorted(grouped(rows, lambda row: float(row.cell[option])).items())
@@ -62,13 +62,13 @@ def draw_lines(
 
 
 def images_of(rows: Sequence[Row]) -> str:
-    """The images that scores are of, at the start of a caption."""
+    """Return the start of a caption, which names the images that were scored."""
     settings = rows[0].settings
     return f"{evaluated_on(settings).capitalize()} images of {dataset_label(settings)}"
 
 
 def scores_caption(what: str, rows: Sequence[Row]) -> str:
-    """Caption of a table of scores; says what weight is where it was measured."""
+    """Return the caption of a table of scores, which explains the weight if it was measured."""
     weight = (
         "weight: the share on the foreground tile, " if values(rows, "foreground_weight") else ""
     )
@@ -82,7 +82,7 @@ def metric_table(
     metric: str = "map_at_r",
     heading: str = "MAP@R",
 ) -> Table:
-    """A metric by an option of the cells (lines) and group (columns)."""
+    """Tabulate a metric by an option of the cells (rows) and group (columns)."""
     rows = [row for own in groups.values() for row in own]
     levels = sorted({float(row.cell[option]) for row in rows})
     cells = {

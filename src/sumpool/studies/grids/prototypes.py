@@ -3,7 +3,7 @@
     sumpool study prototypes              (glyphs: 62 minutes on two cores)
     sumpool study prototypes --data DIR   (CIFAR-100, 120 runs, or CUB: for a GPU)
 
-On CUB it is the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
+CUB follows the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ run = gsp_study("prototypes", LEVELS, change, [LEVELS[number] for number in (0, 
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss MAP@R by prototypes (lines) and inverse smoothing (columns)."""
+    """Tabulate MAP@R by prototypes (rows) and inverse smoothing (columns), one table per loss."""
     counts, smooth = _axes(rows)
     return [
         cross_table(
@@ -60,7 +60,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and a heat map of them."""
+    """Build the section: tables and heat maps."""
     alt = "MAP@R for every number of prototypes and every ε as a heat map, for each loss."
     return study_section(
         rows,
@@ -77,7 +77,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """MAP@R over m × ε, a heat map for each loss, the number in each cell."""
+    """Draw MAP@R over m × ε as annotated heat maps, one per loss."""
     counts, smooth = _axes(rows)
     means = {
         key: mean_and_deviation(found)

@@ -1,12 +1,13 @@
-"""Screening of m, μ, ε and λ by half of a two-level factorial [gsp, tab. 5], [thesis, tab. 5.4].
+"""Screening of m, μ, ε and λ by a two-level half factorial [gsp, tab. 5], [thesis, tab. 5.4].
 
     sumpool study screening              (glyphs: 25 minutes on two cores)
     sumpool study screening --data DIR   (CIFAR-100, 48 runs, or CUB: for a GPU)
 
-On CUB it is the tuning protocol: the first of five folds is held out and scored.
+CUB follows the tuning protocol: the first of five folds is held out and scored.
 
-Eight of the sixteen combinations, those in which an even number of options is at its high level
-(I = m μ ε λ): main effects are free of each other and of effects of two options together.
+Runs eight of the sixteen combinations, those with an even number of options at the high level
+(I = m μ ε λ), so that main effects are not confounded with each other or with interactions of two
+options.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ FACTORS: Mapping[str, tuple[float, float]] = {
 
 
 def half_factorial(factors: Mapping[str, tuple[float, float]]) -> list[dict[str, float]]:
-    """The combinations with an even number of high levels.
+    """Return the combinations with an even number of high levels.
 
     Example:
         >>> half_factorial({"a": (1, 2), "b": (3, 4), "c": (5, 6)})[1]
@@ -66,7 +67,7 @@ run = gsp_study("screening", half_factorial(FACTORS), change)
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """The main effects, and the runs they come from."""
+    """Tabulate the main effects and the underlying runs."""
     names, effects = losses(rows), _effects(rows)
     main = Table(
         ["factor", "levels", *names],
@@ -89,7 +90,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The main effects in numbers and as bars."""
+    """Build the section: tables and main effects as bars."""
     count = len({combination(row) for row in rows})
     return study_section(
         rows,
@@ -115,7 +116,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """The main effects on MAP@R as bars, a panel for each loss."""
+    """Draw the main effects on MAP@R as bars, one panel per loss."""
     effects = _effects(rows)
     width = 3.7 * len(effects) + 1.2
     figure, panels = panel_row(list(effects), width, 2.9, sharex=True, sharey=True)

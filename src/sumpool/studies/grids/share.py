@@ -3,9 +3,9 @@
     sumpool study share              (glyphs: 22 minutes on two cores)
     sumpool study share --data DIR   (CIFAR-100, 42 runs, or CUB: for a GPU)
 
-On CUB it is the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
+CUB follows the tuning protocol: the first of five folds is held out and scored, λ = 0.1.
 
-A collage's foreground takes a quarter of it; μ = 1 is average pooling.
+The foreground covers a quarter of a collage; μ = 1 is average pooling.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ run = gsp_study("share", LEVELS, change, LEVELS[1::5])
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """One row per share; scores and weight on the foreground for each loss."""
+    """Tabulate scores and weight on the foreground by share (rows) and loss (columns)."""
     scores = measured(rows, SCORES)
     table = cross_table(
         ["μ"],
@@ -58,7 +58,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and MAP@R against μ."""
+    """Build the section: tables and MAP@R against μ."""
     return study_section(
         rows,
         title="How much to pool",
@@ -76,7 +76,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """MAP@R and, where it was measured, the weight on the foreground against μ."""
+    """Draw MAP@R and, if measured, the weight on the foreground against μ."""
     labels = {"map_at_r": "MAP@R [%]", "foreground_weight": "weight on the foreground tile [%]"}
     labels = measured(rows, labels)
     figure, panels = panel_row(list(labels), 4.2 * len(labels), 3.2)

@@ -1,12 +1,12 @@
-"""Length of the embedding, with and without a regularizer of centers [skew, fig. 2].
+"""Embedding size, with and without a center regularizer [skew, fig. 2].
 
     sumpool study sizes              (glyphs: 72 runs)
     sumpool study sizes --data DIR   (CIFAR-100 or CUB: for a GPU)
 
-32 to 1024 dimensions, multi-similarity and ProxyAnchor with average pooling, each alone and with R2
-on far pairs, the regularizer that the paper proposes. On CUB optimizer, rate, crop and epochs are
-the paper's; the best step is chosen on validation classes, not on the test set. Expected
-there: flat from 128 dimensions on, with MS falling at the largest.
+Embeddings have 32 to 1024 dimensions; multi-similarity and ProxyAnchor with average pooling are
+trained alone and with R2 on far pairs, the regularizer that the paper proposes. On CUB, optimizer,
+learning rate, crop and epochs are the paper's, but the best step is chosen on validation classes,
+not on the test set. Expected on CUB: flat from 128 dimensions on, with MS falling at the largest.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from sumpool.system.rows import Row
 from sumpool.training import StopConfig, TrainConfig
 
 SIZES = (32, 64, 128, 256, 512, 1024)
-#: The regularizer of the paper, and none.
+#: No regularizer, and that of the paper.
 REGULARIZERS = ("none", "r2-far")
 LEVELS = tuple(
     {"embedding_size": size, "regularizer": name} for size in SIZES for name in REGULARIZERS
 )
-#: Steps of an epoch of the three quarters of CUB's training images, and epochs [skew, sec. 4.2].
+#: Steps per epoch over three quarters of CUB's training images, and epochs [skew, sec. 4.2].
 EPOCH, EPOCHS = 138, 40
 
 
 def change(config: TrainConfig, cell: Level) -> TrainConfig:
-    """Set length and regularizer."""
+    """Set embedding size and regularizer."""
     name = cell["regularizer"]
     config = replace(config, pool="gap", embedding_size=cell["embedding_size"])
     return config if name == "none" else replace(config, center_reg=name)
 
 
 def as_published(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """The testbed, on CUB with the training of [skew]."""
+    """Return the testbed, on CUB with the training settings of [skew]."""
     del out_dir
     if testbed.name != "CUB":
         return testbed
@@ -75,13 +75,13 @@ run = pooling_study(
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """R@1 and MAP@R by length (lines), loss and regularizer (columns)."""
+    """Tabulate R@1 and MAP@R by embedding size (rows), loss and regularizer (columns)."""
     table = partial(metric_table, _lines(rows), "embedding_size", "dimensions")
     return [table("precision_at_1", "R@1"), table("map_at_r", "MAP@R")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and R@1 against the length."""
+    """Build the section: tables and R@1 against the embedding size."""
     shared = {name: it for name, it in rows[0].settings.items() if name != "embedding_size"}
     figure = draw_lines(
         _lines(rows),

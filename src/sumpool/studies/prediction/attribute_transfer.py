@@ -1,8 +1,8 @@
-"""Do attributes say what a class looks like? A linear map, fitted on some classes, tried on others.
+"""Transfer of attributes to other classes by a linear map.
 
-Each class has a histogram of pseudo-attributes and a mean embedding. The classes are cut into two
-halves; a ridge fit from histograms to mean embeddings on one half predicts the mean embeddings of
-the other, and a prediction is right if the true mean nearest to it is that of its own class.
+Each class has a histogram of pseudo-attributes and a mean embedding. The classes are split into two
+halves; a ridge regression from histograms to mean embeddings, fitted on one half, predicts the mean
+embeddings of the other. A prediction is correct if the nearest true mean is that of its own class.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from sumpool.losses import ridge_fit
 
 
 class TransferAccuracy(NamedTuple):
-    """How well the predicted mean of a class finds the true one, one number per split.
+    """Accuracy of retrieving the true mean of a class by the predicted mean, one value per split.
 
-    Average precision is 1/rank: of the true means, one is right.
+    Average precision is 1/rank, since only one true mean is correct.
     """
 
-    l2: Tensor  #: How often it is nearest by Euclidean distance, (S,) float64
-    cosine: Tensor  #: How often it is nearest by the angle, (S,) float64
+    l2: Tensor  #: Accuracy by Euclidean distance, (S,) float64
+    cosine: Tensor  #: Accuracy by cosine similarity, (S,) float64
     map_l2: Tensor  #: Mean average precision by Euclidean distance, (S,) float64
-    map_cosine: Tensor  #: Mean average precision by the angle, (S,) float64
+    map_cosine: Tensor  #: Mean average precision by cosine similarity, (S,) float64
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
-    """Means (C, k) in float64 of the values (N, k) of each class, which all have an image.
+    """Return the class means (C, k), in float64, of values (N, k); every class needs an image.
 
     Example:
         >>> class_means(torch.tensor([[1.0], [3.0], [5.0]]), torch.tensor([0, 0, 1]), 2)
@@ -47,7 +47,7 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 def attribute_perplexity(attributes: Tensor) -> float:
-    """How many attributes are in use: exp of the entropy of the mean of ``attributes`` (N, m).
+    """Return the number of attributes in use: exp of the entropy of mean ``attributes`` (N, m).
 
     Example:
         >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
@@ -58,9 +58,9 @@ def attribute_perplexity(attributes: Tensor) -> float:
 
 
 def class_splits(classes: int, count: int, seed: int) -> Tensor:
-    """Random orders (count, classes) of at least 4 classes; the first half of each is fitted on.
+    """Draw random orders (count, classes) of at least 4 classes, to fit on the first half of each.
 
-    They are drawn from ``seed``; the global random state plays no part.
+    The orders depend only on ``seed``, not on the global random state.
 
     Example:
         >>> class_splits(4, 2, seed=0).sort(1).values
@@ -76,7 +76,7 @@ def class_splits(classes: int, count: int, seed: int) -> Tensor:
 
 
 def halves(classes: int) -> tuple[int, int]:
-    """How many classes are fitted on and how many predicted; of an odd number, one more fitted.
+    """Return how many classes are fitted and how many predicted; an odd one is fitted.
 
     Example:
         >>> halves(20), halves(7)
@@ -88,16 +88,16 @@ def halves(classes: int) -> tuple[int, int]:
 def transfer_accuracy(
     histograms: Tensor, means: Tensor, orders: Tensor, ridge: float = 0.05
 ) -> TransferAccuracy:
-    r"""Fit on the first half of each order, predict the second, and count what is right.
+    r"""Fit on the first half of each order, predict the second, and measure the accuracy.
 
     With histograms Z (C, m) and mean embeddings Y (C, D) of the fitted classes,
 
     .. math:: W = (Z^\top Z + r I)^{-1} Z^\top Y, \qquad \hat y_c = W^\top z_c,
 
-    and class c counts if its own y_c is the nearest to ŷ_c among those of the predicted half.
-    Chance is one over the size of that half. Its rank among them gives the mean average precision
-    that [gsp, app. 2.3] reports; equal distances count against it. ``orders`` (S, C) are those of
-    :func:`class_splits`; all splits are solved together. The zero-shot loss has the ridge 0.05.
+    and class c is correct if y_c is the nearest to ŷ_c among the classes of the predicted half.
+    Chance is one over the size of that half. The rank of y_c gives the mean average precision
+    reported in [gsp, app. 2.3]; ties count against it. ``orders`` (S, C) are those of
+    :func:`class_splits`; all splits are solved together. The zero-shot loss uses the ridge 0.05.
 
     Example:
         >>> means = torch.eye(4)
@@ -118,7 +118,7 @@ def transfer_accuracy(
     W = torch.vmap(partial(ridge_fit, ridge=ridge))(Z[known], Y[known])  # (S, m, D)
     predicted, true = Z[asked] @ W, Y[asked]  # (S, h, D)
     products = predicted @ true.mT  # (S, predicted, true)
-    # ‖ŷ − y‖² and cos(ŷ, y) up to what is the same for all y.
+    # ‖ŷ − y‖² and cos(ŷ, y), up to terms and factors that do not depend on y.
     far = true.square().sum(-1).unsqueeze(-2) - 2 * products
     near = products / true.norm(dim=-1).clamp_min(1e-12).unsqueeze(-2)
     own = torch.arange(asked.shape[1])

@@ -1,19 +1,19 @@
-"""Zero-shot prediction: can attributes describe classes that no map was fitted on?
+"""Zero-shot prediction: do attributes describe classes that the map was not fitted on?
 
     sumpool study prediction --data DIR     (DIR has cifar-10-batches-py or cifar-100-python)
 
 GSP with 8 prototypes is trained by ProxyNCA++ with and without the zero-shot loss [gsp, fig. 4], on
-the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. A linear map from the histograms of
-pseudo-attributes of test images to their mean embeddings, fitted on half of the classes, has to
-predict those of the other half, over 1000 random splits
+the classes of CIFAR-10 or on the 20 super-classes of CIFAR-100. A linear map from pseudo-attribute
+histograms to mean embeddings of classes, both over test images, is fitted on half of the classes
+and predicts the embeddings of the other half, over 1000 random splits
 (:mod:`sumpool.studies.prediction.attribute_transfer`). Unlike in retrieval, training, validation
-(a random tenth of the training images) and test share their classes.
+(a random tenth of the training images) and test images share classes.
 
-Cost: 12 cells, each 2000 steps of a ResNet20. The papers find attributes that transfer better
-with the zero-shot loss. On CIFAR-100 it is the other way: 30.5 ± 4.5 % without and 10.1 ± 0.1 %
+Cost: 12 cells, each 2000 steps of a ResNet20. The papers report that attributes transfer better
+with the zero-shot loss. On CIFAR-100 the opposite holds: 30.5 ± 4.5 % without and 10.1 ± 0.1 %
 with it at ε = 10, by cosine, over 3 seeds; chance is 10 % (docs/results/prediction-h200). At
-ε = 0.5 a prototype can have at most e times the share of another, so that histograms of classes
-stay close to each other; hence ε = 10 beside it.
+ε = 0.5, a prototype can have at most e times the share of another, so that class histograms stay
+close to each other; hence the additional ε = 10.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
 
 SEEDS = 3
-#: Inverse smoothing ε: the papers', and one at which attributes of classes differ.
+#: Inverse smoothing ε: that of the papers, and one at which the attributes of classes differ.
 EPS = (0.5, 10.0)
-#: Most images that are shown, each of another class.
+#: Maximum number of images shown, each of a different class.
 SHOWN = 10
 
 
@@ -70,9 +70,9 @@ def run(
     jobs: int | None = None,
     weights: Path | None = None,
 ) -> list[Row]:
-    """Train what is missing; see :class:`~sumpool.studies.shared.study.RunStudy`.
+    """Train the missing cells; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    ``data`` is CIFAR-10 or CIFAR-100 as its archive unpacks; the quick mode can do without.
+    ``data`` is the unpacked archive of CIFAR-10 or CIFAR-100; it is optional in quick mode.
     """
     settings = choose_settings(data, quick, weights)
     store = ResultStore(out_dir, "prediction", asdict(settings), force=force)
@@ -94,7 +94,7 @@ def run(
 def run_cell(
     settings: PredictionSettings, data: Path, weights: str | None, cell: dict[str, Any]
 ) -> CellResult:
-    """Train one model, with or without the zero-shot loss, and evaluate what attributes predict."""
+    """Train one model, with or without the zero-shot loss, and evaluate its predictions."""
     splits = open_parts(settings, data, cell["seed"])
     trained = train_in_memory(cell_config(settings, cell, weights), splits=splits)
     assert splits.test is not None
@@ -135,7 +135,7 @@ def run_cell(
 
 @torch.inference_mode()
 def attributes_and_embeddings(model: Embedder, feed: ImageFeed) -> tuple[Tensor, Tensor]:
-    """Pseudo-attributes (N, m) and embeddings (N, D) of all images of ``feed``, on the CPU."""
+    """Return pseudo-attributes (N, m) and embeddings (N, D) of all images, on the CPU."""
     model.eval()
     pooled = [model(batch.images, details=True) for batch in feed.test_batches()]
     return (
@@ -146,19 +146,19 @@ def attributes_and_embeddings(model: Embedder, feed: ImageFeed) -> tuple[Tensor,
 
 @torch.inference_mode()
 def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, NDArray[Any]]:
-    """What the prototypes take from the first image of at most ``most`` classes, evenly spread.
+    """Return what prototypes take from the first image of up to ``most`` evenly spaced classes.
 
     Returns:
         ``images`` (K, H, W, 3) uint8; ``image_classes`` (K,) int64; ``dominant`` (K, h, w) int64,
-        the prototype that takes most of a position; and ``weights`` (K, h, w) float32, what all of
-        them take from it.
+        the prototype that takes the most from a position; and ``weights`` (K, h, w) float32, the
+        sum over prototypes.
     """
     dataset = feed.dataset
     classes = dataset.labels.unique()
     spread = torch.linspace(0, len(classes) - 1, min(most, len(classes))).round().long()
     chosen = [int((dataset.labels == it).nonzero()[0]) for it in classes[spread]]
     (batch,) = feed.test_batches(chosen, batch_size=len(chosen))
-    # Any: the plan is there for the poolings with prototypes alone.
+    # Any: only poolings with prototypes have a plan.
     pooling: Any = model.eval().pooling
     plan: Tensor = pooling.plan(model.feature_map(batch.images)).cpu()  # (K, m, h, w)
     return {
@@ -171,7 +171,7 @@ def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, ND
 
 @contextmanager
 def _folder(data: Path | None, *, draw: bool) -> Iterator[Path]:
-    """``data``, or a folder that has drawn images until they are no longer needed."""
+    """Yield ``data`` or, if None, a temporary folder, with stand-in images if ``draw``."""
     if data is not None:
         yield data
         return

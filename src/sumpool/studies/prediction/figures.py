@@ -1,4 +1,4 @@
-"""The figures of the prediction study: attributes by class, and where prototypes take them from."""
+"""Figures of the prediction study: attributes by class and by position in the image."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from sumpool.report.style import COLORS
 from sumpool.studies.shared.reporting import first_with_arrays
 from sumpool.system.rows import Row, read_arrays
 
-#: Colors of prototypes: no gray, which is what images are drawn in.
+#: Colors of prototypes, without gray: images are drawn in gray.
 PAINTS = (*COLORS[:-1], "#F0E442")
 _SIDE = 160
-#: How much of the image is left under a position that has the most weight.
+#: Opacity of the image at the position with the largest weight.
 _LEAST_IMAGE = 0.15
 
 
 def variant(row: Row) -> tuple[float, bool]:
-    """What runs differ in besides their seed: ε, and whether the zero-shot loss is used."""
+    """Return the variant of a run: ε, and whether the zero-shot loss is used."""
     return float(row.cell["eps"]), bool(row.cell["zero_shot"])
 
 
 def variant_name(key: tuple[float, bool]) -> str:
-    """A variant in words."""
+    """Return the label of a variant."""
     eps, zero_shot = key
     return f"ε = {eps:g}, {'with' if zero_shot else 'without'} L_ZS"
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """The first row with arrays of each variant, small ε and no zero-shot loss first."""
+    """Return the first row with arrays of each variant, small ε and no zero-shot loss first."""
     first = first_with_arrays(rows, variant)
     return [first[key] for key in sorted(first)]
 
 
 def draw_histograms(folder: Path, rows: Sequence[Row]) -> Figure:
-    """The share of each prototype in each class, one panel per variant, all on one scale."""
+    """Draw the share of each prototype in each class, one panel per variant, on one scale."""
     stored = [read_arrays(folder, row) for row in rows]
     classes, prototypes = stored[0]["histograms"].shape
     top = 100 * max(float(arrays["histograms"].max()) for arrays in stored)
@@ -77,10 +77,10 @@ def draw_histograms(folder: Path, rows: Sequence[Row]) -> Figure:
 
 
 def draw_maps(folder: Path, rows: Sequence[Row]) -> Figure:
-    """Images and below them, a line for each variant, which prototype takes each position.
+    """Draw images and, below them, one row per variant with the dominant prototype by position.
 
-    The color is that of the prototype that takes most; it is the stronger the more weight the
-    position has, relative to the largest in its image.
+    The color is that of the prototype that takes the most from the position. It is stronger the
+    more weight the position has, relative to the largest weight in the image.
     """
     stored = [read_arrays(folder, row) for row in rows]
     first = stored[0]
@@ -117,7 +117,7 @@ def draw_maps(folder: Path, rows: Sequence[Row]) -> Figure:
 def colored(
     image: NDArray[np.uint8], dominant: NDArray[np.int64], weights: NDArray[np.float32]
 ) -> NDArray[np.uint8]:
-    """The image (H, W, 3) in gray under the colors of its dominant prototypes (h, w), by weight."""
+    """Overlay the image (H, W, 3) in gray with the colors of dominant prototypes, by weight."""
     gray = np.asarray(Image.fromarray(image).convert("L"))[..., None] / 255
     height, width = gray.shape[:2]
     down = np.arange(height) * dominant.shape[0] // height

@@ -1,4 +1,4 @@
-"""The section on zero-shot prediction."""
+"""Report section on zero-shot prediction."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MODELS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """Accuracies with chance below them, and what the models are like."""
+    """Tabulate accuracies, with chance in the last row, and metrics of the models."""
     variants = grouped(rows, variant)
     found = {variant_name(key): variants[key] for key in sorted(variants)}
     accuracies = _accuracies(rows, found, rows[0].settings["small_ridge"])
@@ -55,7 +55,7 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
     lines.append(["chance", chance, "", chance, "", chance, chance])
     header = ["training", "ℓ2 [%]", "± over splits", "cosine [%]", "± over splits"]
     header += [f"{distance}, ridge {small_ridge:g} [%]" for distance in ("ℓ2", "cosine")]
-    if all("mean_precision_l2" in row.metrics for row in rows):  # rows of 0.1.0 have none
+    if all("mean_precision_l2" in row.metrics for row in rows):  # rows of 0.1.0 lack it
         header += ["MAP, ℓ2 [%]", "MAP, cosine [%]"]
         for line, own in zip(lines, found.values(), strict=False):
             line += [over_seeds(own, f"mean_precision_{it}", 1, 100) for it in ("l2", "cosine")]
@@ -70,7 +70,7 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and, of the first seed, attributes by class and by position."""
+    """Build the section: tables and, for the first seed, attributes by class and by position."""
     settings = rows[0].settings
     shown = shown_rows(rows)
     figures = {}

@@ -1,4 +1,4 @@
-"""The settings of the prediction study, and the configuration of a cell."""
+"""Settings, data and cell configurations of the prediction study."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from sumpool.training.splits import Splits
 
 @dataclass(frozen=True)
 class PredictionSettings:
-    """What all cells share."""
+    """Settings shared by all cells."""
 
-    data: str  #: What it is trained on: "CIFAR-10", "CIFAR-100" (super-classes) or "stand-in"
-    format: str  #: How the files are laid out, a key of ``SOURCES``
-    weights: str = "none"  #: Name of the file the backbone starts from, or "none"
+    data: str  #: Training data: "CIFAR-10", "CIFAR-100" (super-classes) or "stand-in"
+    format: str  #: Format of the data, a key of ``SOURCES``
+    weights: str = "none"  #: File name of the initial backbone weights, or "none"
     backbone: str = "resnet20"
     embedding_size: int = 128
     prototypes: int = 8  #: Number m of prototypes
     mu: float = 0.3  #: Share μ of GSP
-    zero_shot: float = 0.1  #: Weight λ of the zero-shot loss where it is used
+    zero_shot: float = 0.1  #: Weight λ of the zero-shot loss, if used
     ridge: float = 0.05  #: Ridge of the fit, in the loss and in the evaluation
-    #: Ridge of a second evaluation, too small to matter: it separates attributes that say nothing
-    #: from attributes that differ too little for the ridge.
+    #: Negligible ridge of a second evaluation: it distinguishes uninformative attributes from
+    #: attributes that differ too little for the ridge.
     small_ridge: float = 1e-6
     loss: str = "pnca"
     lr: float = 3e-4
-    #: Learning rate of the proxies over that of the network. The catalog's 100 belongs to
+    #: Learning rate of the proxies relative to that of the network. The catalog's 100 is meant for
     #: fine-tuning at a rate 100 times lower.
     proxy_lr_multiplier: float = 1.0
     steps: int = 2000
     validate_every: int = 200
     batch_size: int = 64
-    held_out: float = 0.1  #: Share of the training images for validation
+    held_out: float = 0.1  #: Share of the training images used for validation
     splits: int = 1000  #: Random splits of the classes
-    #: Training and test images of a class that are used, the first ones; None is all.
+    #: Number of training and test images used per class, the first ones; None uses all.
     per_class: tuple[int, int] | None = None
 
 
-#: What is less in the quick mode.
+#: Reduced settings for quick mode.
 QUICK: dict[str, Any] = {
     "steps": 2,
     "validate_every": 2,
@@ -52,10 +52,10 @@ QUICK: dict[str, Any] = {
 
 
 def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> PredictionSettings:
-    """The settings for CIFAR-10 or CIFAR-100 in ``data``, or in the quick mode for a stand-in.
+    """Return the settings for CIFAR-10 or CIFAR-100 in ``data``, or for a stand-in if None.
 
     Raises:
-        ConfigError: If there is no data for a full run, or not of a kind that is known.
+        ConfigError: If a full run has no data, or the data has another format.
     """
     shared: dict[str, Any] = {"weights": "none" if weights is None else weights.name}
     if quick:
@@ -72,7 +72,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Pre
 
 
 def open_parts(settings: PredictionSettings, data: Path, seed: int) -> Splits:
-    """Training, validation and test images of the same classes; ``seed`` draws the validation."""
+    """Open training, validation (drawn with ``seed``) and test images of the same classes."""
     return open_cifar(
         data,
         settings.format,
@@ -86,7 +86,7 @@ def open_parts(settings: PredictionSettings, data: Path, seed: int) -> Splits:
 def cell_config(
     settings: PredictionSettings, cell: dict[str, Any], weights: str | None
 ) -> TrainConfig:
-    """The configuration of one cell."""
+    """Return the configuration of one cell."""
     return TrainConfig(
         format=settings.format,
         backbone=settings.backbone,

@@ -1,1 +1,1 @@
-"""What several studies share."""
+"""Code shared by several studies."""

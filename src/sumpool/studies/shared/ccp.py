@@ -1,9 +1,10 @@
-"""What the studies of chance-constrained proxies (CCP) share on a testbed.
+"""Shared code of the studies of chance-constrained proxies (CCP) on a testbed.
 
-Average pooling, as in [thesis, ch. 3]. A problem ends when validation stands still, so validation
-is frequent: every 20 steps on glyph and CIFAR collages. Networks on glyphs start from a short run
-inside batches (:mod:`sumpool.studies.shared.warm_start`), the others are pretrained. CUB is as in
-the fair protocol or, for ablations, as in that of the thesis (:func:`prepare_tuned`).
+They use average pooling, as in [thesis, ch. 3]. A problem ends when validation stops improving, so
+validation is frequent: every 20 steps on glyph and CIFAR collages. On glyphs, networks start from a
+short run with the in-batch loss (:mod:`sumpool.studies.shared.warm_start`); elsewhere they are
+pretrained. CUB follows the fair protocol or, for ablations, that of the thesis
+(:func:`prepare_tuned`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sumpool.studies.shared.testbed import Testbed, train_on, tuning_testbed, wi
 from sumpool.studies.shared.warm_start import warm_start
 from sumpool.training import CcpConfig, StopConfig, TrainConfig
 
-#: Steps of a run on collages, and steps between validations; the same in the quick mode.
+#: Steps of a run on collages and steps between validations, in full and in quick mode.
 STEPS, EVERY = 1000, 20
 QUICK_STEPS, QUICK_EVERY = 4, 1
 
@@ -40,10 +41,10 @@ def ccp_study(
     *,
     tuning: bool = True,
 ) -> RunStudy:
-    """The ``run`` of a study of chance-constrained proxies; ``change`` applies a level.
+    """Return the ``run`` function of a CCP study; ``change`` applies a level.
 
-    On CUB it is the protocol of the ablations of [thesis, ch. 3], or without ``tuning`` the fair
-    one.
+    CUB follows the protocol of the ablations of [thesis, ch. 3] or, without ``tuning``, the fair
+    protocol.
     """
     return pooling_study(
         study,
@@ -55,20 +56,20 @@ def ccp_study(
 
 
 def prepare_tuned(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """:func:`prepare` for ablations: on CUB three folds, validated every 25 steps."""
+    """Apply :func:`prepare` for ablations: on CUB, three folds, validated every 25 steps."""
     stop = StopConfig(validate_every=25, patience=40)
     return tuning_testbed(prepare(testbed, out_dir, quick), stop, folds=3, zero_shot=0.0)
 
 
 def prepare(testbed: Testbed, out_dir: Path, quick: bool) -> Testbed:
-    """The testbed as these studies need it; ``out_dir`` keeps the start of networks on glyphs."""
+    """Adapt the testbed to these studies; ``out_dir`` stores the warm start for glyphs."""
     if testbed.name == "glyphs":
         testbed = warm_start(testbed, out_dir, quick=quick)
     return with_many_validations(testbed, quick)
 
 
 def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
-    """The testbed with average pooling and, except on CUB, validation every few steps."""
+    """Return the testbed with average pooling and, except in full runs on CUB, many validations."""
     config = replace(testbed.config, pool="gap")
     if quick:
         stop = StopConfig(validate_every=QUICK_EVERY, patience=1000, max_steps=QUICK_STEPS)
@@ -81,8 +82,8 @@ def with_many_validations(testbed: Testbed, quick: bool) -> Testbed:
 def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     """Train and evaluate one cell.
 
-    Its arrays are ``validations``, step and MAP@R of each, and with proxies ``problem_steps``, the
-    number of steps of each problem.
+    Its arrays are ``validations``, the step and MAP@R of each validation, and, for runs with
+    proxies, ``problem_steps``, the number of steps of each problem.
     """
     trained = train_on(testbed, change(cell_config(testbed, cell), cell))
     more = problem_metrics(trained.problems, trained.config.ccp.solution)
@@ -94,12 +95,12 @@ def train_level(change: Change, testbed: Testbed, cell: dict[str, Any]) -> CellR
 
 
 def cell_config(testbed: Testbed, cell: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of the testbed with the loss and the seed of a cell."""
+    """Return the testbed's configuration with the loss and the seed of a cell."""
     return with_loss(testbed.config, cell["loss"], cell["seed"])
 
 
 def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig:
-    """``config`` with one of :data:`METHODS`; ``options`` are of :class:`CcpConfig`.
+    """Return ``config`` with one of :data:`METHODS`; ``options`` are for :class:`CcpConfig`.
 
     Example:
         >>> with_method(TrainConfig(), "one problem", proxies=4).ccp.problems
@@ -109,7 +110,7 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
     if method == "base":
         return replace(config, ccp=CcpConfig())
-    # A problem must be able to end in the few steps of the quick mode.
+    # A problem must be able to end within the few steps of quick mode.
     if config.stop.max_steps == QUICK_STEPS:
         options = {"patience": 1, **options}
     problems = 1 if method == "one problem" else None
@@ -119,14 +120,14 @@ def with_method(config: TrainConfig, method: str, **options: Any) -> TrainConfig
 def problem_metrics(
     problems: Sequence[Mapping[str, float]], solution: Solution | None = "best"
 ) -> dict[str, float]:
-    """What the first and the last of the rows of problems.csv were like; empty without any.
+    """Summarize the problems of a run, given as rows of problems.csv; empty without problems.
 
     Returns:
         ``problems``, their number; ``spread_first`` and ``spread_last``, the mean distance between
         converged proxies of a class; ``covering_radius_first`` and ``covering_radius_last``;
-        ``travel_first`` and ``travel_last``, the mean distance of converged proxies from where they
-        were drawn; ``violation_rate`` and its ``violation_bound`` after the last; ``norm``, the
-        mean length of embeddings after it; ``kept``, the share of all steps that led to solutions.
+        ``travel_first`` and ``travel_last``, the mean distance that proxies moved after they were
+        drawn; ``violation_rate``, its ``violation_bound`` and ``norm``, the mean length of
+        embeddings, after the last problem; ``kept``, the share of all steps that led to solutions.
     """
     if not problems:
         return {}
@@ -143,5 +144,5 @@ def problem_metrics(
 
 
 def problem_steps(problems: Sequence[Mapping[str, float]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Steps of each problem, (K,)."""
+    """Return the number of steps of each problem, (K,)."""
     return np.array([it["last_step"] - it["first_step"] for it in problems], np.int64)

@@ -1,4 +1,4 @@
-"""Labels of methods and problems that the studies of chance-constrained proxies share."""
+"""Labels of methods and problems shared by the studies of chance-constrained proxies."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sumpool.report.section import values
 from sumpool.studies.shared.reporting import Column, first_with_arrays
 from sumpool.system.rows import Row
 
-#: The methods, in order, with their names: the loss inside batches, proxies that are drawn once,
-#: and proxies that are drawn again.
+#: Labels of the methods, in order: the in-batch loss, proxies drawn once, and proxies drawn again
+#: for each problem.
 METHODS: Mapping[str, str] = {
     "base": "base loss",
     "one problem": "one problem",
     "alternating": "alternating problems",
 }
-#: Columns on the problems of a run.
+#: Columns that describe the problems of a run.
 PROBLEMS: Mapping[str, Column] = {
     "problems": ("problems", 1, 1.0),
     "spread_first": ("spread, first", 3, 1.0),
@@ -29,7 +29,7 @@ PROBLEMS: Mapping[str, Column] = {
     "violation_rate": ("violations [%]", 1, 100.0),
     "violation_bound": ("their bound [%]", 1, 100.0),
 }
-#: How to read the columns that all rows of problems have.
+#: Explains the columns present in all rows with problems.
 _NOTE = (
     "Spread: mean distance between the converged proxies of a class. Covering radius: the largest "
     "distance from a pool image of a class to the nearest of its converged proxies, mean over "
@@ -37,7 +37,7 @@ _NOTE = (
     "of the distance β, after the last problem; their bound is Markov's. First and last: of the "
     "problems of a run."
 )
-#: How to read those that older rows lack.
+#: Explains the columns that older rows lack.
 _LATER = {
     "travel_last": " Travel: mean distance of the converged proxies from where they were drawn.",
     "norm": " Length: of the embeddings after the last problem, 1 where the ball is the sphere.",
@@ -46,18 +46,18 @@ _LATER = {
 
 
 def note(rows: Sequence[Row]) -> str:
-    """How to read what the rows have of :data:`PROBLEMS`."""
+    """Return a note that explains the :data:`PROBLEMS` columns present in ``rows``."""
     return _NOTE + "".join(words for name, words in _LATER.items() if values(rows, name))
 
 
 def methods_in(rows: Sequence[Row]) -> list[str]:
-    """The methods that occur, in the order of :data:`METHODS`."""
+    """Return the methods in ``rows``, in the order of :data:`METHODS`."""
     found = {str(row.cell["method"]) for row in rows}
     return [method for method in METHODS if method in found]
 
 
 def by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The rows by the name of their method, in the order of :data:`METHODS`."""
+    """Group the rows by method label, in the order of :data:`METHODS`."""
     return {
         METHODS[method]: [row for row in rows if row.cell["method"] == method]
         for method in methods_in(rows)
@@ -65,6 +65,6 @@ def by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
-    """The first seed with arrays of each method, in the order of :data:`METHODS`."""
+    """Return the first seed with arrays of each method, in the order of :data:`METHODS`."""
     found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
     return [found[method] for method in METHODS if method in found]

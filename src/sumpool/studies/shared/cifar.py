@@ -1,4 +1,4 @@
-"""CIFAR-10 and CIFAR-100 for studies whose training, validation and test share their classes."""
+"""CIFAR-10 and CIFAR-100 for studies whose training, validation and test images share classes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from sumpool.training.splits import Splits, TestSet
 
 
 class Source(NamedTuple):
-    """A data set: its name, images per class in a batch, and options to open it."""
+    """A data set: its name, images per class in a batch, and options for opening it."""
 
     name: str
     images_per_class: int
     options: dict[str, str]
 
 
-#: Data sets by format; of CIFAR-100 the super-classes.
+#: Data sets by format; CIFAR-100 is labeled by super-class.
 SOURCES = {
     "cifar10": Source("CIFAR-10", 8, {}),
     "cifar100": Source("CIFAR-100", 4, {"labels": "coarse"}),
@@ -29,7 +29,7 @@ SOURCES = {
 
 
 def find_format(data: Path) -> str:
-    """The format of the data set in ``data``; ConfigError if it is none of :data:`SOURCES`."""
+    """Return the format of ``data``; raise ConfigError if it is not one of :data:`SOURCES`."""
     found = detect_format(data)
     if found not in SOURCES:
         raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
@@ -45,11 +45,11 @@ def open_cifar(
     per_class: tuple[int, int] | None = None,
     check_counts: bool = True,
 ) -> Splits:
-    """Training, validation and test images of the same classes, in a ``format`` of SOURCES.
+    """Open training, validation and test images of the same classes.
 
-    ``seed`` draws the validation images, the share ``held_out`` of the training images.
-    ``per_class`` limits training and test images of a class to the first ones; None is all.
-    ``check_counts`` requires as many images as published.
+    ``format`` is a key of :data:`SOURCES`. ``seed`` draws the validation images, the share
+    ``held_out`` of the training images. ``per_class`` limits training and test images to the first
+    ones of each class; None keeps all. ``check_counts`` requires the published number of images.
     """
     options: dict[str, Any] = {**SOURCES[format].options}
     if not check_counts:
@@ -67,7 +67,7 @@ def open_cifar(
 
 
 def in_memory(steps: int, validate_every: int) -> dict[str, Any]:
-    """Options of short runs on images in memory; a process that loads them would be slower."""
+    """Return options for short runs on images in memory, where loader processes are slower."""
     cache: Literal["gpu", "ram"] = "gpu" if torch.cuda.is_available() else "ram"
     stop = StopConfig(validate_every=validate_every, patience=steps, max_steps=steps)
     return {"cache": cache, "stop": stop, "hardware": HardwareConfig(workers=0)}

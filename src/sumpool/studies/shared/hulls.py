@@ -13,9 +13,9 @@ Points = NDArray[np.float64]
 
 
 def convex_hull(points: Points) -> Points:
-    """Corners (k, 2) of the convex hull, counter-clockwise, by Andrew's monotone chain.
+    """Compute the corners (k, 2) of the convex hull, counterclockwise, by Andrew's monotone chain.
 
-    There is one for a single point, two for points on a line.
+    A single point has one corner, collinear points have two.
 
     Example:
         >>> convex_hull(np.array([[0.0, 0.0], [2.0, 0.0], [1.0, 0.5], [2.0, 2.0], [0.0, 2.0]]))
@@ -24,7 +24,7 @@ def convex_hull(points: Points) -> Points:
                [2., 2.],
                [0., 2.]])
     """
-    ordered = np.unique(points, axis=0)  # by x, then y; no point twice
+    ordered = np.unique(points, axis=0)  # sorted by x, then y, without duplicates
     if len(ordered) < 3:
         return ordered
     lower, upper = _chain(ordered), _chain(ordered[::-1])
@@ -47,24 +47,24 @@ def _cross(a: Points, b: Points) -> Points:
 
 
 def polygon_area(corners: Points) -> float:
-    """Area of a polygon from its corners (k, 2) in counter-clockwise order."""
+    """Compute the area of a polygon from its corners (k, 2) in counterclockwise order."""
     return float(_cross(corners, np.roll(corners, -1, axis=0)).sum() / 2)
 
 
 def inside(corners: Points, points: Points) -> NDArray[np.bool_]:
-    """Whether each of the points (n, 2) lies in the hull with these corners, its edge included."""
+    """Return whether each of the points (n, 2) lies inside or on the hull with these corners."""
     edges = np.roll(corners, -1, axis=0) - corners
     left = _cross(edges, points[:, None] - corners) >= 0  # (n, k)
-    # For one or two corners "left of every edge" is a whole line or plane: the box cuts it down.
+    # With one or two corners, "left of every edge" is a whole plane or line: the box bounds it.
     boxed = (points >= corners.min(0)) & (points <= corners.max(0))
     within: NDArray[np.bool_] = left.all(1) & boxed.all(1)
     return within
 
 
 def intersection(a: Points, b: Points) -> Points:
-    """Corners (k, 2) of the intersection of two convex polygons; k = 0 if they are apart.
+    """Compute the corners (k, 2) of the intersection of two convex polygons; k = 0 if disjoint.
 
-    Sutherland and Hodgman's clipping: cut ``a`` along every edge of ``b``.
+    Uses Sutherland-Hodgman clipping: ``a`` is cut along every edge of ``b``.
     """
     for start, end in zip(b, np.roll(b, -1, axis=0), strict=True):
         if not len(a):
@@ -83,9 +83,9 @@ def intersection(a: Points, b: Points) -> Points:
 
 
 def overlap(a: Points, b: Points) -> float:
-    """Area of the intersection of two hulls as a share of the smaller one, in [0, 1].
+    """Return the intersection area of two hulls as a share of the smaller hull, in [0, 1].
 
-    For a hull without area it is the share of its corners that lie in the other.
+    For a hull without area, return the share of its corners that lie in the other hull.
     """
     if polygon_area(a) > polygon_area(b):
         a, b = b, a
@@ -97,9 +97,9 @@ def overlap(a: Points, b: Points) -> float:
 
 
 def meet(a: Points, b: Points) -> bool:
-    """Whether two hulls have a point in common, be it a corner.
+    """Return whether two hulls have at least one point in common.
 
-    Hulls without area are taken to meet if a corner of one lies in the other.
+    Two hulls without area are considered to meet if a corner of one lies in the other.
     """
     if polygon_area(b) <= 0:
         a, b = b, a
@@ -109,21 +109,21 @@ def meet(a: Points, b: Points) -> bool:
 
 
 def meeting_pairs(hulls: Sequence[Points]) -> float:
-    """Share of the pairs among at least two hulls that have a point in common."""
+    """Return the share of pairs that have a point in common, among at least two hulls."""
     pairs = [meet(a, b) for a, b in combinations(hulls, 2)]
     return sum(pairs) / len(pairs)
 
 
 @dataclass(frozen=True)
 class HullOverlap:
-    """How much the hulls of classes overlap."""
+    """Overlap of class hulls."""
 
-    hulls: list[Points]  #: Corners of each class's hull, in the order of the labels
+    hulls: list[Points]  #: Corners of each class's hull, in label order
     #: Share of samples that lie in the hull of at least one other class.
     samples_inside_others: float
-    #: Mean over pairs of classes of the intersection area over the smaller area.
+    #: Mean over class pairs of the intersection area over the smaller area.
     mean_overlap: float
-    overlapping_pairs: float  #: Share of pairs of classes whose hulls overlap at all
+    overlapping_pairs: float  #: Share of class pairs whose hulls overlap
 
 
 def hull_overlap(embeddings: Points, labels: NDArray[np.int64]) -> HullOverlap:

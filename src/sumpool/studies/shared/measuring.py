@@ -1,4 +1,4 @@
-"""What is measured on a trained cell: retrieval, and where on collages the pooling looks."""
+"""Measurements of a trained cell: retrieval and, on collages, where the pooling weight falls."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.testbed import EvaluatedOn
 from sumpool.training.without_folder import Trained
 
-#: Collages of each split that attention is stored for.
+#: Collages per split for which attention is stored.
 SHOWN = 4
 
 
 def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, float]:
-    """The metrics of a cell, with the share of pooling weight on the foreground of collages."""
+    """Return the metrics of a cell, on collages with the share of weight on the foreground."""
     retrieval = trained.metrics[evaluated_on]
     metrics: dict[str, float] = {
         "map_at_r": retrieval["mean_average_precision_at_r"],
@@ -41,7 +41,7 @@ def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, f
 
 
 def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
-    """Which tile of each collage matters, (N,) int64; None where there are no collages."""
+    """Return the foreground tile of each collage, (N,) int64; None for other images."""
     if isinstance(dataset, CifarCollages) and dataset.whole:
         return dataset.foreground_tile
     if isinstance(dataset, GlyphCollages) and dataset.part == "collage":
@@ -50,7 +50,7 @@ def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
 
 
 def tile_shares(weights: Tensor) -> Tensor:
-    """The share of weights (b, h, w) on each tile of a 2×2 collage, (b, 4), for even h and w."""
+    """Return the share of weights (b, h, w) on each tile of a 2×2 collage, (b, 4); h, w even."""
     batch, height, width = weights.shape
     if height % 2 or width % 2:
         raise ValueError(f"weights must have an even height and width, got {tuple(weights.shape)}")
@@ -60,9 +60,9 @@ def tile_shares(weights: Tensor) -> Tensor:
 
 @torch.no_grad()
 def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -> float | None:
-    """Mean share of the pooling weight on the foreground tiles ``places`` (N,) of the images.
+    """Return the mean share of pooling weight on the foreground tiles ``places`` (N,).
 
-    Average pooling has 25 %. None if the pooling has no weights.
+    It is 25 % for average pooling, and None if the pooling has no weights.
     """
     shares = []
     for batch in open_images(model, collages).test_batches(batch_size=64):
@@ -75,7 +75,7 @@ def foreground_weight(model: Embedder, collages: ImageDataset, places: Tensor) -
 
 @torch.no_grad()
 def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
-    """Training and test collages with the pooling weights on them, for figures."""
+    """Return some training and test collages with their pooling weights; None if there are none."""
     test = trained.splits.test
     if test is None:
         return None
@@ -84,7 +84,7 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
         tiles = foreground_tiles(part)
         if tiles is None:
             return None
-        # At random, the same for all methods: at equal distances foregrounds come again.
+        # Drawn at random, the same for all methods: equal spacing would repeat foregrounds.
         drawn = torch.randperm(len(part), generator=torch.Generator().manual_seed(0))
         chosen = drawn[:SHOWN].sort().values
         (batch,) = open_images(trained.model, part).test_batches(chosen)
@@ -108,13 +108,13 @@ def result(
     more: Mapping[str, float] | None = None,
     evaluated_on: EvaluatedOn = "test",
 ) -> CellResult:
-    """The metrics of a cell, ``more`` of them and, with ``pictures``, its attention."""
+    """Return the metrics of a cell together with ``more`` and, with ``pictures``, its attention."""
     metrics = {**measure(trained, evaluated_on), **(more or {})}
     return CellResult(metrics, attention(trained) if pictures else None)
 
 
 def open_images(model: Embedder, images: ImageDataset) -> ImageFeed:
-    """The images as ``model`` takes them, on its device."""
+    """Open the images with the preprocessing of ``model``, on its device."""
     device = next(model.parameters()).device
     return open_feed(images, model.preprocessing, cache="ram", device=device, progress=False)
 

@@ -1,4 +1,4 @@
-"""The ``run`` of studies that train on a testbed: levels × losses × seeds."""
+"""The ``run`` function of studies that train on a testbed: levels × losses × seeds."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sumpool.training import ConfigError, TrainConfig
 LOSSES = ("c2", "pnca")
 SEEDS = 3
 
-#: What a cell differs in from others, besides loss and seed.
+#: Options that distinguish a cell from others, besides loss and seed.
 Level = Mapping[str, Any]
-#: Changes a configuration into that of a cell.
+#: Applies a level to a configuration.
 Change = Callable[[TrainConfig, Level], TrainConfig]
-#: The levels for a testbed; the flag says whether the study is quick.
+#: Returns the levels for a testbed; the flag is true in quick mode.
 Levels = Callable[[Testbed, bool], Iterable[Level]]
-#: Trains and evaluates a cell. It is sent to other processes: a function of a module or a partial.
+#: Trains and evaluates a cell. Must be picklable: a module-level function, or a partial of one.
 Train = Callable[[Testbed, dict[str, Any]], CellResult]
-#: Makes the testbed of a study, in its folder; the flag says whether the study is quick.
+#: Adapts the testbed to a study, given its folder; the flag is true in quick mode.
 Adapt = Callable[[Testbed, Path, bool], Testbed]
 
 
@@ -38,9 +38,9 @@ def pooling_study(
     losses: Sequence[str] = LOSSES,
     adapt: Adapt | None = None,
 ) -> RunStudy:
-    """The ``run`` of a study on glyph collages or, with ``data``, CIFAR-100 collages or CUB.
+    """Return the ``run`` of a study on glyph collages or, with ``data``, CIFAR-100 collages or CUB.
 
-    The quick mode takes the first of the ``losses``. ``adapt`` changes what all cells share.
+    Quick mode uses only the first of ``losses``. ``adapt`` changes the settings of all cells.
     """
 
     def run(

@@ -1,4 +1,4 @@
-"""What the sections of studies share: tables over seeds, differences by seed, rows to show."""
+"""Helpers for study sections: tables over seeds, differences by seed, rows to show."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from sumpool.report.section import NOTHING, grouped, measured, over_seeds
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.rows import Row
 
-#: Heading of a metric's column, digits after the point, factor.
+#: Column heading of a metric, decimal places and scale factor.
 Column = tuple[str, int, float]
 Key = TypeVar("Key", bound=Hashable)
 
-#: Retrieval and, on collages, the pooling weight on the foreground; all in %.
+#: Retrieval scores and, on collages, the pooling weight on the foreground; all in %.
 SCORES = {"map_at_r": "MAP@R", "precision_at_1": "P@1", "foreground_weight": "weight"}
 
 
 def seeds_table(
     first: str, groups: Mapping[str, Sequence[Row]], columns: Mapping[str, Column], caption: str
 ) -> Table:
-    """One row per group and one column per metric that any group has, averaged over seeds.
+    """Tabulate one row per group and one column per available metric, averaged over seeds.
 
-    ``first`` is the heading of the column that names the groups.
+    ``first`` is the heading of the group column.
     """
     shown = measured([row for rows in groups.values() for row in rows], columns)
     lines = [
@@ -39,14 +39,14 @@ def cross_table(
     cells: Mapping[Any, Sequence[Row]],
     caption: str,
 ) -> Table:
-    """Metrics in percent by two properties of the cells, averaged over seeds.
+    """Tabulate metrics in percent by two properties of the cells, averaged over seeds.
 
     Args:
-        first: Headings of the columns that name the lines.
-        lines: Key of each line by its names.
+        first: Headings of the columns that label the rows.
+        lines: Key of each row by its labels.
         columns: Key and metric of each column by its heading.
-        cells: The rows by the keys of line and column.
-        caption: What is tabulated.
+        cells: Stored rows by the keys of table row and column.
+        caption: Caption of the table.
     """
     body = [
         [
@@ -62,7 +62,7 @@ def cross_table(
 
 
 def differences(rows: Iterable[Row], base: Iterable[Row]) -> list[float]:
-    """MAP@R of ``rows`` less that of ``base``, by seed, for the seeds that both have."""
+    """Return the MAP@R of ``rows`` minus that of ``base``, for each seed that both have."""
     own, other = (
         {int(row.cell["seed"]): float(row.metrics["map_at_r"]) for row in part}
         for part in (rows, base)
@@ -71,7 +71,7 @@ def differences(rows: Iterable[Row], base: Iterable[Row]) -> list[float]:
 
 
 def signed(values: Sequence[float]) -> str:
-    """Mean ± standard deviation in points, with its sign; a dash without values."""
+    """Format mean ± standard deviation in points, with a sign; a dash without values."""
     if not values:
         return NOTHING
     words = mean_and_spread(values, 1, 100)
@@ -79,7 +79,7 @@ def signed(values: Sequence[float]) -> str:
 
 
 def first_with_arrays(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, Row]:
-    """The first seed of each key whose arrays are stored."""
+    """Return the row of the first seed with stored arrays for each key."""
     stored = [row for row in rows if row.arrays is not None]
     stored.sort(key=lambda row: int(row.cell["seed"]))
     return {name: own[0] for name, own in grouped(stored, key).items()}

@@ -1,4 +1,4 @@
-"""The section of a study, as most of them are made."""
+"""The section builder used by most studies."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def study_section(
     shared: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Section:
-    """The section on stored rows, with what all runs share and where they come from.
+    """Build a section from stored rows, with their shared settings and provenance.
 
-    ``figures`` are by their alternative text. ``shared`` are the settings listed after the notes;
-    None is those of the rows. ``options`` are of :func:`~sumpool.report.plots.picture`.
+    ``figures`` are keyed by alternative text. ``shared`` holds the settings listed after the notes;
+    None uses those of the rows. ``options`` are passed to :func:`~sumpool.report.plots.picture`.
     """
     pictures = [picture(figure, alt, **options) for alt, figure in figures.items()]
     notes = [*notes, *conditions(rows[0].settings if shared is None else shared)]

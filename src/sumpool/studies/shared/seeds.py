@@ -1,10 +1,10 @@
-"""Which seeds a study runs with."""
+"""Seeds of a study."""
 
 from __future__ import annotations
 
 
 def seed_range(seeds: int | None, quick: bool, default: int = 5) -> range:
-    """Seeds 0 to ``seeds`` − 1; None is ``default``, or one seed in quick mode."""
+    """Return seeds 0 to ``seeds`` − 1; None means ``default`` seeds, or one in quick mode."""
     if seeds is None:
         seeds = 1 if quick else default
     if seeds < 1:

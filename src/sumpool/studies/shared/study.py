@@ -1,4 +1,4 @@
-"""What a study is: how it is run, and how its stored results are reported."""
+"""Definition of a study: how to run it and how to report its stored results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class RunStudy(Protocol):
-    """Run a study into a folder."""
+    """Signature of a study's ``run`` function."""
 
     def __call__(
         self,
@@ -35,34 +35,34 @@ class RunStudy(Protocol):
         jobs: int | None = ...,
         weights: Path | None = ...,
     ) -> list[Row]:
-        """Compute the cells that are not stored yet and return the rows of all.
+        """Compute the missing cells and return the rows of all cells.
 
         Args:
             out_dir: Folder of the results.
-            seeds: Number of seeds, 0 to ``seeds`` − 1; None is the default of the study.
-            quick: A smoke test of a few seconds, with fewer seeds and steps: ignore the numbers.
+            seeds: Number of seeds, 0 to ``seeds`` − 1; None uses the default of the study.
+            quick: Run a smoke test of a few seconds with fewer seeds and steps; ignore the numbers.
             progress: Show progress bars on stderr.
             force: Discard stored results first.
-            data: Folder of real images, for studies that train on some (:meth:`Study.options`).
-            jobs: Cells that run in parallel; None is one per core, and one in the quick mode.
+            data: Folder of real images, for studies that accept one (:meth:`Study.options`).
+            jobs: Cells to run in parallel; None means one per core, or one in quick mode.
             weights: File of a pretrained backbone, for studies that start from one.
 
         Raises:
-            ConfigError: If data or weights are not what the study takes.
+            ConfigError: If the study does not accept the data or the weights.
         """
         ...
 
 
-#: Held by the process that runs a study into a folder.
+#: Lock file held by the process that runs a study in a folder.
 LOCK = ".lock"
 
 
 @contextmanager
 def sole_writer(folder: Path) -> Iterator[None]:
-    """Hold ``folder`` inside the ``with``: no other process runs a study into it meanwhile.
+    """Lock ``folder`` inside the ``with``, so that no other process runs a study in it.
 
     Raises:
-        StoreError: If another process holds it, which is named.
+        StoreError: If another process holds the lock; the message names it.
     """
     with claim(folder / LOCK) as mine:
         if not mine:
@@ -73,7 +73,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
         yield
 
 
-#: Arguments of ``run`` that not every study has.
+#: Arguments of ``run`` that only some studies accept.
 OPTIONS = ("data", "jobs", "weights")
 
 
@@ -81,32 +81,32 @@ OPTIONS = ("data", "jobs", "weights")
 class Study:
     """A study. Its modules, and with them torch and matplotlib, are imported on first use."""
 
-    summary: str  #: What it shows, in one line
-    cost: str  #: How long it takes
+    summary: str  #: One-line description
+    cost: str  #: Expected runs and duration
     experiment: str  #: Module with its ``run``
     report: str  #: Module with its ``tables`` and ``section``
 
     @classmethod
     def in_folder(cls, package: str, summary: str, cost: str) -> Study:
-        """The study of a package: ``experiment.py`` runs it, ``section.py`` reports it."""
+        """Create the study of a package: ``experiment.py`` runs it, ``section.py`` reports it."""
         return cls(summary, cost, f"{package}.experiment", f"{package}.section")
 
     @property
     def run(self) -> RunStudy:
-        """Runs the study."""
+        """Function that runs the study."""
         return cast(RunStudy, import_module(self.experiment).run)
 
     def options(self) -> tuple[str, ...]:
-        """The :data:`OPTIONS` that :attr:`run` takes."""
+        """Return the :data:`OPTIONS` that :attr:`run` accepts."""
         taken = inspect.signature(self.run).parameters
         return tuple(name for name in OPTIONS if name in taken)
 
     def tables(self, rows: list[Row]) -> list[Table]:
-        """The numbers of stored rows, averaged over seeds; draws nothing."""
+        """Return the tables of stored rows, averaged over seeds, without drawing figures."""
         return cast("list[Table]", self._report().tables(rows))
 
     def section(self, folder: Path, rows: list[Row]) -> Section:
-        """The section of a page on stored rows; figures read arrays from ``folder``."""
+        """Return the section for stored rows; figures read arrays from ``folder``."""
         return cast("Section", self._report().section(folder, rows))
 
     def _report(self) -> Any:

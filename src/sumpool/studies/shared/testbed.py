@@ -1,8 +1,8 @@
-"""What the studies of poolings train on: glyph or CIFAR collages, CUB, or a stand-in.
+"""Training setups of the pooling studies: glyph or CIFAR collages, CUB, or a stand-in.
 
-All of them share these settings, so that a cell of one study is a cell of another. A run takes
-half a minute on a core on glyph collages, which need no data; on a GPU it takes seconds on CIFAR
-collages and a quarter of an hour on CUB.
+The studies share these settings, so that their cells are comparable. On glyph collages, which need
+no data, a run takes half a minute on one core; on a GPU, it takes seconds on CIFAR collages and a
+quarter of an hour on CUB.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from sumpool.training.pretraining import pretrain
 from sumpool.training.splits import Splits, TestSet
 from sumpool.training.without_folder import Trained, train_in_memory
 
-#: What runs on glyph collages share.
+#: Configuration shared by runs on glyph collages.
 GLYPHS = TrainConfig(
     format="glyphs",
     backbone="small_cnn",
@@ -49,39 +49,39 @@ GLYPHS = TrainConfig(
     zero_shot=ZeroShotConfig(weight=0.0),
     optimizer=OptimizerConfig(lr=6e-3),
     stop=StopConfig(validate_every=100, patience=1000, max_steps=500),
-    # Images are in memory: a process that loads them would take longer to start than to load.
+    # Images are in memory: starting a loader process would take longer than loading them.
     hardware=HardwareConfig(accelerator="cpu", workers=0),
 )
-#: Steps of a run on CIFAR collages, and of an epoch, which shows each foreground once.
+#: Steps of a run on CIFAR collages and of an epoch, which shows each foreground once.
 STEPS, EPOCH = 1000, 250
-#: Learning rates on them: the papers', and one at which pretrained features suffer less.
+#: Learning rates on CIFAR collages: the papers', and one that harms pretrained features less.
 RATES = (1e-3, 3e-4)
-#: Images that the scores of a cell are measured on.
+#: Images on which the scores of a cell are measured.
 EvaluatedOn = Literal["test", "validation"]
-#: The zero-shot loss of the studies, where they have it: as strong as the base loss at the start.
-#: At the λ = 0.5 of the papers it drowns it, see docs/zero-shot-loss.md.
+#: The zero-shot loss of the studies that use it: as strong as the base loss at the start. At the
+#: papers' λ = 0.5 it overwhelms the base loss, see docs/zero-shot-loss.md.
 ZERO_SHOT = ZeroShotConfig(weight=0.02, reduction="sum")
 
 
 @dataclass(frozen=True)
 class Testbed:
-    """What all cells of a study share."""
+    """Data and settings shared by all cells of a study."""
 
     name: str  #: "glyphs", "CIFAR-100", "CUB" or "stand-in"
-    config: TrainConfig  #: What every cell is trained with, but for what the study changes
-    #: Learning rates that studies of several compare; that of ``config`` is the last.
+    config: TrainConfig  #: Configuration of every cell, before the changes of the study
+    #: Learning rates for studies that compare several; the last is that of ``config``.
     rates: tuple[float, ...]
-    #: What makes of a configuration one of foregrounds alone; None where there is no telling them
-    #: from the background.
+    #: Options that restrict a configuration to foregrounds; None if they cannot be separated from
+    #: the background.
     distilled: Mapping[str, Any] | None = None
-    #: Steps as average pooling before prototypes are picked among embeddings, for methods that pick
+    #: Steps of average pooling before prototypes are picked among embeddings, for methods that pick
     #: them late.
     late: int = EPOCH
-    whole: bool = True  #: Whether the data must have as many images as published
-    evaluated_on: EvaluatedOn = "test"  #: What the scores of cells are measured on
+    whole: bool = True  #: Whether the data must have the published number of images
+    evaluated_on: EvaluatedOn = "test"  #: Images on which scores are measured
 
     def settings(self) -> dict[str, Any]:
-        """What goes into every row."""
+        """Return the settings stored with every row."""
         config = self.config
         tuned = {"evaluated_on": self.evaluated_on, "folds": config.folds}
         return {
@@ -100,13 +100,13 @@ class Testbed:
 def open_testbed(
     out_dir: Path, data: Path | None, *, quick: bool, weights: Path | None, progress: bool
 ) -> Testbed:
-    """Look at ``data`` and choose the settings; without ``weights``, pretrain for collages.
+    """Choose the testbed for ``data``; for CIFAR collages without ``weights``, pretrain first.
 
-    ``data`` is CIFAR-100 or CUB; None is glyph collages or, if ``quick``, a stand-in for CIFAR-100.
-    ``out_dir`` keeps the pretrained backbone, the stand-in and decoded images of CUB.
+    ``data`` holds CIFAR-100 or CUB; None selects glyph collages or, if ``quick``, a stand-in for
+    CIFAR-100. ``out_dir`` stores the pretrained backbone, the stand-in and decoded images of CUB.
 
     Raises:
-        ConfigError: If the data is something else.
+        ConfigError: If the data is something else, or weights are given for glyphs or CUB.
     """
     if data is None and not quick:
         return _glyphs(weights)
@@ -152,8 +152,8 @@ def _collages(
             weight_decay=0.0,
             beta2=0.999,
             plateau_patience=5,
-            # An epoch of foregrounds, of which there are ten collages each, trains the map and the
-            # pooling alone. Without it C2 collapses at the papers' rate: all embeddings are one.
+            # During one pass over the foregrounds (with ten collages each), only the map and the
+            # pooling are trained. Otherwise C2 collapses at the papers' rate: embeddings coincide.
             warmup_epochs=0.1,
         ),
         stop=StopConfig(validate_every=EPOCH, patience=1000, max_steps=STEPS),
@@ -172,7 +172,7 @@ def _glyphs(weights: Path | None) -> Testbed:
     config = replace(
         GLYPHS,
         images_per_class=4,
-        # From random weights there is nothing to spare, and the rate is high for proxies as it is.
+        # Random weights need no protection, and the rate is already high for proxies.
         optimizer=replace(GLYPHS.optimizer, proxy_lr_multiplier=1.0, warmup_epochs=0.0),
     )
     assert config.optimizer.lr is not None
@@ -197,10 +197,10 @@ def _cub(data: Path, out_dir: Path, *, quick: bool, weights: Path | None) -> Tes
 
 
 def tuning_testbed(testbed: Testbed, stop: StopConfig, folds: int, zero_shot: float) -> Testbed:
-    """The testbed of ablations: on CUB as in the papers' tuning protocols, others unchanged.
+    """Apply the papers' tuning protocols on CUB; return other testbeds unchanged.
 
-    The first of ``folds`` folds of the training classes is held out, decides on the best step as
-    ``stop`` says, and is what scores are measured on; ``zero_shot`` is λ.
+    The first of ``folds`` folds of the training classes is held out: it selects the best step, as
+    configured by ``stop``, and scores are measured on it. ``zero_shot`` is λ.
     """
     if testbed.name != "CUB":
         return testbed
@@ -213,7 +213,7 @@ def tuning_testbed(testbed: Testbed, stop: StopConfig, folds: int, zero_shot: fl
 
 
 def hardware() -> HardwareConfig:
-    """The fastest way to train small networks on what is at hand."""
+    """Return the fastest settings for training small networks on the available hardware."""
     if not torch.cuda.is_available():
         return HardwareConfig(accelerator="cpu", workers=0)
     return HardwareConfig(
@@ -222,9 +222,9 @@ def hardware() -> HardwareConfig:
 
 
 def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
-    """``config`` with a loss and a seed; CUDA graphs record as much as the loss allows.
+    """Return ``config`` with a loss and a seed; CUDA graphs record as much as the loss allows.
 
-    A loss that waits for the device cannot be recorded; then the network's passes are.
+    A loss that waits for the device cannot be recorded; then only the network's passes are.
 
     Example:
         >>> config = TrainConfig(hardware=HardwareConfig(cuda_step=True))
@@ -235,13 +235,13 @@ def with_loss(config: TrainConfig, loss: str, seed: int) -> TrainConfig:
     config = replace(config, loss=loss, seed=seed)
     if loss in RECORDABLE or not config.hardware.cuda_step:
         return config
-    # A recorded pass would stay as it is when the pooling changes.
+    # A recorded pass would not follow a change of the pooling.
     alike = not config.gsp.average_steps
     return replace(config, hardware=replace(config.hardware, cuda_step=False, cuda_graph=alike))
 
 
 def train_on(testbed: Testbed, config: TrainConfig) -> Trained:
-    """Train and evaluate ``config``, which is that of the testbed with some options changed."""
+    """Train and evaluate ``config``, the testbed's configuration with some options changed."""
     if config.format == "glyphs":
         return train_in_memory(config, splits=_glyph_splits("letter" if config.crop else "collage"))
     if config.format == "cub":

@@ -1,4 +1,4 @@
-"""The token problem: samples mixed from tokens, the loss they are learned by, and its measure."""
+"""The token problem: samples mixed from tokens, the loss that learns them, and their MAP@R."""
 
 from __future__ import annotations
 
@@ -11,53 +11,53 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class TokenSettings:
-    """The problem of [thesis, sec. 5.3.1], with what the text leaves open."""
+    """Settings of the problem of [thesis, sec. 5.3.1], including those the text leaves open."""
 
     classes: int = 16
-    own: int = 4  #: Tokens of each class
-    shared: int = 4  #: Background tokens that all classes share
-    length: int = 50  #: Tokens in a sample
-    ratio_mean: float = 0.5  #: Mean of the share of a sample that is drawn from its class's tokens
+    own: int = 4  #: Tokens per class
+    shared: int = 4  #: Background tokens shared by all classes
+    length: int = 50  #: Tokens per sample
+    ratio_mean: float = 0.5  #: Mean share of a sample drawn from the tokens of its class
     ratio_std: float = 0.1  #: Standard deviation of that share
-    bound: float = 0.3  #: Every coordinate of a token is kept within ± this
-    start: float = 0.1  #: Tokens start uniform within ± this (not in the text)
+    bound: float = 0.3  #: Token coordinates are clamped to ± this
+    start: float = 0.1  #: Initial tokens are uniform within ± this (not in the text)
     dim: int = 2  #: Dimension of the tokens; 2, so that hulls can be drawn
     prototypes: int = 16  #: Number m of prototypes of GSP (not in the text)
     mu: float = 0.3  #: Share μ of GSP (not in the text; 0.3 is its value for images)
     eps: float = 20.0  #: Inverse smoothing ε of GSP (not in the text)
     positive_margin: float = 0.0  #: Distance m⁺ below which positive pairs cost nothing
-    #: Distance m⁻ above which negative pairs cost nothing (not in the text): the largest that 16
-    #: points in the square keep on a 4×4 grid.
+    #: Distance m⁻ above which negative pairs cost nothing (not in the text): the spacing of 16
+    #: points on a 4×4 grid that fills the square.
     negative_margin: float = 0.2
-    #: Of Adam, its betas left at their defaults; for tokens and prototypes.
+    #: Learning rate of Adam, with default betas, for tokens and prototypes.
     learning_rate: float = 1e-4
-    per_class: int = 4  #: Samples of each class in a batch
-    epoch_batches: int = 100  #: Batches in an epoch: what an epoch is, samples being drawn afresh
-    patience: int = 30  #: Epochs without a better validation MAP@R after which training stops
-    max_epochs: int = 80  #: Epochs after which it stops in any case
-    validation_per_class: int = 32  #: Validation samples of each class
-    test_per_class: int = 64  #: Test samples of each class
+    per_class: int = 4  #: Samples per class in a batch
+    epoch_batches: int = 100  #: Batches per epoch; samples are drawn afresh for each
+    patience: int = 30  #: Epochs without a better validation MAP@R before training stops
+    max_epochs: int = 80  #: Maximum number of epochs
+    validation_per_class: int = 32  #: Validation samples per class
+    test_per_class: int = 64  #: Test samples per class
     #: A token is active in a class if its mean weight in the class's samples is at least this share
-    #: of an equal one, 1 / (own + shared).
+    #: of an equal weight, 1 / (own + shared).
     active: float = 0.5
 
     @property
     def tokens(self) -> int:
-        """Number of tokens in all; those of class c begin at ``c * own``, shared ones are last."""
+        """Total number of tokens; those of class c begin at ``c * own``, shared tokens are last."""
         return self.classes * self.own + self.shared
 
     def labels(self, per_class: int) -> Tensor:
-        """Labels of ``per_class`` samples of each class, of shape (classes · per_class,)."""
+        """Return the labels of ``per_class`` samples per class, (classes · per_class,)."""
         return torch.arange(self.classes).repeat_interleave(per_class)
 
 
 def draw_samples(
     settings: TokenSettings, per_class: int, generator: torch.Generator, count: int = 1
 ) -> Tensor:
-    """Draw ``count`` batches of samples: indices of tokens, int64 (count, B, length).
+    """Draw ``count`` batches of samples as token indices, int64 (count, B, length).
 
-    The B samples are labelled as :meth:`TokenSettings.labels` says. The order within a sample means
-    nothing to a pooling.
+    The B samples have the labels of :meth:`TokenSettings.labels`. Poolings ignore the order within
+    a sample.
     """
     labels = settings.labels(per_class)
     shape = (count, len(labels), settings.length)
@@ -76,7 +76,7 @@ def contrastive_loss(
 ) -> Tensor:
     """Contrastive loss on distances: (d⁺ − m⁺)₊ and (m⁻ − d⁻)₊, means of the non-zero terms.
 
-    Of embeddings (G, B, d) with labels (B,): one loss for each of the G problems, (G,).
+    Takes embeddings (G, B, d) with labels (B,); returns one loss for each of the G problems, (G,).
     """
     distances = exact_distances(embeddings, embeddings)  # (G, B, B)
     same = labels.unsqueeze(0) == labels.unsqueeze(1)
@@ -91,18 +91,18 @@ def _mean_of_nonzero(terms: Tensor) -> Tensor:
 
 
 def exact_distances(a: Tensor, b: Tensor) -> Tensor:
-    """Distances (..., n, m) between points (..., n, d) and (..., m, d), by their differences.
+    """Compute distances (..., n, m) of points (..., n, d) and (..., m, d) from their differences.
 
     A matrix product would be faster, but embeddings of a class end up so close that its rounding
-    would blur their order.
+    errors would change their order.
     """
     return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def map_at_r(embeddings: Tensor, labels: Tensor) -> Tensor:
-    """MAP@R = mean over queries of (1/R) Σ_{k≤R} [hit at k] · P@k, every sample being a query.
+    """MAP@R = mean over queries of (1/R) Σ_{k≤R} [hit at k] · P@k, with every sample as a query.
 
-    Of embeddings (..., B, d) with labels (B,), each class with R + 1 ≥ 2 samples; of shape (...).
+    Takes embeddings (..., B, d) with labels (B,), R + 1 ≥ 2 samples per class; returns shape (...).
     """
     same = labels.unsqueeze(0) == labels.unsqueeze(1)
     relevant = same.sum(1) - 1

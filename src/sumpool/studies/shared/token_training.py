@@ -1,8 +1,8 @@
 """Learning tokens through a pooling, for several seeds at once.
 
-All tensors carry the seeds (G of them) as their leading dimension, so that the many small
-operations of a step are paid once for all seeds. Each seed draws from generators of its own: its
-samples do not depend on the others, its numbers do by rounding only.
+The leading dimension of all tensors is the seed (G of them), so that the many small operations of a
+step are launched once for all seeds. Each seed has its own generators: its samples do not depend on
+the other seeds, and its results depend on them only through rounding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from sumpool.studies.shared.token_problem import (
 )
 from sumpool.transport import Exact, greedy_k_center, lipschitz_normalize, partial_transport
 
-#: The poolings compared.
+#: Poolings to compare.
 METHODS = ("GAP", "GSP")
 #: Half the default steps: costs below 1 at ε = 20 are solved to machine precision in three.
 SOLVER = Exact(steps=5)
@@ -31,26 +31,26 @@ SOLVER = Exact(steps=5)
 
 @dataclass(frozen=True)
 class Learned:
-    """What is learned, for G seeds."""
+    """Learned tensors of G seeds."""
 
     tokens: Tensor  #: Tokens of shape (G, T, d)
-    prototypes: Tensor | None  #: Prototypes of shape (G, m, d) of GSP; None for GAP
+    prototypes: Tensor | None  #: GSP prototypes of shape (G, m, d); None for GAP
 
     def parameters(self) -> list[Tensor]:
-        """The tensors that are learned."""
+        """Return the learned tensors."""
         return [self.tokens] if self.prototypes is None else [self.tokens, self.prototypes]
 
     def select(self, index: int) -> Learned:
-        """A copy of one seed's part, without gradient, as G = 1."""
+        """Return a copy of one seed's tensors, without gradient, with G = 1."""
         parts = [tensor.detach()[index : index + 1].clone() for tensor in self.parameters()]
         return Learned(parts[0], parts[1] if len(parts) > 1 else None)
 
 
 def start(settings: TokenSettings, method: str, generators: Sequence[torch.Generator]) -> Learned:
-    """What learning starts from: uniform tokens, and for GSP prototypes picked among them.
+    """Initialize uniform tokens and, for GSP, prototypes picked among them.
 
-    The pick is greedy k-center over the features in random order, as the pooling layer does with
-    its first batch; all tokens occur in a first batch but for a vanishing chance.
+    Prototypes are picked by greedy k-center over the tokens in random order, as by the pooling
+    layer in its first batch, which contains all tokens with near certainty.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
@@ -66,7 +66,7 @@ def start(settings: TokenSettings, method: str, generators: Sequence[torch.Gener
 
 
 def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tuple[Tensor, Tensor]:
-    """Pool samples (G, B, n) by GSP, or by GAP where there are no prototypes.
+    """Pool samples (G, B, n) by GSP, or by GAP without prototypes.
 
     Returns embeddings (G, B, d) and pooling weights (G, B, n).
     """
@@ -74,8 +74,8 @@ def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tu
     if learned.prototypes is None:
         weights = features.new_full((), 1 / samples.shape[-1]).expand(samples.shape)
         return features.mean(-2), weights
-    # The weights depend on a feature through ℓ = logsumexp_i(−ε c_i) alone (docs/derivation.md).
-    # So ℓ is computed once for every token, and one prototype at cost −ℓ/ε stands for all.
+    # The weights depend on a feature only through ℓ = logsumexp_i(−ε c_i) (docs/derivation.md).
+    # So ℓ is computed once per token, and one prototype at cost −ℓ/ε replaces all prototypes.
     cost = exact_distances(
         lipschitz_normalize(learned.tokens), lipschitz_normalize(learned.prototypes)
     )  # (G, T, m)
@@ -86,19 +86,19 @@ def pool_samples(learned: Learned, samples: Tensor, mu: float, eps: float) -> tu
 
 
 def _rows(table: Tensor, indices: Tensor) -> Tensor:
-    """Rows of tables (G, T, d) at indices (G, k), of shape (G, k, d)."""
+    """Select rows of tables (G, T, d) at indices (G, k); returns (G, k, d)."""
     return table.gather(1, indices.unsqueeze(-1).expand(*indices.shape, table.shape[-1]))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of one seed, at the epoch of its best validation MAP@R."""
+    """Result of one seed, at the epoch of its best validation MAP@R."""
 
     seed: int
     learned: Learned  #: Tokens and prototypes, G = 1
-    test: Tensor  #: The test samples, of shape (1, B, n)
+    test: Tensor  #: Test samples of shape (1, B, n)
     history: list[float]  #: Validation MAP@R after every epoch
-    best_epoch: int  #: The epoch ``learned`` is from, counted from 1
+    best_epoch: int  #: Epoch of ``learned``, counted from 1
     duration_s: float  #: Seconds from the common start of all seeds to the end of this one
 
 
@@ -108,14 +108,14 @@ def train(
     seeds: Sequence[int],
     on_epoch: Callable[[float, int], None] = lambda best, learning: None,
 ) -> Iterator[Outcome]:
-    """Learn tokens for all ``seeds`` at once; yields the outcome of each as it stops.
+    """Learn tokens for all ``seeds`` at once; yield the outcome of each seed as it stops.
 
     ``on_epoch`` is called after every epoch with the mean over seeds of the best validation MAP@R
     and the number of seeds still learning.
     """
     begin = time.perf_counter()
-    # Two streams for each seed, so that both methods start from the same tokens and meet the same
-    # samples in the same order.
+    # Two streams per seed, so that both methods start from the same tokens and see the same samples
+    # in the same order.
     sampling = [torch.Generator().manual_seed(2 * seed) for seed in seeds]
     starting = [torch.Generator().manual_seed(2 * seed + 1) for seed in seeds]
 

@@ -1,7 +1,7 @@
-"""A start for runs on glyph collages that, like those on real images, begin from features.
+"""Warm start for runs on glyph collages, in place of pretrained weights.
 
-Proxies drawn among embeddings of an untrained network all lie at one place, and with a contrastive
-loss they stay there: pulls to the proxies of a class add up, pushes from all others cancel out.
+Proxies drawn among embeddings of an untrained network nearly coincide, and a contrastive loss keeps
+them together: pulls toward the proxies of a class add up, pushes from all others cancel out.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from sumpool.training import ConfigError
 from sumpool.training.run_folder import write_json
 
 WEIGHTS, FACTS = "backbone.safetensors", "warm-start.json"
-#: Steps of the start, and of the start in the quick mode.
+#: Steps of the warm start, in full and in quick mode.
 STEPS, QUICK_STEPS = 300, 2
-#: Its seed, which no cell has.
+#: Seed of the warm start, different from that of any cell.
 SEED = 1000
-#: Learning rate of what starts from it: lower than from random weights.
+#: Learning rate of runs that start from it, lower than from random weights.
 RATE = 3e-3
 
 
@@ -35,20 +35,20 @@ def warm_start(
     foreground: bool = False,
     steps: int = STEPS,
 ) -> Testbed:
-    """``testbed`` with a backbone that was trained with C2 inside batches and average pooling.
+    """Return ``testbed`` with a backbone trained with the in-batch C2 loss and average pooling.
 
-    The backbone is trained once and kept in the folder of the study; a quick one takes two steps.
-    The linear map after it starts at random, as after any pretrained backbone.
+    The backbone is trained once and stored in the folder of the study. The linear map after it
+    starts at random, as after any pretrained backbone.
 
     Args:
-        testbed: What the study trains on.
-        out_dir: The folder of the study.
-        quick: Whether it is a quick one.
-        foreground: Whether it is trained on foregrounds alone, where there is nothing to select.
-        steps: Steps of the start.
+        testbed: Testbed of the study.
+        out_dir: Folder of the study.
+        quick: Take only two steps.
+        foreground: Train on foregrounds alone, where there is nothing to select.
+        steps: Steps of the warm start.
 
     Raises:
-        ConfigError: If the folder holds a start of other settings.
+        ConfigError: If the folder holds a warm start with other settings, or a damaged one.
     """
     stop = replace(testbed.config.stop, max_steps=QUICK_STEPS if quick else steps)
     shown = (testbed.distilled or {}) if foreground else {}

@@ -1,4 +1,4 @@
-"""Token study: what a pooling makes of shared background [gsp, fig. 3a], [thesis, fig. 5.4].
+"""Token study: how poolings handle shared background [gsp, fig. 3a], [thesis, fig. 5.4].
 
     sumpool study tokens            (5 seeds)
 
@@ -6,11 +6,10 @@ Sixteen classes have four tokens each and share four background tokens. A sample
 about half of them from its class, the others from the background; tokens are vectors in the plane
 and are learned through the pooled samples by a contrastive loss. Average pooling (GAP) mixes the
 background into every embedding; sum pooling (GSP) can leave it out. Validation and test samples are
-fresh draws from the same classes. Both methods start from the same tokens and meet the same
-samples.
+fresh draws from the same classes. Both methods start from the same tokens and see the same samples.
 
-Two kinds of hulls are measured on the test samples: that of the embeddings of a class, and that of
-its active tokens, those that its embeddings are made of, the class hull of [thesis, fig. 4.3].
+Two hulls of each class are measured on the test samples: that of its embeddings, and that of its
+active tokens, from which its embeddings are composed, the class hull of [thesis, fig. 4.3].
 
 Cost: about 2 minutes on one core, all seeds trained at once. Expected over 5 seeds:
 MAP@R 0.66 ± 0.05 with GAP and 0.99 ± 0.00 with GSP; the token hulls of all pairs of classes meet
@@ -38,7 +37,7 @@ from sumpool.studies.shared.token_problem import TokenSettings, map_at_r
 from sumpool.studies.shared.token_training import METHODS, Outcome, pool_samples, train
 from sumpool.system.rows import ResultStore, Row
 
-#: What the quick mode changes.
+#: Reduced settings for quick mode.
 QUICK: dict[str, Any] = {"epoch_batches": 25, "max_epochs": 20}
 
 
@@ -64,7 +63,7 @@ def fill(
     *,
     progress: bool,
 ) -> list[Row]:
-    """Train what ``store`` lacks of METHODS × ``seeds`` and return all of these rows."""
+    """Train the cells of METHODS × ``seeds`` missing from ``store`` and return the rows of all."""
     rows = []
     for method in METHODS:
         cells = {seed: {"method": method, **tag, "seed": seed} for seed in seeds}
@@ -85,7 +84,7 @@ def fill(
 def measure(
     settings: TokenSettings, outcome: Outcome
 ) -> tuple[dict[str, float], dict[str, NDArray[Any]]]:
-    """The numbers of one seed's outcome, and the arrays its figure is drawn from."""
+    """Return the metrics of one seed's outcome and the arrays for its figure."""
     with torch.no_grad():
         embeddings, weights = pool_samples(outcome.learned, outcome.test, settings.mu, settings.eps)
     labels = settings.labels(settings.test_per_class)
@@ -121,10 +120,10 @@ def measure(
 
 
 def active_tokens(settings: TokenSettings, samples: Tensor, weights: Tensor) -> Tensor:
-    """Which tokens the embeddings of each class are made of, a boolean (classes, T).
+    """Return the tokens that compose the embeddings of each class, a boolean mask (classes, T).
 
     True where the mean weight of a token in the samples of a class is at least the share
-    ``settings.active`` of an equal one. ``samples`` are indices of tokens (B, n), with ``weights``.
+    ``settings.active`` of an equal weight. ``samples`` are token indices (B, n), with ``weights``.
     """
     by_token = weights.new_zeros(len(samples), settings.tokens).scatter_add(1, samples, weights)
     mean = by_token.view(settings.classes, -1, settings.tokens).mean(1)  # (classes, T)
@@ -148,7 +147,7 @@ def _train_with_bar(
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Tensors here are so small that a second thread costs more than it brings."""
+    """Use one thread: tensors are so small that a second thread costs more than it saves."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""The figure of the token study: tokens, embeddings and class hulls under each pooling."""
+"""Figure of the token study: tokens, embeddings and class hulls under each pooling."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sumpool.report.plots import legend_below
 from sumpool.system.files import StoreError
 from sumpool.system.rows import Row, read_arrays
 
-#: Colors that color-blind readers tell apart; classes beyond them repeat with dashed outlines.
+#: Colors that color-blind readers can tell apart; further classes repeat them with dashed outlines.
 COLORS = ("#E69F00", "#56B4E9", "#009E73", "#CC79A7", "#0072B2", "#D55E00", "#999999", "#7A5195")
 SQUARE = np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
 NAMES = {"GAP": "average pooling (GAP)", "GSP": "sum pooling (GSP)"}
 
 
 def draw(folder: Path, rows: Sequence[Row], *methods: str) -> Figure:
-    """Tokens, test embeddings and their class hulls: a row per margin, a column per method.
+    """Draw tokens, test embeddings and class hulls: one row per margin, one column per method.
 
-    The first seed is drawn; its arrays are in ``folder``.
+    Shows the first seed, whose arrays are in ``folder``.
     """
     seed = min(row.cell["seed"] for row in rows)
     margins = sorted({margin_of(row) for row in rows})
@@ -42,7 +42,7 @@ def draw(folder: Path, rows: Sequence[Row], *methods: str) -> Figure:
 
 
 def margin_of(row: Row) -> float:
-    """The margin m⁻ a row was trained with: its own, or the one all cells share."""
+    """Return the margin m⁻ a row was trained with: its own, or that shared by all cells."""
     return float(row.cell.get("margin", row.settings.get("negative_margin")))
 
 

@@ -1,8 +1,8 @@
-"""Margins study: how far the outcome of the token study depends on the margin of its loss.
+"""Margins study: how the outcome of the token study depends on the margin of its loss.
 
-The sources do not give the margins. The token study takes the largest m⁻ that sixteen points can
-keep in the square, 0.2. This one repeats it with smaller ones, where average pooling fares better,
-and with 0.3841, which the sources use for images of birds and which the square cannot hold.
+The sources do not give the margins. The token study uses the largest m⁻ that sixteen points on a
+grid can keep in the square, 0.2. This study repeats it with smaller margins, where average pooling
+fares better, and with 0.3841, which the sources use for bird images and the square cannot hold.
 
     sumpool study margins           (3 seeds)
     sumpool study margins --quick   (1 seed, 500 steps each)
@@ -22,7 +22,7 @@ from sumpool.studies.shared.token_problem import TokenSettings
 from sumpool.studies.tokens.experiment import QUICK, fill
 from sumpool.system.rows import ResultStore, Row
 
-#: The margins m⁻.
+#: Margins m⁻.
 MARGINS = (0.05, 0.1, 0.2, 0.3841)
 
 

@@ -1,4 +1,4 @@
-"""The section on learned tokens, at one margin or several."""
+"""Report section on learned tokens, at one margin or several."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """MAP@R and hulls by pooling and margin."""
+    """Tabulate MAP@R and measures of the hulls by pooling and margin."""
     alone = rows[0].study == "tokens"
 
     def name(row: Row) -> tuple[float, str]:
@@ -33,7 +33,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and the learned tokens of the first seed."""
+    """Build the section: tables and the learned tokens of the first seed."""
     settings = rows[0].settings
     alone = rows[0].study == "tokens"
     margins = sorted({margin_of(row) for row in rows})

@@ -1,15 +1,15 @@
-"""Toy study: which pixels of a small map the poolings look at [gsp, fig. 1], [thesis, fig. 5.2].
+"""Toy study: which pixels of a small map the poolings select [gsp, fig. 1], [thesis, fig. 5.2].
 
-A 10×10 map of 3-dimensional features holds a reddish and a bluish block of 5×5 on a greenish
-ground: half of it is foreground. Two prototypes, red and blue, say what to look for. The share μ
-is under-estimated at 0.2, and given right at 0.5 for comparison.
+A 10×10 map of 3-dimensional features has a reddish and a bluish block of 5×5 on a greenish
+background: half of it is foreground. The two prototypes are red and blue. The share μ is
+underestimated at 0.2, and correct at 0.5 for comparison.
 
     sumpool study toy
 
 Cost: a second. Expected: at μ = 0.2 the hard problem P1 takes 20 pixels and gives exactly 0 to
 the other 30 of the 50 foreground pixels. The smooth problem P2 (ε = 5) gives every foreground
 pixel at least half of the largest weight, and more than 99 % of all weight to the foreground.
-Average pooling gives the foreground half. The seed draws the noise of the features.
+Average pooling gives the foreground half of the weight. The seed draws the noise of the features.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ from sumpool.transport import sum_pool
 
 @dataclass(frozen=True)
 class ToySettings:
-    """What the map and the poolings are."""
+    """Settings of the map and the poolings."""
 
     side: int = 10  #: Height and width of the map
-    block: int = 5  #: Height and width of the red and of the blue block
-    #: Standard deviation of the noise on every feature, which is then cut to [0, 1].
+    block: int = 5  #: Height and width of the red and blue blocks
+    #: Standard deviation of the noise on every feature, which is then clamped to [0, 1].
     noise: float = 0.05
-    shares: tuple[float, ...] = (0.2, 0.5)  #: The shares μ that P1 and P2 are solved for
+    shares: tuple[float, ...] = (0.2, 0.5)  #: Shares μ for which P1 and P2 are solved
     eps: float = 5.0  #: Inverse smoothing ε of P2
-    covered: float = 0.5  #: A pixel counts as covered from this share of the largest weight on
+    covered: float = 0.5  #: Share of the largest weight from which a pixel counts as covered
 
 
-#: Red and blue, the prototypes; the ground is green.
+#: The prototypes are red and blue; the background is green.
 PROTOTYPES = ((1.0, 0.0, 0.0), (0.0, 0.0, 1.0))
 GROUND = (0.0, 1.0, 0.0)
 
 
 def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
-    """The map (side, side, 3) in float64, with noise of ``seed``, and where its foreground is.
+    """Return the map (side, side, 3), float64 with noise drawn from ``seed``, and its foreground.
 
-    The latter is a boolean (side, side), True at the red block in the first corner and the blue one
-    in the last.
+    The foreground is a boolean mask (side, side), True for the red block in the first corner and
+    the blue block in the last.
     """
     side, block = settings.side, settings.block
     if not 0 < 2 * block <= side:
@@ -64,9 +64,9 @@ def feature_map(settings: ToySettings, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def pooling_weights(features: Tensor, method: str, mu: float, eps: float) -> Tensor:
-    """The weights (h, w) that "GAP", "P1" (hard) or "P2" (smooth) give a map (h, w, 3).
+    """Return the weights (h, w) that "GAP", "P1" (hard) or "P2" (smooth) give a map (h, w, 3).
 
-    GAP is μ = 1 and takes no other.
+    GAP requires μ = 1.
     """
     solvers = {"GAP": "exact", "P1": "hard", "P2": "exact"}
     if method not in solvers:
@@ -79,11 +79,11 @@ def pooling_weights(features: Tensor, method: str, mu: float, eps: float) -> Ten
 
 
 def coverage(weights: Tensor, foreground: Tensor, covered: float) -> dict[str, float]:
-    """What the weights (h, w) do to the foreground, a boolean (h, w).
+    """Measure how the weights (h, w) cover the foreground, a boolean mask (h, w).
 
     Returns:
-        ``foreground_weight``, the weight on foreground pixels of 1 in all; ``covered``, the share
-        of foreground pixels with at least the share ``covered`` of the largest weight;
+        ``foreground_weight``, the total weight of foreground pixels, out of 1; ``covered``, the
+        share of foreground pixels with at least the share ``covered`` of the largest weight;
         ``ignored``, the number of foreground pixels with weight exactly 0; ``largest``, the
         largest weight.
     """
@@ -107,7 +107,7 @@ def run(
 ) -> list[Row]:
     """Run the study into ``out_dir``; see :class:`~sumpool.studies.shared.study.RunStudy`.
 
-    It takes a second: ``quick`` means one seed, and there is no bar.
+    It takes a second: ``quick`` only means one seed, and there is no progress bar.
     """
     del progress
     settings = ToySettings()

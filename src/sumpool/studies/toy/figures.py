@@ -1,4 +1,4 @@
-"""The figure of the toy study: the map, and the weights that three poolings give its pixels."""
+"""Figure of the toy study: the map, and the weights that three poolings give its pixels."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.patches import Rectangle
 from sumpool.system.files import StoreError
 from sumpool.system.rows import Row, read_arrays
 
-#: The method and, of the shares it was solved for, the smallest: the one that is too small.
+#: Panel titles by method; P1 and P2 are shown at their smallest share μ, which is too small.
 PANELS = {
     "P1": "P1, hard, μ = {mu:g}",
     "P2": "P2, smooth, μ = {mu:g}, ε = {eps:g}",
@@ -21,10 +21,10 @@ PANELS = {
 
 
 def draw(folder: Path, rows: list[Row]) -> Figure:
-    """The map and the weights of P1, P2 and GAP, all on one scale, higher = darker.
+    """Draw the map and the weights of P1, P2 and GAP on one scale, higher is darker.
 
-    Weights are in units of 1/n, so that average pooling has 1 everywhere. The first seed is drawn;
-    its arrays are in ``folder``.
+    Weights are in units of 1/n, so that average pooling has 1 everywhere. Shows the first seed,
+    whose arrays are in ``folder``.
     """
     seed = min(row.cell["seed"] for row in rows)
     rows = [row for row in rows if row.cell["seed"] == seed]

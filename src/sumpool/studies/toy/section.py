@@ -1,4 +1,4 @@
-"""The section on the toy map: which pixels are pooled."""
+"""Report section on the toy map: which pixels are pooled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sumpool.system.rows import Row
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """What each pooling does to the foreground."""
+    """Tabulate how each pooling covers the foreground."""
 
     def name(row: Row) -> tuple[float, str]:
         method, mu = str(row.cell["method"]), float(row.cell["mu"])
@@ -32,7 +32,7 @@ def tables(rows: list[Row]) -> list[Table]:
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and the pooling weights of the first seed."""
+    """Build the section: tables and the pooling weights of the first seed."""
     settings = rows[0].settings
     side = int(settings["side"])
     share = _foreground(settings) / side**2

@@ -1,13 +1,14 @@
-"""The zero-shot loss on collages: when it helps, when it hurts, and by what.
+"""The zero-shot loss on collages: when it helps, when it hurts, and why.
 
     sumpool study zero-shot-loss              (glyphs: 40 minutes on two cores)
     sumpool study zero-shot-loss --data DIR   (CIFAR-100, 78 runs: for a GPU)
 
-GSP is trained with variants of L_ZS: its weight λ, scale and ridge, how the classes of a batch are
-split, how fast its class embeddings learn, when it counts. Besides retrieval each cell measures how
-strongly it pulls at the features, compared with the base loss, and where the pooling weight falls.
-The analysis is docs/zero-shot-loss.md, the numbers docs/results/zero-shot-loss-glyphs and, for
-CIFAR collages, docs/results/zero-shot-loss-h200: no variant gains more than its spread, and λ = 0.5
+GSP is trained with variants of L_ZS: its weight λ and scale, its reduction over the halves of a
+batch, how the classes are split into halves, the normalization of attributes and class embeddings,
+and the learning rate of the latter. Besides retrieval, each cell measures how strongly L_ZS pulls
+at the features, compared with the base loss, and where the pooling weight falls. The analysis is in
+docs/zero-shot-loss.md, the numbers are in docs/results/zero-shot-loss-glyphs and, for CIFAR
+collages, in docs/results/zero-shot-loss-h200: no variant gains more than its spread, and λ = 0.5
 costs 10.1 ± 1.7 (C2) and 5.8 ± 0.7 points (PNCA).
 """
 
@@ -32,7 +33,7 @@ from sumpool.training.assemble import build_criterion, build_model
 from sumpool.training.gradient_balance import measure_gradient_norms
 from sumpool.training.without_folder import Trained
 
-#: Training batches on which the losses are compared.
+#: Number of training batches on which the losses are compared.
 BATCHES = 4
 
 #: Twice the authors' loss: the sum of the halves with their factor on the logits.
@@ -43,7 +44,7 @@ def _variant(**options: Any) -> dict[str, Any]:
     return {"zero_shot": replace(_SUM, **options)}
 
 
-#: What each variant changes of GSP without the zero-shot loss.
+#: Options that each variant changes from GSP without the zero-shot loss.
 VARIANTS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "λ .5": _variant(),
@@ -65,7 +66,7 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = {
 
 
 def variants_of(testbed: Testbed, quick: bool) -> list[dict[str, Any]]:
-    """The variants, at the rate that spares pretrained features; three of them if quick."""
+    """Return the variants, at the rate that preserves pretrained features; three if ``quick``."""
     chosen = list(VARIANTS)[:3] if quick else VARIANTS
     return [{"variant": variant, "lr": testbed.rates[-1]} for variant in chosen]
 
@@ -81,7 +82,7 @@ def train_variant(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
 
 
 def variant_config(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
-    """The configuration of a cell."""
+    """Return the configuration of a cell."""
     return replace(
         config,
         pool="gsp",
@@ -95,12 +96,12 @@ def variant_config(config: TrainConfig, cell: Mapping[str, Any]) -> TrainConfig:
 def diagnose(
     model: Embedder, criterion: nn.Module, config: TrainConfig, dataset: ImageDataset
 ) -> dict[str, float]:
-    """What the two losses are and how they pull, on average over some training batches.
+    """Measure both losses and their gradients, averaged over some training batches.
 
     Returns:
         ``base_loss``; ``attribute_perplexity``, the number of prototypes in use, exp of the entropy
-        of the mean attributes; and, with the zero-shot loss, ``zero_shot_loss`` and
-        ``gradient_ratio``, ‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ with respect to the local features.
+        of the mean attributes; and, with the zero-shot loss, ``zero_shot_loss``, its ``weight`` λ,
+        and ``gradient_ratio``, ‖λ ∇L_ZS‖ / ‖(1 − λ) ∇L‖ with respect to the local features.
     """
     feed = open_images(model, dataset)
     labels, _ = contiguous_labels(dataset.labels)
@@ -144,12 +145,12 @@ def _pulls(
 
 
 def _untrained(trained: Trained) -> tuple[Embedder, nn.Module]:
-    """The model and the loss as they were before the first step."""
+    """Return the model and the loss as they were before the first step."""
     config, device = trained.config, next(trained.model.parameters()).device
     classes = int(trained.splits.train.labels.unique().numel())
     criterion = build_criterion(config, classes, trained.splits.name)
     if isinstance(criterion, Mixture) and isinstance(trained.criterion, Mixture):
-        criterion.weight = trained.criterion.weight  # balanced ones are set in training
+        criterion.weight = trained.criterion.weight  # with balance, it is set in training
     return build_model(config).to(device), criterion.to(device)
 
 

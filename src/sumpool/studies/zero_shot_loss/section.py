@@ -1,4 +1,4 @@
-"""The section on the zero-shot loss: its variants against none."""
+"""Report section on the zero-shot loss: its variants against none."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sumpool.studies.shared.reporting import Column, differences, signed
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
-#: The variant that the others are compared with.
+#: Variant that the others are compared with.
 NONE = "none"
 _COLUMNS: dict[str, Column] = {
     "start_gradient_ratio": ("gradient ratio, start", 2, 1.0),
@@ -39,12 +39,12 @@ _COLUMNS: dict[str, Column] = {
 
 
 def tables(rows: list[Row]) -> list[Table]:
-    """For each loss and learning rate, one row per variant."""
+    """Tabulate one row per variant, one table per loss and learning rate."""
     return [_table(rows, pair) for pair in losses_and_rates(rows)]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
-    """The numbers and the change of MAP@R by each variant."""
+    """Build the section: tables and the change of MAP@R by each variant."""
     return study_section(
         rows,
         title="When the zero-shot loss helps",
@@ -67,7 +67,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
 
 
 def changes(rows: Sequence[Row], variant: str, pair: tuple[str, float]) -> list[float]:
-    """MAP@R of a variant less that of none, by seed, for the seeds that both have."""
+    """Return the MAP@R of a variant minus that of none, for each seed that both have."""
     own, base = (
         [row for row in rows if row.cell["variant"] == name and trained_with(row) == pair]
         for name in (variant, NONE)
@@ -76,7 +76,7 @@ def changes(rows: Sequence[Row], variant: str, pair: tuple[str, float]) -> list[
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """The change of MAP@R by each variant: a dot per seed and a bar for the mean."""
+    """Draw the change of MAP@R by each variant: a dot per seed and a bar for the mean."""
     variants = [name for name in _variants(rows) if name != NONE] or [NONE]
     names = losses(rows)
     rates = sorted({float(row.cell["lr"]) for row in rows}, reverse=True)
@@ -126,7 +126,7 @@ def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
 
 
 def _variants(rows: Sequence[Row]) -> list[str]:
-    """None first; then by their mean change over all losses, rates and seeds, the best first."""
+    """Return "none", then the others by mean change over losses, rates and seeds, best first."""
     pairs = losses_and_rates(rows)
 
     def change(variant: str) -> float:

@@ -1,1 +1,1 @@
-"""Where work that can be split runs: local processes or a Ray cluster."""
+"""Executors of parallel work: local processes or a Ray cluster."""

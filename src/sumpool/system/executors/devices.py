@@ -1,4 +1,4 @@
-"""Spreads processes over the GPUs of a machine."""
+"""Distribution of processes over the GPUs of a machine."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 
 from sumpool.system.locks import claim
 
-#: Names the GPUs that a process may use; CUDA reads it when it is first used.
+#: Environment variable with the GPUs a process may use; read when CUDA is initialized.
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 _seats = ExitStack()
 
 
 def take_gpu(count: int, *, folder: Path | None = None) -> str | None:
-    """Give this process one of the ``count`` first GPUs, the one that fewest others have taken.
+    """Assign to this process the GPU with the fewest processes, of the first ``count``.
 
-    It holds a seat, a lock on a file, until it ends. CUDA must not have been used before in this
-    process.
+    The process holds a seat, a lock on a file, until it ends. CUDA must not have been initialized
+    in it.
 
     Args:
-        count: How many GPUs there are; fewer than two change nothing.
-        folder: Where the seats are; None is a temporary folder of this user.
+        count: Number of GPUs; with fewer than two, nothing changes.
+        folder: Folder of the seats; None is a temporary folder of this user.
 
     Returns:
-        The GPU that ``CUDA_VISIBLE_DEVICES`` now names alone; None if nothing changed.
+        The only GPU in ``CUDA_VISIBLE_DEVICES`` from now on; None if nothing changed.
     """
     if count < 2:
         return None

@@ -1,4 +1,4 @@
-"""Cells in parallel processes of this machine."""
+"""Executor that runs cells in parallel processes on this machine."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from sumpool.system.processes import Done, run_in_processes
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: Exit status of a process that can use its device no more.
+#: Exit status of a process that can no longer use its device.
 LOST = 70
 
 
 @dataclass(frozen=True)
 class LocalProcesses:
-    """Runs cells in ``jobs`` processes, which end with the one that started them.
+    """Runs cells in ``jobs`` processes, which end with the process that started them.
 
-    On Linux the kernel sends each process TERM when the runner dies: the run writes a checkpoint
-    and ends. Elsewhere it finishes its cell; its claim keeps others from running the same one.
+    On Linux the kernel sends TERM to each process when the runner dies: the run writes a checkpoint
+    and ends. Elsewhere it finishes its cell, whose lock prevents others from running it meanwhile.
 
     Args:
-        jobs: How many cells run in parallel.
-        threads: Threads of torch per process; None divides the cores among them.
-        gpus: GPUs of this machine that the processes are spread over.
+        jobs: Number of cells that run in parallel.
+        threads: Torch threads per process; None divides the cores among the processes.
+        gpus: Number of GPUs of this machine to spread the processes over.
 
     Raises:
         ValueError: If ``jobs`` or ``threads`` is less than 1, or ``gpus`` less than 0.
@@ -44,7 +44,7 @@ class LocalProcesses:
     gpus: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers."""
+        """Validate the arguments."""
         for name in ("jobs", "threads"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -55,9 +55,9 @@ class LocalProcesses:
     def __call__(
         self, work: Callable[[T], R], cells: Sequence[T]
     ) -> Generator[Done[T, R], None, None]:
-        """Apply ``work`` to ``cells``, and yield each as it finishes.
+        """Apply ``work`` to ``cells``, and yield each outcome as it finishes.
 
-        When the iterator is closed the processes are asked to end, and after some seconds killed.
+        When the iterator is closed, the processes are terminated, and killed after a few seconds.
         """
         jobs = min(self.jobs, max(1, len(cells)))
         threads = self.threads or max(1, usable_cores() // jobs)
@@ -71,7 +71,7 @@ def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:
         return work(cell)
     except Exception as error:
         if _device_is_lost(error):
-            # The next cell would fail here too: a new process takes the place of this one.
+            # The next cell would fail here too: a new process replaces this one.
             os._exit(LOST)
         raise
     finally:
@@ -80,17 +80,17 @@ def _bound_to(gpus: int, work: Callable[[T], R], cell: T) -> R:
 
 @functools.cache
 def _prepare(gpus: int) -> None:
-    """Once per process: take a GPU, and allow child processes."""
+    """Take a GPU and allow child processes, once per process."""
     take_gpu(gpus)
     faulthandler.enable(file=2)  # a crash inside a library leaves a trace in the cell's log
-    # Data loading needs child processes, which daemons may not have; this one ends with its parent
-    # by other means. They are forked as in `sumpool train`: spawning takes seconds every time.
+    # Data loading needs child processes, which daemons may not have; this process ends with its
+    # parent by other means. They are forked, as in `sumpool train`: spawning takes seconds.
     multiprocessing.current_process().daemon = False
     multiprocessing.set_start_method(multiprocessing.get_all_start_methods()[0], force=True)
 
 
 def _device_is_lost(error: Exception) -> bool:
-    # After such an error every call of the process to CUDA fails. Too little memory is not one.
+    # After such an error all CUDA calls of the process fail, but not after running out of memory.
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False
@@ -98,7 +98,7 @@ def _device_is_lost(error: Exception) -> bool:
 
 
 def _release_memory() -> None:
-    # What a cell had on the device is free for the processes beside this one.
+    # Makes the cell's device memory available to the other processes.
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():

@@ -1,6 +1,6 @@
-"""NVIDIA's multi-process service, for as long as runs share a GPU.
+"""NVIDIA's Multi-Process Service (MPS), for runs that share a GPU.
 
-Without it the kernels of several processes take turns on a GPU; with it they run at the same time.
+Without it the kernels of several processes take turns on a GPU; with it they run concurrently.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from typing import Literal
 
 import torch
 
-#: The program that starts, asks and ends the service.
+#: Program that starts, queries and stops the service.
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
-#: Where CUDA looks for it if the environment says nothing.
+#: Where CUDA looks for the service if ``CUDA_MPS_PIPE_DIRECTORY`` is not set.
 DEFAULT_PIPES = Path("/tmp/nvidia-mps")
-#: Seconds that the service is given to start, answer and end.
+#: Seconds the service has to start, answer or stop.
 PATIENCE = 20.0
 
 
 @dataclass(frozen=True)
 class MpsState:
-    """Whether processes that are started now share their GPU through the service.
+    """Whether processes started now share their GPU through the service.
 
     Attributes:
         state: "started" here, "found" running, or "absent".
@@ -42,30 +42,30 @@ class MpsState:
 
     @property
     def serving(self) -> bool:
-        """Whether it is there."""
+        """Whether the service is running."""
         return self.state != "absent"
 
 
 @contextmanager
 def mps_server() -> Iterator[MpsState]:
-    """Run the multi-process service inside the ``with``, where possible.
+    """Run the Multi-Process Service inside the ``with``, where possible.
 
-    One that is running already is left alone. Otherwise it is started with its pipes in a temporary
-    folder, which ``os.environ`` names to child processes, and stopped afterwards. Without a GPU,
-    without the program, or if it does not start, nothing is done, and the value says so.
+    A running service is used as it is. Otherwise one is started with its pipes in a temporary
+    folder, which child processes find in ``os.environ``, and stopped afterwards. Without a GPU,
+    without the program, or if the service does not start, the yielded state is "absent".
     """
     found = _without_starting()
     if found is not None:
         yield found
         return
-    # Under /tmp, and short: the names of sockets may have no more than 107 characters.
+    # A short path under /tmp: names of sockets are limited to 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="sumpool-mps-", dir="/tmp"))
     before = {name: os.environ.get(name) for name in (PIPES, LOGS)}
     os.environ.update({PIPES: str(folder), LOGS: str(folder)})
     try:
         trouble = _start(folder)
         if trouble is not None:
-            _restore(before)  # nobody should look for it
+            _restore(before)  # no process should look for it
             yield MpsState("absent", f"it could not be started: {trouble}")
             return
         try:
@@ -79,7 +79,7 @@ def mps_server() -> Iterator[MpsState]:
 
 
 def _without_starting() -> MpsState | None:
-    """The state if the service cannot or need not be started; None if it is to be."""
+    """Return the state if the service cannot or need not be started, else None."""
     if not torch.cuda.is_available():
         return MpsState("absent", "there is no CUDA device")
     if shutil.which(CONTROL) is None:
@@ -89,15 +89,15 @@ def _without_starting() -> MpsState | None:
 
 
 def serving_folder() -> Path | None:
-    """The folder of a service that serves already, which processes started now would use."""
+    """Return the folder of the running service that processes started now would use, if any."""
     folder = Path(os.environ.get(PIPES) or DEFAULT_PIPES)
-    # What a killed one left behind does not answer.
+    # The remains of a killed service do not answer.
     serves = (folder / "control").exists() and _ask("get_server_list") is None
     return folder if serves else None
 
 
 def _start(folder: Path) -> str | None:
-    """Start the service; what went wrong, or None."""
+    """Start the service; return an error message, or None."""
     trouble = _run([CONTROL, "-d"])
     if trouble is not None:
         return trouble
@@ -110,7 +110,7 @@ def _start(folder: Path) -> str | None:
 
 
 def _ask(question: str) -> str | None:
-    """Put a question to the service that the environment names; what went wrong, or None."""
+    """Send a command to the service named in the environment; return an error message, or None."""
     return _run([CONTROL], question + "\n")
 
 
@@ -130,7 +130,7 @@ def _run(command: list[str], typed: str = "") -> str | None:
 
 
 def _kill(folder: Path) -> None:
-    # It does not answer; it has left its number, unless it has ended by itself.
+    # For a service that does not answer; its pid file is missing if it has ended by itself.
     with suppress(OSError, ValueError):
         os.kill(int((folder / f"{CONTROL}.pid").read_text()), signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Cells on a Ray cluster: machines that share a folder, with shares of their GPUs."""
+"""Executor that runs cells on a Ray cluster: machines that share a folder."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, show
 
 __all__ = ["ClusterError", "RayCluster"]
 
-#: Seconds between two looks at what is running, and between two tries at a cell that is held.
+#: Seconds between checks of running cells, and between attempts at a cell held elsewhere.
 PAUSE = 2.0
-#: Seconds that running cells are given to write a checkpoint when all is to end.
+#: Seconds that running cells have to write a checkpoint when they are canceled.
 GRACE = 20.0
 
 T = TypeVar("T")
 
 
 class Ended(Protocol):
-    """What the work of an executor returns: it says how the cell ended."""
+    """Result of an executor's work, which says how the cell ended."""
 
     @property
     def state(self) -> str: ...
@@ -39,26 +39,26 @@ R = TypeVar("R", bound=Ended)
 class RayCluster:
     """Runs cells as tasks of a Ray cluster.
 
-    Ray restarts a task whose worker or node dies, on another node if need be. That is safe: a cell
-    is held by the process that trains it, and has a row once it is finished. While the lock of a
-    process that has just died is still seen, the cell is retried until ``patience`` is over.
+    Ray restarts a task whose worker or node dies, on another node if necessary. This is safe: a
+    cell is locked by the process that trains it, and has a row once it is finished. While the lock
+    of a process that has just died is still visible, the cell is retried for ``patience`` seconds.
 
     All nodes need the same version of this package and must see ``folder`` under the same path,
     which is checked before the first cell. See docs/cluster.md.
 
     Args:
         address: "local" starts and stops Ray on this machine; "auto" joins the cluster that this
-            machine is part of; "host:port" or "ray://host:port" joins that one. None uses the
-            connection of this process, else RAY_ADDRESS, else "local".
-        gpus: Share of a GPU per cell, such as 0.1, or a whole number of GPUs; 0 hides them.
+            machine is part of; "host:port" or "ray://host:port" joins the cluster there. None uses
+            the connection of this process, else RAY_ADDRESS, else "local".
+        gpus: Fraction of a GPU per cell, such as 0.1, or a whole number of GPUs; 0 hides them.
         cpus: CPUs per cell, which uses as many threads.
-        retries: How often a cell is restarted after its process or node has died.
-        folder: The folder that all nodes must see; None checks none.
-        patience: Seconds for which a cell that another process holds is retried, and for which
-            nodes are waited for when none is left.
+        retries: Maximum number of restarts of a cell whose process or node has died.
+        folder: Folder that all nodes must see; None checks none.
+        patience: Seconds to retry a cell that another process holds, and to wait for nodes when
+            none is left.
 
     Raises:
-        ClusterError: If a number cannot be used.
+        ClusterError: If a number is out of range.
     """
 
     address: str | None = None
@@ -79,17 +79,17 @@ class RayCluster:
     def __call__(
         self, work: Callable[[T], R], cells: Sequence[T]
     ) -> Generator[Done[T, R], None, None]:
-        """Apply ``work`` to ``cells`` on the cluster, and yield each as it finishes.
+        """Apply ``work`` to ``cells`` on the cluster, and yield each outcome as it finishes.
 
         When the iterator is closed or interrupted, running cells are asked to write a checkpoint
-        and end, and killed if they do not. A cluster that was started here is stopped.
+        and end, and killed if they do not. A cluster started here is stopped.
 
         Args:
-            work: A function of a module, or a partial of one, that the nodes can import.
-            cells: What to apply it to.
+            work: Module-level function, or a partial of one, that the nodes can import.
+            cells: Arguments of ``work``.
 
         Raises:
-            ClusterError: If Ray is missing, or the cluster cannot be reached or used.
+            ClusterError: If Ray is not installed, or the cluster cannot be reached or used.
         """
         seen = nullcontext() if self.folder is None else shown_to_nodes(self.folder.resolve())
         with connected(self.address) as ray, seen as witness:
@@ -106,16 +106,16 @@ class RayCluster:
 
 
 class _Run:
-    """One call of an executor: which cells are running, and which are held by others."""
+    """One call of an executor: cells that are running, and cells held by other processes."""
 
     def __init__(
         self, ray: Any, cluster: RayCluster, submit: Callable[[Any], Any], cells: Sequence[Any]
     ) -> None:
         self._ray, self._cluster, self._submit, self._cells = ray, cluster, submit, cells
         self._running: dict[Any, int] = {}
-        self._again: dict[int, float] = {}  # when a held cell is tried next
-        self._held: dict[int, float] = {}  # when it was first found so
-        self._alone: float | None = None  # since when no node can take a cell
+        self._again: dict[int, float] = {}  # time of the next attempt at a held cell
+        self._held: dict[int, float] = {}  # time it was first found held
+        self._alone: float | None = None  # time since when no node can run a cell
 
     def finished(self) -> Generator[Done[Any, Any], None, None]:
         try:
@@ -175,14 +175,14 @@ class _Run:
         if not left:
             return
         for reference in left:
-            self._ray.cancel(reference, force=False)  # an interrupt: a run saves and ends
+            self._ray.cancel(reference, force=False)  # raises an interrupt: a run saves and ends
         _, left = self._ray.wait(left, num_returns=len(left), timeout=GRACE)
         for reference in left:
             self._ray.cancel(reference, force=True)
 
 
 def _without_gpus(ray: Any) -> dict[str, Any]:
-    # Ray leaves the GPUs of a node visible to tasks that took none.
+    # Ray leaves the GPUs of a node visible to tasks that request none.
     if not any(node["Resources"].get("GPU") for node in ray.nodes()):
-        return {}  # an environment of its own means a process of its own
+        return {}  # a runtime environment would need separate processes
     return {"runtime_env": {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}}

@@ -1,4 +1,4 @@
-"""What a worker of Ray runs, and how its failures are reported."""
+"""The function that Ray workers run, and the reporting of its failures."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from sumpool.system.wording import counted
 T = TypeVar("T")
 R = TypeVar("R")
 
-#: The colors of Ray's messages.
+#: Color codes in Ray's messages.
 _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | None) -> R:
-    """Apply ``work`` to ``cell`` in a worker of Ray, which must see the file ``witness``.
+    """Apply ``work`` to ``cell`` in a Ray worker, which must see the file ``witness``.
 
     Raises:
-        WorkerError: In place of an error that could not be sent back.
+        WorkerError: In place of an error that cannot be pickled.
     """
     reuse_freed_memory()
     torch.set_num_threads(threads)
@@ -37,13 +37,13 @@ def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | N
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
-        except Exception:  # whatever keeps it from being sent
+        except Exception:  # pickling may raise anything
             raise WorkerError(f"{type(error).__name__}: {error}") from error
         raise
 
 
 def failure_of(error: Any, retries: int) -> Exception:
-    """The failure of a task from what ``ray.get`` raised: its own error, or how it ended."""
+    """Return the task's own error if ``ray.get`` raised one, else a description of how it ended."""
     trace = _COLOR.sub("", str(error))
     cause = getattr(error, "cause", None)
     if isinstance(cause, Exception):

@@ -1,1 +1,1 @@
-"""The time of a run: what it has, what it has used, and what it will take."""
+"""Time budget of a run: its limit, the time used, and estimates."""

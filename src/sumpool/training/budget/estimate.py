@@ -1,4 +1,4 @@
-"""What a run on frozen features will take, from the time of its first batches."""
+"""Estimate of the duration of a run on frozen features, from a few timed images and steps."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from sumpool.system.wording import counted
 from sumpool.training.config import TrainConfig
 from sumpool.training.splits import Splits
 
-#: Images that are measured, after as many that are not.
+#: Number of timed images, after as many for warm-up.
 MEASURED = 8
 
 
 def estimate_frozen(config: TrainConfig, splits: Splits, model: Cut) -> str:
-    """The time of the features and of the steps, in words.
+    """Estimate the time for features and steps, as text.
 
-    Decodes a few training images, sends them through the network, and does two steps of a copy of
-    the head. Stored features, evaluation and page are not considered.
+    Decodes a few training images, passes them through the network, and runs two steps of a copy of
+    the head. Stored features, evaluation and report are not considered.
 
     Args:
-        config: Resolved; with a frozen backbone.
+        config: The resolved configuration, with a frozen backbone.
         splits: The data.
         model: The embedder, on the CPU.
     """
@@ -47,9 +47,9 @@ def estimate_frozen(config: TrainConfig, splits: Splits, model: Cut) -> str:
 
 
 def _time_features(splits: Splits, model: Cut) -> tuple[float, Tensor]:
-    # Seconds per view, and maps of some images.
+    # Seconds per view, and the feature maps of the timed images.
     view, frozen = model.learned.preprocessing, model.frozen.eval()
-    for _ in range(2):  # the first is slower
+    for _ in range(2):  # the first pass is slower
         begun = time.monotonic()
         rows = [row % len(splits.train) for row in range(MEASURED)]
         images = [view.test_of_resized(view.resized(splits.train.load(row))) for row in rows]

@@ -1,4 +1,4 @@
-"""How far a run has come, by steps or by time; when it validates, and when it ends."""
+"""Progress of a run in steps or time: when it validates, and when it ends."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ logger = logging.getLogger(__name__)
 
 
 class Pace:
-    """Measures a run by its last step and by its time budget, whichever comes first.
+    """Measures a run against its last step and its time budget, whichever comes first.
 
     Args:
-        fabric: With several processes, the clock of the first holds for all.
+        fabric: With several processes, all use the clock of the first.
         config: The resolved configuration.
 
     Attributes:
-        limit: Step at which training ends in any case; None leaves it to patience.
-        budget: Seconds of the run, over all its parts; None does not limit them.
+        limit: Step at which training ends at the latest; None if there is no such step.
+        budget: Maximum seconds of the run, over all its parts; None for no limit.
 
     Raises:
         ValueError: If ``config`` is not resolved.
@@ -41,9 +41,9 @@ class Pace:
         """Start the clock of the loop.
 
         Args:
-            progress: Of the run so far.
-            began: When this part of the run began, by ``time.monotonic``: what came before the loop
-                belongs to the budget. None is now.
+            progress: Progress of the run so far.
+            began: ``time.monotonic`` at the start of this part of the run: time before the loop
+                counts toward the budget. None is now.
         """
         now = time.monotonic()
         progress.preparation += 0.0 if began is None else now - began
@@ -56,16 +56,16 @@ class Pace:
             )
 
     def tick(self, progress: Progress) -> None:
-        """Set the time that ``progress`` has taken."""
+        """Update the elapsed time in ``progress``."""
         seconds = time.monotonic() - self._start
-        if self.budget is not None:  # which decides about steps, the same in all processes
+        if self.budget is not None:  # time decides about steps: the same in all processes
             seconds = self._fabric.broadcast(seconds)
         progress.seconds = seconds
 
     def done(self, progress: Progress) -> tuple[float, float] | None:
-        """What is done, and what is to be done, in steps or seconds; None if nobody knows.
+        """Return the amount done and the total, in steps or seconds; None if the total is unknown.
 
-        Seconds are those of the steps: what preparation leaves of the budget.
+        Seconds are those of the steps: the total is what preparation leaves of the budget.
         """
         pairs: list[tuple[float, float]] = []
         if self.limit is not None:
@@ -76,11 +76,11 @@ class Pace:
         return max(pairs, key=lambda pair: pair[0] / pair[1], default=None)
 
     def validates(self, progress: Progress) -> bool:
-        """Whether the model is validated after this step: now and then, and at the end."""
+        """Whether to validate after this step: every ``validate_every`` steps, and at the end."""
         return progress.step % self._every == 0 or self._last(progress) is not None
 
     def end(self, progress: Progress) -> Ending | None:
-        """Why training ends now; None while it does not."""
+        """Return why training ends now; None if it continues."""
         if self._patience is not None and progress.stale >= self._patience:
             return "patience"
         return self._last(progress)

@@ -1,1 +1,1 @@
-"""Training behind the interfaces of other libraries."""
+"""Training through the interfaces of other libraries."""

@@ -1,4 +1,4 @@
-"""Embeddings as a step of a scikit-learn pipeline."""
+"""Embedders as transformers of scikit-learn."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ class EmbeddingTransformer(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """From images to embeddings, as a transformer of scikit-learn.
+    """Scikit-learn transformer from images to embeddings.
 
     Images are paths, PIL images or uint8 arrays (H, W) or (H, W, 3), as in
     :meth:`Embedder.encode`; an array (N, H, W, 3) is N of them.
 
     Args:
-        model: What to embed with, or what training starts from: the folder of a run or of a saved
+        model: Model to embed with, or to start training from: the folder of a run or of a saved
             model, "hf://organization/name", or "pretrained", the packaged network.
         options: None embeds with ``model`` as it is, and ``fit`` only loads it. A dictionary trains
-            it on the images given to ``fit``, with these options of `sumpool train` by their dotted
-            names, such as ``{"pool": "gsp", "stop.max_steps": 200}``, and those of its recipe for
-            the rest (``"recipe"``: best, papers or auto); a part of the classes selects
-            the model, so that four are needed.
-        batch_size: Images that ``transform`` passes through the network together.
-        device: Where the model is after ``fit``.
+            it on the images passed to ``fit``, with these options of `sumpool train` by dotted
+            name, such as ``{"pool": "gsp", "stop.max_steps": 200}``, and its recipe for the rest
+            (``"recipe"``: best, papers or auto). Some classes are held out to select the model, so
+            at least four are needed.
+        batch_size: Images per forward pass of ``transform``.
+        device: Device of the model after ``fit``.
         progress: Whether ``transform`` shows a progress bar.
 
     Attributes:
@@ -79,11 +79,11 @@ class EmbeddingTransformer(
         """Load the model and, with ``options``, train it.
 
         Args:
-            X: The images; not looked at without ``options``.
-            y: Their classes, numbers or text; needed to train.
+            X: The images; ignored without ``options``.
+            y: Their classes, as numbers or strings; required for training.
 
         Raises:
-            ConfigError: If ``options`` has a name that is no option, or there are too few classes.
+            ConfigError: If ``options`` has an unknown name, or there are too few classes.
             ModelError: If the model cannot be loaded.
         """
         trained = self.options is not None
@@ -93,7 +93,7 @@ class EmbeddingTransformer(
         return self
 
     def transform(self, X: Any) -> NDArray[np.float32]:
-        """Embeddings (N, D) of the images ``X``."""
+        """Return the embeddings (N, D) of the images ``X``."""
         check_is_fitted(self)
         vectors = self.model_.encode(X, batch_size=self.batch_size, progress=self.progress)
         return np.asarray(vectors.float().cpu())
@@ -120,7 +120,7 @@ class EmbeddingTransformer(
 
 
 class _Pictures(ImageDataset):
-    """Images as they were given."""
+    """Data set of the images passed to ``fit``."""
 
     def __init__(
         self, sources: Sequence[Any], labels: Sequence[int], class_names: Sequence[str]

@@ -1,1 +1,1 @@
-"""What options take: names and types as plain data, and what excludes what."""
+"""Accepted values of options: names, types and limits as plain data, and exclusions."""

@@ -1,4 +1,4 @@
-"""The names that options take, as plain data: a wrong one is refused before torch is imported."""
+"""Names that options accept, as plain data: a wrong one is refused before torch is imported."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sumpool.training.config import ConfigError
 
-#: The choices by option. A test compares them with the catalogs.
+#: Choices by option. A test compares them with the catalogs.
 CHOICES: dict[str, tuple[str, ...]] = {
     "loss": (
         *("c1", "c2", "triplet", "ms", "panchor", "pnca", "softtriple", "xbm", "xbm-c2"),
@@ -32,12 +32,12 @@ CHOICES: dict[str, tuple[str, ...]] = {
         *("parquet", "glyphs"),
     ),
 }
-#: Our own backbones; every other one is timm's.
+#: Backbones of this package; all others are timm's.
 BACKBONES = ("bn_inception", "resnet20", "resnetv2_20", "resnet50_v1", "small_cnn")
 
 
 def not_among(name: str, value: str, choices: Iterable[str]) -> str:
-    """A message that lists the choices and the closest of them.
+    """Return an error message that lists the choices and the closest one.
 
     >>> not_among("loss", "c4", ("c1", "ms"))
     "loss must be one of c1, ms, got 'c4': did you mean c1?"
@@ -49,14 +49,14 @@ def not_among(name: str, value: str, choices: Iterable[str]) -> str:
 
 
 def check_choices(option: str, *values: str | None) -> None:
-    """Refuse names that an option does not take.
+    """Refuse names that an option does not accept.
 
     Args:
         option: "backbone", or one of ``CHOICES``.
-        values: What it is set to; None is always accepted.
+        values: Its values; None is always accepted.
 
     Raises:
-        ConfigError: Listing the choices and the closest.
+        ConfigError: If a name is not accepted; lists the choices and the closest.
     """
     for value in values:
         if option != "backbone":
@@ -72,13 +72,13 @@ def check_choices(option: str, *values: str | None) -> None:
 
 
 def timm_models() -> list[str]:
-    """The names of timm's models, read from its files: importing it takes seconds."""
+    """Return the names of timm's models, read from its files: importing it takes seconds."""
     pattern = re.compile(r"^@register_model\ndef (\w+)\(", re.M)
     return [name for text in _timm_files() for name in pattern.findall(text)]
 
 
 def _timm_mentions(name: str) -> bool:
-    # Deprecated names are keys of tables there; timm itself has the last word.
+    # Deprecated names are keys of tables in these files. timm itself has the last word.
     wanted = re.compile(rf"def {re.escape(name.partition('.')[0])}\(|'{re.escape(name)}'")
     return any(wanted.search(text) for text in _timm_files())
 

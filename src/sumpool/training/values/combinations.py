@@ -1,4 +1,4 @@
-"""Options that contradict each other, or have no effect beside each other."""
+"""Checks for options that contradict each other or have no effect together."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from sumpool.losses import LOSSES, WITHOUT_NORMALIZATION, LossRecipe
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.options import OptimizerConfig
 
-#: Losses that compare images with chance-constrained proxies.
+#: Losses that can compare images with chance-constrained proxies.
 CCP_LOSSES = ("c1", "c2", "ms", "triplet")
 
 
 def check_end(config: TrainConfig) -> None:
-    """Refuse ends of training that contradict each other."""
+    """Refuse contradictory options for the end of training and its rates."""
     optimizer, stop = config.optimizer, config.stop
     cosine, last = optimizer.schedule == "cosine", stop.keep == "last"
     ending = "optimizer.schedule cosine" if cosine else "stop.keep last"
@@ -67,11 +67,11 @@ def check_end(config: TrainConfig) -> None:
 
 
 def check_centers(config: TrainConfig) -> None:
-    """Refuse proxies and centers that the loss does not have."""
+    """Refuse options for proxies and centers that the loss does not have."""
     loss, defaults = config.loss, TrainConfig()
     if config.ccp.enabled and loss not in CCP_LOSSES:
         raise ConfigError(f"ccp needs a loss out of {', '.join(CCP_LOSSES)}, got {loss}")
-    # Runs of 0.1.0 without proxies have stored the solution best, which was the default.
+    # Runs of 0.1.0 without proxies stored the solution best, which was the default.
     plain = (defaults.ccp, replace(defaults.ccp, solution="best"))
     if not config.ccp.enabled and config.ccp not in plain:
         raise ConfigError("options ccp.… have no effect without --ccp")
@@ -92,13 +92,13 @@ def check_centers(config: TrainConfig) -> None:
 
 
 def has_running_centers(config: TrainConfig) -> bool:
-    """Whether the centers of classes are running means: the loss has no proxies."""
+    """Whether class centers are running means, since the loss has no proxies."""
     proxies = LOSSES[config.loss].proxy or config.ccp.enabled
     return config.center_reg is not None and not proxies
 
 
 def check_batches(config: TrainConfig, recipe: LossRecipe) -> None:
-    """Refuse sizes of a resolved configuration that do not fit each other."""
+    """Refuse sizes in a resolved configuration that do not fit together."""
     proxies, candidates = config.ccp.proxies, config.ccp.candidates
     if proxies is not None and candidates is not None and candidates < proxies:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""What goes together with a frozen backbone, and the options it sets, as plain data."""
+"""Options that a frozen backbone sets, and options that it excludes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from sumpool.training.config import ConfigError, TrainConfig
 
 
 def frozen_defaults(config: TrainConfig) -> Mapping[str, Any]:
-    """Options that a frozen backbone sets, unless a user does."""
+    """Return the options that a frozen backbone sets unless a user does."""
     if not config.freeze_backbone:
         return {}
-    # Map and pooling, if nothing else learns, learn from scratch.
+    # If only map and pooling are trained, they start from scratch.
     rate = {} if config.learned_blocks else {"optimizer.lr": 1e-3}
     return {**rate, "optimizer.warmup_epochs": 0.0}
 
 
 def check_frozen(config: TrainConfig) -> None:
-    """Refuse options that contradict ``freeze_backbone``, or are nothing without it.
+    """Refuse options that contradict ``freeze_backbone``, or have no effect without it.
 
     Raises:
-        ConfigError: Naming the option.
+        ConfigError: If there is one; names it.
     """
     if not config.freeze_backbone:
         for name in ("frozen_views", "learned_blocks"):

@@ -1,4 +1,4 @@
-"""Options of generalized sum pooling: what they accept, and which contradict each other."""
+"""Options of generalized sum pooling: accepted values and contradictions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.training.options import GspConfig
 
-#: What options with a few values accept.
+#: Accepted values of options with a few choices.
 GSP_VALUES: Mapping[str, tuple[str, ...]] = {
     "gsp.init": ("local", "image"),
     "gsp.cost": ("ball", "cosine", "norm"),
@@ -15,19 +15,19 @@ GSP_VALUES: Mapping[str, tuple[str, ...]] = {
 }
 #: Poolings that can begin as average pooling.
 AVERAGING = ("gsp", "gmp+gsp", "gemean+gsp")
-#: Options that go to the pooling under the same name, unless they have their default.
+#: Options passed to the pooling under the same name, unless they equal their default.
 GSP_OPTIONS = ("learn_eps", "cost", "share", "mix", "learn_mix")
 
 
 def check_gsp(config: TrainConfig, has_attributes: bool) -> None:
-    """Refuse options of GSP that the pooling does not take, or that contradict each other.
+    """Refuse options of GSP that the pooling does not accept, or that contradict each other.
 
     Args:
         config: The options as given, or resolved.
-        has_attributes: Whether the pooling is GSP, alone or as a part of it.
+        has_attributes: Whether the pooling is or contains GSP.
 
     Raises:
-        ConfigError: Naming the option.
+        ConfigError: If there is one; names it.
     """
     gsp, defaults, pool = config.gsp, GspConfig(), config.pool
     for name in ("spread", "init", *GSP_OPTIONS):

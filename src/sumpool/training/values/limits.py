@@ -1,4 +1,4 @@
-"""The smallest and the largest value of each option, as plain data."""
+"""Bounds of numeric options, as plain data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 
 from sumpool.training.config import ConfigError
 
-#: What a number must be, its bounds, and the options it holds for unless they are null.
+#: A requirement for numbers, its bounds, and the options it applies to unless they are null.
 Limits = tuple[tuple[str, float, float, tuple[str, ...]], ...]
 
-#: Those of training. The lower bounds of other options are in ``training.settings``.
+#: Limits of training. The lower bounds of other options are in ``training.settings``.
 LIMITS: Limits = (
     ("lie in 0..2⁶³ − 1", -math.inf, 2**63 - 1, ("seed",)),
     ("lie in [0, 1)", 0, math.nextafter(1, 0), ("optimizer.beta1", "optimizer.beta2")),
@@ -72,7 +72,7 @@ LIMITS: Limits = (
     ),
 )
 
-#: Those of pretraining.
+#: Limits of pretraining.
 PRETRAINING: Limits = (
     ("lie in 0..2⁶³ − 1", 0, 2**63 - 1, ("seed",)),
     ("lie in 1..1,000,000", 1, 10**6, ("epochs",)),
@@ -83,14 +83,14 @@ PRETRAINING: Limits = (
 
 
 def check_limits(options: Mapping[str, Any], limits: Limits = LIMITS) -> None:
-    """Refuse numbers that are not finite, or beyond what an option takes.
+    """Refuse numbers that are not finite or out of bounds.
 
     Args:
-        options: Values by dotted name, as :func:`sumpool.training.config.flat` gives them.
-        limits: What they must be.
+        options: Values by dotted name, as returned by :func:`sumpool.training.config.flat`.
+        limits: Their bounds.
 
     Raises:
-        ConfigError: Naming the option and what it takes.
+        ConfigError: If there is one; names the option and its bounds.
     """
     for name, value in options.items():
         for number in value.values() if isinstance(value, dict) else (value,):

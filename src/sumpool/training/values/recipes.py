@@ -1,7 +1,7 @@
 """Recipes of ``sumpool train``: the options that each sets unless a user does, and why.
 
-Imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick. Numbers are
-changed here and nowhere else.
+Imports neither torch nor the catalogs, so that ``sumpool train --help`` is quick. The numbers are
+defined only here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sumpool.training.config import ConfigError, TrainConfig, with_options
 
 #: The recipe of ``sumpool train`` and ``sumpool tune``.
 DEFAULT_RECIPE = "best"
-#: Validations of a run whose length a recipe sets.
+#: Number of validations in a run whose length a recipe sets.
 VALIDATIONS = 10
 
 
@@ -25,11 +25,11 @@ class Setting:
     """One option of a recipe.
 
     Attributes:
-        value: What it is set to.
+        value: Its value.
         why: The reason, in a sentence.
-        unless: Options that, if a user gives one of them, leave this one at its usual default: they
+        unless: Options any of which, if a user gives it, leaves this one at its usual default: they
             exclude each other, or it belongs to what was replaced.
-        backbones: Networks that it is for; empty is all.
+        backbones: Networks it applies to; empty is all.
     """
 
     value: Any
@@ -40,12 +40,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Length:
-    """How long a run is: passes over the training images, within bounds.
+    """Length of a run: passes over the training images, within bounds.
 
     Attributes:
-        epochs: Passes.
-        least: Fewest steps.
-        most: Most steps.
+        epochs: Number of passes.
+        least: Minimum number of steps.
+        most: Maximum number of steps.
     """
 
     epochs: float
@@ -53,7 +53,7 @@ class Length:
     most: int
 
     def steps(self, images: int, batch_size: int) -> int:
-        """Steps for that many images.
+        """Return the number of steps for ``images`` training images.
 
         Example:
             >>> Length(epochs=16, least=50, most=3000).steps(images=5864, batch_size=64)
@@ -67,15 +67,15 @@ class Recipe:
     """Options that go together.
 
     Attributes:
-        summary: What it is, in a line.
-        measured: Where its numbers come from.
+        summary: One-line description.
+        measured: Source of its numbers.
         options: Its settings by the dotted name of the option.
-        without_gpu: Settings that are added where there is no GPU.
-        frozen: Settings that are added, or replaced, with a frozen backbone.
-        length: Steps, where ``stop.max_steps`` is null; None leaves them to patience.
+        without_gpu: Settings added if there is no GPU.
+        frozen: Settings added or replaced with a frozen backbone.
+        length: Length of the run, if ``stop.max_steps`` is null; None leaves it to patience.
         frozen_length: The same with a frozen backbone.
-        few: Training images up to which half of the learned weights before training is kept, where
-            ``optimizer.start_share`` is null; with a frozen backbone it always is.
+        few: Number of training images up to which ``optimizer.start_share`` is 0.5 if null; with a
+            frozen backbone it always is.
         pair_rate: Learning rate with losses without proxies.
         proxy_rate: Learning rate with proxy losses.
     """
@@ -97,16 +97,16 @@ _FOR_PHOTOS = (
     *("tf_efficientnet_lite0", "tf_efficientnet_lite1", "tf_efficientnet_lite2"),
     *("resnet50_v1", "bn_inception"),
 )
-#: Larger images than those of the network, unless a user chose theirs or features are kept.
+#: Larger images than the network's default, unless a user sets the size or features are stored.
 _LARGE = partial(
     Setting,
     why="2.3 points of MAP@R on validation classes of CUB, more than any pooling",
     unless=("resize", "crop", "init", "freeze_backbone"),
     backbones=_FOR_PHOTOS,
 )
-#: What sets the end of a run, or its rates, by validations.
+#: Options with which validations determine the end of a run, or its rates.
 _BY_VALIDATION = ("ccp.enabled", "optimizer.restarts")
-#: What belongs to a pooling that the recipe would replace.
+#: Options that belong to a pooling that the recipe would replace.
 _OTHER_POOLING = ("gsp", "zero_shot", "ccp.enabled")
 _BEST = Recipe(
     summary="what this package knows to be best",
@@ -165,12 +165,12 @@ _BEST = Recipe(
     pair_rate=3e-5,
     proxy_rate=1e-4,
 )
-#: Options that mean a backbone that learns.
+#: Options that imply a trained backbone.
 _LEARNS = (
     *("optimizer.warmup_epochs", "freeze_batch_norm_affine"),
     *("hardware.compile", "hardware.cuda_graph", "hardware.cuda_step"),
 )
-#: The recipes by name; ``None`` as the recipe of a configuration is none: its options are as given.
+#: Recipes by name; a configuration whose recipe is ``None`` has its options as given.
 RECIPES: Mapping[str, Recipe] = {
     "best": _BEST,
     "papers": Recipe(
@@ -188,11 +188,11 @@ RECIPES: Mapping[str, Recipe] = {
 
 
 def recipe_options(name: str, given: Mapping[str, Any], *, gpu: bool = True) -> dict[str, Any]:
-    """The options that a recipe sets beside those that a user gives.
+    """Return the options that a recipe sets in addition to those that a user gives.
 
     Args:
         name: A key of :data:`RECIPES`.
-        given: What the user gives, by dotted name.
+        given: The user's options by dotted name.
         gpu: Whether there is a GPU.
 
     Raises:
@@ -215,12 +215,12 @@ def recipe_options(name: str, given: Mapping[str, Any], *, gpu: bool = True) -> 
 
 
 def with_recipe(name: str, given: Mapping[str, Any], *, gpu: bool | None = None) -> TrainConfig:
-    """A configuration from a recipe and the options that a user gives, which win.
+    """Build a configuration from a recipe and the options that a user gives, which take precedence.
 
     Args:
         name: A key of :data:`RECIPES`.
-        given: Options by dotted name.
-        gpu: Whether there is a GPU; None looks.
+        given: The user's options by dotted name.
+        gpu: Whether there is a GPU; None detects it.
 
     Example:
         >>> config = with_recipe("best", {"data": "photos", "embedding_size": 128})
@@ -234,7 +234,7 @@ def with_recipe(name: str, given: Mapping[str, Any], *, gpu: bool | None = None)
 
 
 def has_gpu(accelerator: str | None) -> bool:
-    """Whether training with ``hardware.accelerator`` set to this uses a GPU."""
+    """Whether training with ``hardware.accelerator`` set to ``accelerator`` uses a GPU."""
     # Imported here: torch takes seconds, which `--help` need not wait for.
     import torch
 
@@ -250,16 +250,16 @@ def data_options(
     images_per_class: int,
     pretrained: bool,
 ) -> dict[str, Any]:
-    """What the recipe of ``config`` makes of options that are null, for data of this size.
+    """Return the values that the recipe of ``config`` has for null options, for data of this size.
 
     Args:
-        config: The options; those that are set stay.
-        images: Training images.
-        classes: Their classes.
+        config: The options.
+        images: Number of training images.
+        classes: Number of their classes.
         proxy: Whether the loss has proxies.
-        images_per_class: Images of a class in a batch that the loss asks for. With fewer classes
-            than a batch takes, there are more.
-        pretrained: Whether the network has learned before.
+        images_per_class: Images per class in a batch that the loss needs; increased if there are
+            fewer classes than a batch needs.
+        pretrained: Whether the network is pretrained.
     """
     recipe = RECIPES.get(config.recipe or "papers", RECIPES["papers"])
     length = recipe.frozen_length if config.freeze_backbone else recipe.length
@@ -279,7 +279,7 @@ def data_options(
 
 
 def has_length(config: TrainConfig) -> bool:
-    """Whether a run ends at a step that is known from the start."""
+    """Whether the last step of a run is known from the start."""
     return config.optimizer.schedule == "cosine" or config.stop.keep == "last"
 
 

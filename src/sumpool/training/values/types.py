@@ -1,4 +1,4 @@
-"""What values an option takes: checked, and said in words."""
+"""Checks and descriptions of the values that an option accepts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WORDS: Mapping[Any, str] = {
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether an option of the type ``hint`` takes ``value``.
+    """Whether an option of the type ``hint`` accepts ``value``.
 
     >>> fits(1, float | None), fits(True, int), fits("x", Literal["a", "b"])
     (True, False, False)
@@ -41,7 +41,7 @@ def fits(value: Any, hint: Any) -> bool:
 
 
 def in_words(hint: Any) -> str:
-    """The values of an option of the type ``hint``.
+    """Describe the values of an option of the type ``hint``.
 
     >>> in_words(int | None), in_words(Literal["none", "ram"])
     ('a whole number or null', 'none or ram')
@@ -57,10 +57,10 @@ def in_words(hint: Any) -> str:
 
 
 def plain_error(message: str, hints: Mapping[str, Any]) -> str:
-    r"""An error of the parser in one line, without the types of Python.
+    r"""Rewrite a parser error in one line, without Python types.
 
     Args:
-        message: What jsonargparse says.
+        message: The message of jsonargparse.
         hints: The types of options by dotted name.
 
     >>> plain_error("Parser key \"seed\":\n  Expected a <class 'int'>. Got value: x", {"seed": int})

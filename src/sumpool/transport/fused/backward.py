@@ -1,10 +1,10 @@
 """Backward kernels of fused generalized sum pooling.
 
-With B_j = ∂L/∂weight_j + ∂L/∂embedding · f_j and Z_j = Σ_i q_ji ∂L/∂z_i, the gradient to the share
+With B_j = ∂L/∂weight_j + ∂L/∂embedding · f_j and Z_j = Σ_i q_ji ∂L/∂z_i, the gradient of the share
 that a feature sends is A_j = (B_j + Z_j)/(nμ) and that of its log-sum w_j (A_j − Σ a_k A_k), where
-a = w/Σw. The sum over the image is two dot products with what the forward pass saved. So every tile
-of every image is independent of the others; distances are computed again, and nothing of size
-(n, m) is stored.
+a = w/Σw. The sum over the image consists of dot products with values saved by the forward pass, so
+that all tiles of all images are independent. Distances are recomputed, and nothing of size (n, m)
+is stored.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ def tile_gradients(
     BLOCK_ALL: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr,
     PRECISION: tl.constexpr, ROUGH: tl.constexpr,
 ):  # fmt: skip
-    """Gradients of a few tiles: to their features, and this program's part of the prototypes'.
+    """Gradients of the features of some tiles, and this program's part of the prototypes' gradient.
 
-    A program takes every ``num_programs``-th tile and adds up Eᵀf̄ (m, d) and the column sums of E
-    in memory of its own: the total does not depend on the order in which programs run.
+    A program processes every ``num_programs``-th tile and accumulates Eᵀf̄ (m, d) and the column
+    sums of E in its own memory: the total does not depend on the order in which programs run.
     """
     pid = tl.program_id(0)
     mu, rest, eps = settings(mu, rest, eps, mu_ptr, eps_ptr, HAS_MU, HAS_EPS)
@@ -126,7 +126,7 @@ def tile_gradients(
         radial = ff * inv_f * inv_f * row_sum - tl.sum(pull * cos, 1)
         along = inv_f * inv_f * (row_sum - tl.where(ff > EDGE, radial, 0.0))
         pull = pull * inv_f[:, None]
-        # Two loops over the channels, so that only one form of ``pull`` is held at a time.
+        # Two loops over the channels, so that only one layout of ``pull`` is held at a time.
         for start in range(0, d, BLOCK_D):
             channels = start + tl.arange(0, BLOCK_D)
             there = channels < d
@@ -162,7 +162,7 @@ def prototype_gradient(
     w_ptr, part_ptr, programs, m, d, dw_ptr,
     BLOCK_G: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Add up the programs' parts for one prototype and go back through its normalization."""
+    """Sum the programs' parts for one prototype and backpropagate through its normalization."""
     i = tl.program_id(0)
     channels = tl.arange(0, BLOCK_D)
     ok = channels < d

@@ -1,10 +1,10 @@
 """Forward kernels of fused generalized sum pooling.
 
-An image whose features fit a tile is pooled by one program that reads them once and keeps them on
-chip. A larger image takes four short kernels over (image, tile): log-sums, root, partial sums, and
-their total. Nothing of size (n, m) is stored.
+An image whose features fit a tile is pooled by a single program. A larger image takes four short
+kernels: log-sums per tile, root, partial sums per tile, and their total. Nothing of size (n, m) is
+stored.
 
-Besides the results, both leave what the backward pass needs: the log-odds x, and the means of
+Besides the results, both store the inputs of the backward pass: the log-odds x, and the means of
 features and assignments under the slopes a = w/Σw, w = σ(x)σ(−x).
 """
 
@@ -70,7 +70,7 @@ def tile_log_sums(
     HAS_EPS: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Log-sums l of one tile, left where the log-odds will be."""
+    """Compute the log-sums l of one tile, stored where the log-odds will be."""
     b = tl.program_id(0).to(tl.int64)
     _mu, _rest, eps = settings(0.0, 0.0, eps, mu_ptr, eps_ptr, False, HAS_EPS)
     rows = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -87,7 +87,7 @@ def solve_image(
     HAS_MASK: tl.constexpr, HAS_MU: tl.constexpr, BACKGROUND: tl.constexpr,
     BLOCK_ALL: tl.constexpr,
 ):  # fmt: skip
-    """From the log-sums of an image to its log-odds, weights and slopes."""
+    """Compute the log-odds, weights and slopes of an image from its log-sums."""
     b = tl.program_id(0).to(tl.int64)
     mu, rest, _eps = settings(mu, rest, 0.0, mu_ptr, eps_ptr, HAS_MU, False)
     rows = tl.arange(0, BLOCK_ALL)
@@ -115,7 +115,7 @@ def tile_sums(
     HAS_EPS: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_D: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The share of one tile in embedding, attributes and their slope-weighted twins.
+    """Partial sums of one tile: embedding, attributes and their slope-weighted counterparts.
 
     ``part_ptr`` holds (B, tiles, 2, d + m): under the weights, under the slopes.
     """
@@ -149,7 +149,7 @@ def total_sums(
     part_ptr, tiles, n, m, d, embedding_ptr, z_ptr, saved_ptr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """The sum over tiles of what :func:`tile_sums` left, put in its places."""
+    """Sum the results of :func:`tile_sums` over tiles and store the totals."""
     b = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)  # 0 … 2 (d + m)
     width = 2 * (d + m)
@@ -158,6 +158,6 @@ def total_sums(
         total += tl.load(part_ptr + (b * tiles + tile) * width + at, mask=at < width, other=0.0)
     tl.store(embedding_ptr + b * d + at, total, mask=at < d)
     tl.store(z_ptr + b * m + at - d, total, mask=(at >= d) & (at < d + m))
-    # Under the slopes: the mean of features, then of assignments, behind the log-odds.
+    # Under the slopes: the means of features, then of assignments, after the log-odds.
     behind = saved_ptr + b * (n + d + m) + n + at - (d + m)
     tl.store(behind, total, mask=(at >= d + m) & (at < width))

@@ -1,10 +1,10 @@
-"""Kernels of GSP on keys with one query per image: scores, weights, power mean, and back.
+"""Kernels of GSP on keys with one query per image: scores, weights, power mean, gradients.
 
 Symbols: f features (n, d), k the query of the image in their space, times the scales of the layer
-norm; s_j = k·(f_j − mean_j)/std_j scores, x = τ + s log-odds, p = σ(x)/(nμ) weights, and, in each
-channel, L = log₂ Σ_j p_j max(f_j, δ)^γ, so that the embedding is 2^(L/γ). Powers are formed from
-logarithms. All arithmetic is in float32. Sums are kept for each place of a tile and joined after
-the last tile: joining places costs more than adding to them.
+norm and ε/√d; s_j = k·(f_j − mean_j)/std_j scores, x = τ + s log-odds, p = σ(x)/(nμ) weights, and,
+in each channel, L = log₂ Σ_j p_j max(f_j, δ)^γ, so that the embedding is 2^(L/γ). Powers are
+computed from logarithms. All arithmetic is in float32. Sums are accumulated per element of a tile
+and reduced after the last tile, since reductions cost more than additions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import triton.language as tl
 
 from sumpool.transport.fused.tiles import load_tile, slopes, solve_log_odds
 
-# What features count as at least, and the least weight whose logarithm is taken.
+# Lower bounds of features and of weights before their logarithm is taken.
 LEAST = tl.constexpr(1e-6)
 TINY = tl.constexpr(1.1754943508222875e-38)
 LN2 = tl.constexpr(0.6931471805599453)
@@ -25,7 +25,7 @@ def image_mean(
     f_ptr, f_b, f_n, f_d, n, d, mean_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """The mean of the features in a block of channels."""
+    """Average the features in a block of channels."""
     b = tl.program_id(0).to(tl.int64)
     channels = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
     there = channels < d
@@ -42,7 +42,7 @@ def score_tile(
     score_ptr, mean_ptr, rstd_ptr, total_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Scores s of a tile of positions, with the moments of their layer norm, and Σ k."""
+    """Compute the scores s of a tile of positions, the moments of their layer norm, and Σ k."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
     inside = rows < n
@@ -56,7 +56,7 @@ def score_tile(
         there = channels < d
         f = load_tile(f_ptr + b * f_b, rows, channels, f_n, f_d, inside, there)
         k = _query(asked_ptr + b * d, scale_ptr, factor, channels, there)
-        # Welford's moments: a mean far from 0 costs no digits.
+        # Welford's algorithm: a mean far from 0 costs no digits.
         step += 1.0
         gap = tl.where(there[None, :], f - means, 0.0)
         means += gap * (1.0 / step)
@@ -81,7 +81,7 @@ def weigh_image(
     score_ptr, mu, rest, n, odds_ptr, weights_ptr,
     BLOCK_ALL: tl.constexpr,
 ):  # fmt: skip
-    """From the scores of an image to its log-odds and weights."""
+    """Compute the log-odds and weights of an image from its scores."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.arange(0, BLOCK_ALL)
     inside = rows < n
@@ -98,7 +98,7 @@ def power_mean(
     f_ptr, f_b, f_n, f_d, weights_ptr, gamma_ptr, floor, n, d, embedding_ptr, log_ptr, slope_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """The embedding in a block of channels; L, and its derivative by γ."""
+    """Compute the embedding in a block of channels, L, and its derivative with respect to γ."""
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
     channels = tl.program_id(1) * BLOCK_D + tl.arange(0, BLOCK_D)
@@ -112,7 +112,7 @@ def power_mean(
         f = load_tile(f_ptr + b * f_b, rows, channels, f_n, f_d, inside, there)
         log_f = _log2(tl.maximum(f, LEAST), FAST)
         power = gamma * log_f + _log_weights(weights_ptr + b * n, rows, inside)[:, None]
-        # The larger of the two counts 1, the other what it is of that: one power, not two.
+        # Relative to the larger of the two: one power instead of two.
         above = power > tops
         ratio = tl.exp2(-tl.abs(power - tops))
         before = tl.where(above, ratio, 1.0)
@@ -136,7 +136,7 @@ def share_tile(
     share_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """h_j = p_j ∂/∂p_j of what the gradient of the embedding asks for, for a tile of positions."""
+    """Compute h_j = p_j ∂loss/∂p_j, through the embedding, for a tile of positions."""
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
     rows = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -158,7 +158,7 @@ def score_gradient(
     odds_ptr, share_ptr, weights_ptr, gw_ptr, rstd_ptr, n, push_ptr,
     HAS_GW: tl.constexpr, BLOCK_ALL: tl.constexpr,
 ):  # fmt: skip
-    """∂/∂s_j over the standard deviation of f_j, for the positions of an image."""
+    """Compute ∂loss/∂s_j over the standard deviation of f_j, for the positions of an image."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.arange(0, BLOCK_ALL)
     inside = rows < n
@@ -169,7 +169,7 @@ def score_gradient(
         p = tl.load(weights_ptr + at, mask=inside, other=0.0)
         h += p * tl.load(gw_ptr + at, mask=inside, other=0.0).to(tl.float32)
     moved = tl.where(inside, tl.sigmoid(-x) * h, 0.0)
-    # The sum of the weights stays: what moves is taken back where the slopes are.
+    # The weights keep their sum: τ takes back the total, in proportion to the slopes.
     pushed = moved - slopes(x, inside) * tl.sum(moved, 0)
     rstd = tl.load(rstd_ptr + at, mask=inside, other=0.0)
     tl.store(push_ptr + at, pushed * rstd, mask=inside)
@@ -182,11 +182,11 @@ def query_gradient(
     to_gamma_ptr,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Gradients to the query, to the scales of the layer norm and to γ: the image's share.
+    """Compute an image's part of the gradients of the query, the layer norm's scales and γ.
 
-    The gradients to W_q and W_k are products of the factors ``left`` and ``right``, over images.
-    Here ``right`` gets the image's mean and the gradient to its query, ``left`` the second of its
-    two, what the image asks for.
+    The gradients of W_q and W_k are products of the factors ``left`` and ``right`` over images.
+    This kernel stores both parts of ``right``, the image's mean and the gradient of its query in
+    the space of the features, and the second part of ``left``, its query in the space of the keys.
     """
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
@@ -222,7 +222,7 @@ def feature_gradient(
     df_ptr, df_b, df_n, df_d,
     BLOCK_N: tl.constexpr, BLOCK_D: tl.constexpr, FAST: tl.constexpr,
 ):  # fmt: skip
-    """The gradient to a tile of features: as values, as keys, and as a part of the mean."""
+    """Compute the gradient of a tile of features: as values, as keys, and as part of the mean."""
     b = tl.program_id(0).to(tl.int64)
     gamma = _exponent(gamma_ptr, floor)
     rows = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -239,7 +239,7 @@ def feature_gradient(
     along = (f - mean[:, None]) * (rstd * score / d)[:, None]
     out = push[:, None] * ((k - middle)[None, :] - along)
     log_sum, to_log = _to_log(log_ptr + b * d, ge_ptr + b * ge_b, ge_d, gamma, channels, there)
-    # Shares over features are powers too, of γ − 1.
+    # Shares divided by features are powers as well, with exponent γ − 1.
     log_p = _log_weights(weights_ptr + b * n, rows, inside)
     power = (gamma - 1.0) * _log2(tl.maximum(f, LEAST), FAST) + log_p[:, None]
     as_value = tl.exp2(power - log_sum[None, :]) * (to_log * gamma)[None, :]
@@ -256,7 +256,7 @@ def sum_images(
     scale_ptr, shift_ptr, prototype_ptr, exponent_ptr,
     BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr,
 ):  # fmt: skip
-    """Gradients to the scales, ω and γ, from the shares of all images; 0 to the shifts."""
+    """Sum the gradients of the scales, ω and γ over images; those of the shifts are 0."""
     block = tl.program_id(0)
     if block == tl.num_programs(0) - 1:
         sums = tl.zeros((BLOCK_B * BLOCK_D,), tl.float32)
@@ -282,27 +282,27 @@ def sum_images(
 
 @triton.jit
 def _query(asked_ptr, scale_ptr, factor, channels, there):
-    """k of some channels."""
+    """Load k of some channels."""
     asked = tl.load(asked_ptr + channels, mask=there, other=0.0)
     return asked * tl.load(scale_ptr + channels, mask=there, other=0.0).to(tl.float32) * factor
 
 
 @triton.jit
 def _exponent(gamma_ptr, floor):
-    """γ, at least ``floor``."""
+    """Load γ, clamped to at least ``floor``."""
     return tl.maximum(tl.load(gamma_ptr).to(tl.float32), floor)
 
 
 @triton.jit
 def _log_weights(weights_ptr, rows, inside):
-    """log₂ p of some positions; of those outside, so small that their powers are 0."""
+    """log₂ p of some positions; outside the image, so small that powers are 0."""
     p = tl.load(weights_ptr + rows, mask=inside, other=0.0)
     return tl.where(inside, tl.log2(tl.maximum(p, TINY)), -1e30)
 
 
 @triton.jit
 def _log2(x, FAST: tl.constexpr):
-    """log₂ x; fast, to 22 bits, where x had few of them."""
+    """log₂ x; if ``FAST``, to 22 bits, enough for x of half precision."""
     if FAST:
         return tl.inline_asm_elementwise(
             "lg2.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
@@ -312,7 +312,7 @@ def _log2(x, FAST: tl.constexpr):
 
 @triton.jit
 def _to_log(log_ptr, ge_ptr, ge_d, gamma, channels, there):
-    """L of some channels, and the gradient to its natural logarithm."""
+    """Load L of some channels, and compute the gradient of the natural logarithm L ln 2."""
     log_sum = tl.load(log_ptr + channels, mask=there, other=0.0)
     ge = tl.load(ge_ptr + channels * ge_d, mask=there, other=0.0).to(tl.float32)
     return log_sum, ge * tl.exp2(log_sum / gamma) / gamma

@@ -1,4 +1,4 @@
-"""GSP on keys with one query per image, forward and backward, through the kernels."""
+"""Fused GSP on keys with one query per image, as an autograd function."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _QUERY_GRADIENT = Kernel(keyed.query_gradient)
 _FEATURE_GRADIENT = Kernel(keyed.feature_gradient)
 _SUM_IMAGES = Kernel(keyed.sum_images)
 
-#: Positions and channels of a tile, and warps: what was fastest for channels that lie together, and
-#: for positions that do in small and in large maps.
+#: Positions, channels and warps of a tile: the fastest for contiguous channels, and for contiguous
+#: positions of small and of large maps.
 TILES = {
     "mean": ((16, 64, 2), (16, 128, 4), (128, 8, 4)),
     "score": ((4, 256, 2), (16, 128, 4), (64, 16, 4)),
@@ -35,24 +35,24 @@ TILES = {
     "query": ((16, 64, 2), (16, 128, 4), (64, 16, 2)),
     "feature": ((8, 256, 4), (16, 32, 1), (64, 16, 2)),
 }
-#: Images and channels of a tile of their sum, and warps; positions of a large map.
+#: Images, channels and warps of a tile of the sum over images; positions of a large map.
 _SUM, _LARGE = (32, 32, 4), 128
 
 
 def _kind(features: Tensor) -> int:
-    """Which of the three tiles suits ``features``."""
+    """Index of the tile in :data:`TILES` that suits ``features``."""
     if features.stride(2) == 1:
         return 0
     return 2 if features.shape[1] >= _LARGE else 1
 
 
 def _warps(every: int) -> int:
-    """Warps of a program that holds all positions of an image."""
+    """Number of warps of a program that holds all positions of an image."""
     return 4 if every <= 2048 else 8
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    """a b in float32, of matrices, or batches of them, in float32 or bfloat16."""
+    """Multiply matrices or batches of them, in float32 or bfloat16, to float32."""
     if a.dtype == torch.float32 or not a.is_cuda:
         return a.float() @ b.float()
     multiply = torch.mm if a.dim() == 2 else torch.bmm
@@ -63,10 +63,10 @@ class KeyedPowerMean(torch.autograd.Function):
     """Embedding (B, C) and weights (B, n) of features (B, n, C).
 
     Arguments after the features: W_q, ω (1, C), W_k, scales and shifts of the layer norm and its ε,
-    the exponent γ as a tensor and the least it counts as, μ and ε. Parameters are float32. The
-    shifts add the same to every score: they change nothing, and their gradient is 0. With bfloat16
-    features, logarithms have 22 bits and gradients are multiplied by W_q and W_k in bfloat16, as
-    under autocast.
+    the exponent γ as a tensor and its lower bound, μ and ε. Parameters are float32. The shifts add
+    the same value to every score: they have no effect, and their gradient is 0. With half-precision
+    features, logarithms have 22 bits; with bfloat16 features, gradients are multiplied by W_q and
+    W_k in bfloat16, as under autocast.
     """
 
     @staticmethod
@@ -84,7 +84,7 @@ class KeyedPowerMean(torch.autograd.Function):
         mu: float,
         eps: float,
     ) -> tuple[Tensor, Tensor]:
-        """Pool, and keep what the backward pass needs."""
+        """Pool features and save the inputs of the backward pass."""
         batch, n, d = features.shape
         new = query.new_empty
         score, means, rstd, odds = new(4, batch, n)
@@ -126,7 +126,7 @@ class KeyedPowerMean(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, ge: Tensor | None, gw: Tensor | None) -> tuple[Tensor | None, ...]:
-        """Gradients, from those of the embedding and of the weights."""
+        """Compute gradients from those of the embedding and the weights."""
         (
             features, query, key, scale, gamma, mean, asks, asked, score, means, rstd, odds,
             weights, total, log_sum, slope,
@@ -140,7 +140,7 @@ class KeyedPowerMean(torch.autograd.Function):
         kind = _kind(features)
         dtype = torch.bfloat16 if features.dtype == torch.bfloat16 else torch.float32
         share, push = torch.empty_like(score), torch.empty_like(score)
-        # Factors of the gradients to W_q and W_k, which are one product.
+        # Factors of the gradients of W_q and W_k, which are one batched product.
         left, right = asked.new_empty(2, 2, batch, d, dtype=dtype)
         to_scales = torch.empty_like(asked)
         to_features = torch.empty_like(features)

@@ -1,8 +1,8 @@
-"""Launching Triton kernels at little cost.
+"""Low-overhead launch of Triton kernels.
 
-Triton's own launcher looks for the compiled variant that fits the arguments in every call; with
-thirty arguments that takes longer than a small kernel runs. Here a known variant is launched
-directly. Variants differ by more than they do for Triton (by the values of integers, not their
+Triton's own launcher looks up the compiled variant for the arguments in every call; with thirty
+arguments, this takes longer than a small kernel runs. Here a known variant is launched directly.
+Variants are distinguished more finely than in Triton (by the values of integers rather than their
 divisibility), so that one is never used where it does not fit.
 """
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 
 class Kernel:
-    """A ``triton.jit`` function, its constants last, that remembers its compiled variants."""
+    """A ``triton.jit`` function, with constants last, that caches its compiled variants."""
 
     def __init__(self, function: Any) -> None:
         self.function = function
@@ -28,7 +28,7 @@ class Kernel:
         constants: tuple[Any, ...],
         warps: int,
     ) -> None:
-        """Run on ``grid``, compiling the variant these arguments need if it is new."""
+        """Run on ``grid``, compiling the variant for these arguments if it is new."""
         variant = (tuple([_kind(a) for a in arguments]), constants, warps)
         compiled = self._variants.get(variant)
         if compiled is not None:
@@ -40,7 +40,7 @@ class Kernel:
 
 
 def _kind(argument: Any) -> Hashable:
-    """All of an argument that the choice of a compiled variant may depend on."""
+    """Everything about an argument that the choice of a compiled variant may depend on."""
     if isinstance(argument, Tensor):
         return argument.dtype, argument.data_ptr() % 16, argument.get_device()
     return None if isinstance(argument, float) else argument

@@ -1,4 +1,4 @@
-"""What the fused kernels take, and when they run."""
+"""Requirements of the fused kernels, and the choice between fused and plain path."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 from sumpool.transport.exact import Exact
 from sumpool.transport.solve import Solver, resolve_solver
 
-#: Environment variable that switches the fused kernels off when it is "0".
+#: Environment variable that disables the fused kernels if it is "0".
 FUSED_VARIABLE = "SUMPOOL_FUSED"
 
-#: Whether Triton, which torch's CUDA builds bring along, is installed.
+#: Whether Triton, a dependency of torch's CUDA builds, is installed.
 HAS_TRITON = importlib.util.find_spec("triton") is not None
 
-#: Largest problem of sum pooling that the kernels take: prototypes, features of an image, channels.
+#: Largest sum pooling problem the kernels support: prototypes, features per image, channels.
 MAX_PROTOTYPES, MAX_FEATURES, MAX_CHANNELS = 256, 16384, 4096
 
 
@@ -29,9 +29,9 @@ def fused_support(
     eps: float | Tensor,
     solver: str | Solver = "exact",
 ) -> str | None:
-    """Why the fused kernels cannot take this problem, or None if they can.
+    """Return why the fused kernels cannot take this problem, or None if they can.
 
-    They need Triton and a CUDA device (or, on the CPU, Triton's interpreter:
+    They require Triton and a CUDA device (or, on the CPU, Triton's interpreter:
     ``TRITON_INTERPRET=1``), features in float32, float16 or bfloat16, scalar μ and ε, the exact
     solver, and at most 256 prototypes, 16,384 features and 4,096 channels.
 
@@ -48,7 +48,7 @@ def fused_support(
         return reason
     chosen = resolve_solver(solver)
     if not isinstance(chosen, Exact):
-        # Its name, as its repr cannot be compiled.
+        # The name, since the repr cannot be compiled.
         return f"the solver is {type(chosen).__name__}, not exact"
     for name, value in (("mu", mu), ("eps", eps)):
         if isinstance(value, Tensor) and value.numel() != 1:
@@ -65,14 +65,14 @@ def fused_support(
 
 
 def feature_support(features: Tensor) -> str | None:
-    """Why no kernel can take ``features``, of any sizes, or None if one can."""
+    """Return why no kernel can take ``features``, of any size, or None if one can."""
     if features.dtype not in (torch.float32, torch.float16, torch.bfloat16):
         return f"features are {features.dtype}, not float32, float16 or bfloat16"
     return triton_support("features", features)
 
 
 def triton_support(name: str, x: Tensor) -> str | None:
-    """Why Triton cannot run on the tensor called ``name``, or None if it can."""
+    """Return why Triton cannot run on ``x``, named ``name``, or None if it can."""
     if not HAS_TRITON:
         return "Triton is not installed"
     interpreted = x.device.type == "cpu" and os.environ.get("TRITON_INTERPRET") == "1"
@@ -82,10 +82,10 @@ def triton_support(name: str, x: Tensor) -> str | None:
 
 
 def use_fused(fused: bool | None, x: Tensor, support: Callable[[], str | None]) -> bool:
-    """Whether to take the fused path: where it was asked for, or by default on CUDA.
+    """Whether to take the fused path: on request, or by default on CUDA.
 
-    ``support`` says what speaks against it. It is asked only where it matters, since its limits
-    would bind the shapes of exported code.
+    ``support`` returns what prevents it. It is called only if needed, since its limits would
+    constrain the shapes of exported code.
     """
     if fused is None:
         return x.is_cuda and os.environ.get(FUSED_VARIABLE) != "0" and support() is None

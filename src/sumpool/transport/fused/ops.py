@@ -1,9 +1,9 @@
 """Fused generalized sum pooling as torch operators, ``torch.ops.sumpool.sum_pool``.
 
-Registered with shapes for fake tensors and with a gradient, so that compile, export and autograd
-work. Calls through ``torch.library.Library`` cost a third of ``torch.library.custom_op``'s, and in
-eager mode more than the kernels. First-order gradients come from the fused backward kernels; a
-gradient that is differentiated again is taken through the plain path.
+Registered with fake implementations and gradients, so that compile, export and autograd work. Calls
+through ``torch.library.Library`` cost a third of those of ``torch.library.custom_op``; in eager
+mode, calls cost more than the kernels. First-order gradients come from the fused backward kernels;
+gradients that are differentiated again take the plain path.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sumpool.transport.fused import forward as forward_kernels
 from sumpool.transport.fused.launch import Kernel
 from sumpool.transport.plain import plain_sum_pool
 
-#: Most programs of the backward pass; each keeps a part of the prototypes' gradient.
+#: Maximum number of programs of the backward pass; each holds a part of the prototypes' gradient.
 BACKWARD_PROGRAMS = 132
 
 _LIBRARY = torch.library.Library("sumpool", "DEF")
@@ -47,7 +47,7 @@ _PROTOTYPE_GRADIENT = Kernel(backward_kernels.prototype_gradient)
 
 
 class _Blocks(NamedTuple):
-    """Tile sizes for a problem: rows of a tile, all features, prototypes, channels of a step."""
+    """Sizes for a problem: rows of a tile, all features, prototypes, channels per step."""
 
     rows: int
     features: int
@@ -59,7 +59,7 @@ class _Blocks(NamedTuple):
 
 @lru_cache(maxsize=256)
 def _forward_blocks(n: int, m: int, d: int) -> _Blocks:
-    """Tile sizes of the forward pass; found on an H200."""
+    """Tile sizes of the forward pass, tuned on an H200."""
     prototypes = max(16, triton.next_power_of_2(m))
     if prototypes > 128:
         return _make_blocks(n, d, prototypes, rows=32, channels=32, warps=8)
@@ -85,7 +85,7 @@ def _make_blocks(n: int, d: int, prototypes: int, rows: int, channels: int, warp
 
 
 def _precision() -> str:
-    """How float32 products are formed, following ``torch.set_float32_matmul_precision``.
+    """Precision of float32 products, following ``torch.set_float32_matmul_precision``.
 
     Three tf32 products are exact to float32's rounding.
     """
@@ -93,7 +93,7 @@ def _precision() -> str:
 
 
 def on_device_of(x: Tensor) -> contextlib.AbstractContextManager[Any]:
-    """Where kernels of ``x`` are launched."""
+    """Context in which kernels on ``x`` are launched: its device, if it is not the current one."""
     if x.is_cuda and x.device.index != torch.cuda.current_device():
         return torch.cuda.device(x.device)
     return contextlib.nullcontext()
@@ -192,7 +192,7 @@ def _backward(
     background: bool,
     saved: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients to the features, to the prototypes, and to (μ, ε) as one tensor of shape (2,)."""
+    """Gradients of the features, of the prototypes, and of (μ, ε) as one tensor of shape (2,)."""
     batch, n, d = features.shape
     m = prototypes.shape[0]
     blocks = _backward_blocks(n, m, d, few=batch <= BACKWARD_PROGRAMS // 2)
@@ -243,7 +243,7 @@ def _backward_fake(*inputs: Any) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class _SumPool(torch.autograd.Function):
-    """The gradient of the operator, as its kernel for autograd."""
+    """Autograd kernel of the operator."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
@@ -273,7 +273,7 @@ class _SumPool(torch.autograd.Function):
 def _differentiable_gradients(
     ctx: Any, grads: tuple[Tensor | None, ...]
 ) -> tuple[Tensor | None, ...]:
-    """The same gradients as functions of the inputs, for a second derivative."""
+    """Compute the same gradients as functions of the inputs, for a second derivative."""
     features, prototypes, mu_tensor, eps_tensor, mask, _ = ctx.saved_tensors
     mu = ctx.mu if mu_tensor is None else mu_tensor
     eps = ctx.eps if eps_tensor is None else eps_tensor

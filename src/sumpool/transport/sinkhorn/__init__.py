@@ -12,33 +12,34 @@ from sumpool.transport.sinkhorn.unrolled import unrolled_sinkhorn
 
 __all__ = ["MAX_TILE", "fused_sinkhorn_support", "sinkhorn"]
 
-#: Most scores of an image, n and m rounded up to powers of two, that the kernels keep on chip. The
-#: registers of a multiprocessor hold 65,536 numbers: the scores and, for the backward pass, their
-#: gradient. At the limit everything else is spilled to memory; tiles half as large fit.
+#: Maximum number of scores per image, with n and m rounded up to powers of two, that the kernels
+#: keep on chip. The registers of a multiprocessor hold 65,536 numbers: the scores and, in the
+#: backward pass, their gradient. At the limit, everything else spills to memory; tiles half as
+#: large fit.
 MAX_TILE = 32768
 
 
 def sinkhorn(
     scores: Tensor, iterations: int, mask: Tensor | None = None, *, fused: bool | None = None
 ) -> Tensor:
-    """The plan π_ji = exp(φ_j + ψ_i + s_ji) after some scalings of both sides.
+    """Compute the plan π_ji = exp(φ_j + ψ_i + s_ji) by alternating scalings of both sides.
 
     Args:
         scores: Scores s = −ε c of shape (..., n, m), float32 or float64.
         iterations: Number of scalings of each side.
         mask: True for valid features, of shape (..., n).
-        fused: As in :func:`~sumpool.transport.sum_pool`, by :func:`fused_sinkhorn_support`; by
-            default code that is exported does without the kernels.
+        fused: As in :func:`~sumpool.transport.sum_pool`, with :func:`fused_sinkhorn_support`; by
+            default, exported code does not use the kernels.
 
     Returns:
-        The plan of shape (..., n, m).
+        Plan of shape (..., n, m).
 
     Example:
         >>> sinkhorn(torch.zeros(2, 4), iterations=1)
         tensor([[0.1250, 0.1250, 0.1250, 0.1250],
                 [0.1250, 0.1250, 0.1250, 0.1250]])
     """
-    # What is exported runs where neither this package nor Triton is.
+    # Exported code runs where neither this package nor Triton is installed.
     exporting = fused is None and torch.compiler.is_exporting()
     if exporting or not use_fused(fused, scores, lambda: fused_sinkhorn_support(scores)):
         return unrolled_sinkhorn(scores, iterations, mask)
@@ -53,9 +54,9 @@ def sinkhorn(
 
 
 def fused_sinkhorn_support(scores: Tensor) -> str | None:
-    """Why the fused kernels cannot take these scores (..., n, m), or None if they can.
+    """Return why the fused kernels cannot take ``scores`` (..., n, m), or None if they can.
 
-    They need Triton and a CUDA device (or, on the CPU, Triton's interpreter:
+    They require Triton and a CUDA device (or, on the CPU, Triton's interpreter:
     ``TRITON_INTERPRET=1``), scores in float32, and images of at most ``MAX_TILE`` scores.
 
     Example:
@@ -68,7 +69,7 @@ def fused_sinkhorn_support(scores: Tensor) -> str | None:
     if reason is not None:
         return reason
     n, m = scores.shape[-2:]
-    # A loop instead of operations on bits: under compile m may be a symbol.
+    # A loop instead of bit operations: m may be symbolic under torch.compile.
     columns = 1
     while columns < m:
         columns *= 2

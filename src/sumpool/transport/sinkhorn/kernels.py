@@ -5,13 +5,13 @@ With scores s = −ε c, log_row = −log n (−∞ without mass) and ψ_0 = 0, 
     φ_t = log_row − LSE_i(s + ψ_{t−1}),   ψ_t = −log m − LSE_j(s + φ_t),   t = 1, …, T
     π = exp(log_row) · softmax_i(s + ψ_T)
 
-and leaves ψ_0, …, ψ_T. The backward pass goes through the same steps from the last to the first.
+and stores ψ_0, …, ψ_T. The backward pass goes through the same steps in reverse order.
 With P = exp(s + φ_t + ψ_t + log m) = softmax_j(s + φ_t) and Q = softmax_i(s + ψ_{t−1}),
 
     ∂φ_t,j = −Σ_i P_ji ∂ψ_t,i,   ∂ψ_{t−1},i = −Σ_j Q_ji ∂φ_t,j,   ∂s −= P ∂ψ_t + Q ∂φ_t
 
-where φ_t is computed again from ψ_{t−1}. All arithmetic is in float32. m is a constant of the
-kernels: its divisors decide how a tile is laid out over the threads.
+where φ_t is recomputed from ψ_{t−1}. All arithmetic is in float32. m is a compile-time constant:
+its divisors determine the layout of a tile over threads.
 """
 # Kernels are written in Triton's language, whose values have no Python types.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False
@@ -27,14 +27,14 @@ from sumpool.transport.fused.tiles import load_tile, valid_rows
 
 @triton.jit
 def read_scores(s_ptr, b, rows, cols, ok, n, M: tl.constexpr):
-    """The scores of image ``b``: 0 in rows without mass, −∞ beside the prototypes."""
+    """Load the scores of image ``b``: 0 in rows without mass, −∞ in padding columns."""
     scores = load_tile(s_ptr + b * n * M, rows, cols, M, 1, ok, cols < M)
     return tl.where((cols < M)[None, :], scores, -float("inf"))
 
 
 @triton.jit
 def log_masses(ok):
-    """The logarithm of each feature's mass, −∞ where it has none."""
+    """Logarithm of each feature's mass, −∞ for features without mass."""
     return tl.where(ok, -tl.log(tl.sum(ok.to(tl.float32), 0)), -float("inf"))
 
 
@@ -59,7 +59,7 @@ def sinkhorn_forward(
     s_ptr, mask_ptr, log_m, iterations, n, plan_ptr, psi_ptr,
     HAS_MASK: tl.constexpr, M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """The plan (n, m) of one image, and its ψ_0, …, ψ_T (T + 1, m)."""
+    """Compute the plan (n, m) of one image and its ψ_0, …, ψ_T (T + 1, m)."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.arange(0, BLOCK_N)
     cols = tl.arange(0, BLOCK_M)
@@ -88,7 +88,7 @@ def sinkhorn_backward(
     g_ptr, s_ptr, mask_ptr, log_m, iterations, n, psi_ptr, ds_ptr,
     HAS_MASK: tl.constexpr, M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr,
 ):  # fmt: skip
-    """The gradient to the scores (n, m) of one image."""
+    """Compute the gradient of the scores (n, m) of one image."""
     b = tl.program_id(0).to(tl.int64)
     rows = tl.arange(0, BLOCK_N)
     cols = tl.arange(0, BLOCK_M)
@@ -110,7 +110,7 @@ def sinkhorn_backward(
     to_psi = tl.sum(to_scores, 0)
 
     for k in range(iterations):
-        # Asked for a round before it is needed: memory is far.
+        # Loaded one iteration ahead to hide memory latency.
         earlier = tl.maximum(iterations - k - 2, 0)
         earlier = tl.load(first + earlier * M, mask=col_ok, other=0.0)
         e, total, top = row_exponentials(scores + before[None, :])

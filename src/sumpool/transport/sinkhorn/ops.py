@@ -1,7 +1,7 @@
 """Fused Sinkhorn iterations as torch operators, ``torch.ops.sumpool.sinkhorn``.
 
-Registered as those of fused sum pooling are. The gradient is that of the unrolled iterations; to
-differentiate it again raises.
+Registered like those of fused sum pooling. The gradient is that of the unrolled iterations; second
+derivatives raise an error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sumpool.transport.fused.launch import Kernel
 from sumpool.transport.fused.limits import FUSED_VARIABLE
 from sumpool.transport.sinkhorn import kernels
 
-#: Scores per thread, and the most warps per image.
+#: Scores per thread, and maximum number of warps per image.
 SCORES_PER_THREAD, MAX_WARPS = 16, 16
 
 # A fragment: the operators of sum pooling define the namespace.
@@ -33,7 +33,7 @@ _BACKWARD = Kernel(kernels.sinkhorn_backward)
 
 
 class Tile(NamedTuple):
-    """The tile of an image: its sides, powers of two, and the warps that share it."""
+    """Tile of an image: its sides, powers of two, and its number of warps."""
 
     rows: int
     columns: int
@@ -42,14 +42,14 @@ class Tile(NamedTuple):
 
 @lru_cache(maxsize=256)
 def tile_of(n: int, m: int) -> Tile:
-    """The tile for n features and m prototypes."""
+    """Return the tile for n features and m prototypes."""
     rows, columns = triton.next_power_of_2(n), triton.next_power_of_2(m)
     warps = rows * columns // (32 * SCORES_PER_THREAD)
     return Tile(rows, columns, min(max(warps, 1), MAX_WARPS))
 
 
 def _forward(scores: Tensor, mask: Tensor | None, iterations: int) -> tuple[Tensor, Tensor]:
-    """The plans of scores (B, n, m), and ψ_0, …, ψ_T (B, T + 1, m) for the backward pass."""
+    """Plans of scores (B, n, m), and ψ_0, …, ψ_T (B, T + 1, m) for the backward pass."""
     plan, psi = _forward_fake(scores, mask, iterations)
     if plan.numel() == 0:
         return plan, psi
@@ -70,7 +70,7 @@ def _forward_fake(scores: Tensor, mask: Tensor | None, iterations: int) -> tuple
 
 
 def _backward(grad_plan: Tensor, scores: Tensor, mask: Tensor | None, psi: Tensor) -> Tensor:
-    """The gradient to the scores (B, n, m)."""
+    """Gradient of the scores (B, n, m)."""
     grad_scores = _backward_fake(grad_plan, scores, mask, psi)
     if grad_scores.numel() == 0:
         return grad_scores
@@ -93,7 +93,7 @@ def _backward_fake(grad_plan: Tensor, scores: Tensor, mask: Tensor | None, psi: 
 
 
 class _Sinkhorn(torch.autograd.Function):
-    """The gradient of the forward operator, as its kernel for autograd."""
+    """Autograd kernel of the forward operator."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, Tensor]:
@@ -114,7 +114,7 @@ class _Sinkhorn(torch.autograd.Function):
 
 
 class _SinkhornBackward(torch.autograd.Function):
-    """The second derivative, which there is none of."""
+    """Autograd kernel of the backward operator: raises, as there is no second derivative."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:

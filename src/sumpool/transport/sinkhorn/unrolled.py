@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def unrolled_sinkhorn(scores: Tensor, iterations: int, mask: Tensor | None) -> Tensor:
-    """The plan for ``scores`` −ε c of shape (..., n, m)."""
+    """Compute the plan for ``scores`` −ε c of shape (..., n, m)."""
     n, m = scores.shape[-2:]
     if mask is None:
         log_row = -scores.new_full((1, 1), n).log()
@@ -21,5 +21,5 @@ def unrolled_sinkhorn(scores: Tensor, iterations: int, mask: Tensor | None) -> T
     for _ in range(iterations):
         phi = log_row - torch.logsumexp(scores + psi, -1, keepdim=True)  # (..., n, 1)
         psi = -math.log(m) - torch.logsumexp(scores + phi, -2, keepdim=True)
-    # The last scaling of the features, by a softmax: their marginal holds to rounding.
+    # Scale the features last, by a softmax: their marginal holds to rounding.
     return log_row.exp() * (scores + psi).softmax(-1)
