@@ -1,4 +1,4 @@
-"""Chance-constrained proxies: a sequence of proxy problems, each pulled to the last solution."""
+"""Chance-constrained proxies: proxy problems, each pulled to the solution of the previous one."""
 
 from sumpool.ccp.alternation import Alternation, Problem, Solution, pulled_parameters, state_copy
 from sumpool.ccp.drawing import Pool, draw_pool, redraw_proxies

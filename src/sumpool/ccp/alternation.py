@@ -1,4 +1,4 @@
-"""A sequence of proxy problems, each pulled to the solution of the last."""
+"""Alternation between proxy problems, each pulled to the solution of the previous one."""
 
 from __future__ import annotations
 
@@ -14,22 +14,20 @@ from sumpool.ccp.proximal import ProximalPull
 from sumpool.ccp.proxy_pairs import ProxyPairs
 from sumpool.transport import lipschitz_normalize
 
-#: What the next problem starts from and is pulled to: the last weights and proxies, those of the
-#: best validation of the problem, or, as the authors' code does, it starts from the last weights,
-#: is pulled to the best, and picks its proxies away from the best.
+#: Weights and proxies that the next problem starts from and is pulled to; see :class:`Alternation`.
 Solution = Literal["last", "best", "authors"]
 
 
 @dataclass
 class Problem:
-    """The progress of a problem.
+    """Progress of a problem.
 
     Attributes:
-        number: 1 for the first.
-        first_step: Steps that were done before it.
-        best_value: Best validation in it.
-        best_step: Step of that; 0 before its first validation.
-        stale: Validations since then.
+        number: Number of the problem, from 1.
+        first_step: Number of steps before the problem.
+        best_value: Best validation score of the problem.
+        best_step: Step of the best validation; 0 before the first.
+        stale: Number of validations since the best.
     """
 
     number: int = 1
@@ -40,27 +38,28 @@ class Problem:
 
 
 class Alternation:
-    r"""Chance-constrained proxies (CCP) [thesis, alg. 1], as a part of any training loop.
+    r"""Chance-constrained proxies (CCP) [thesis, alg. 1] for any training loop.
 
     Problem k minimizes :math:`\frac{λ}{2}\lVert θ - θ^{(k-1)}\rVert^2 + L(θ, ρ)` over the weights θ
-    and the proxies ρ. It ends after ``patience`` validations without a better one; then θ⁽ᵏ⁾ are
-    its last weights, and the proxies are drawn again among embeddings of images
-    (:func:`redraw_proxies`). The first problem is not pulled, and proxies never are.
+    and the proxies ρ. It ends after ``patience`` validations without improvement; then θ⁽ᵏ⁾ are
+    its last weights, and the proxies are redrawn from embeddings of images
+    (:func:`redraw_proxies`). The pull applies from the second problem on and never to proxies.
 
     The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
-    and the optimizer, :meth:`validated` after each validation and, when that returns True,
+    and the optimizer step, :meth:`validated` after each validation and, if that returns True,
     :meth:`settle` and :meth:`renew`. The loop decides when training ends.
 
     Args:
         model: The network.
-        criterion: The loss: ``pairs`` itself, or a module that holds it.
+        criterion: The loss: ``pairs`` itself, or a module that contains it.
         pairs: The pair loss with its proxies.
-        weight: λ of the pull.
-        patience: Validations without a better one that end a problem.
-        problems: Most problems; the last has no end. None is no limit.
-        solution: "last" continues from the last weights, as printed; "best" goes back to the best
-            validation of the problem; "authors" continues from the last weights, pulled to the
-            best ones, and draws proxies away from the best ones, as the authors' code does.
+        weight: Weight λ of the pull.
+        patience: Number of validations without improvement that end a problem.
+        problems: Maximum number of problems, the last of which never ends; None for no limit.
+        solution: "last" continues from the last weights, as in the printed algorithm; "best"
+            returns to the best validation of the problem; "authors" continues from the last
+            weights, pulled to the best ones, and draws proxies away from the best ones, as in the
+            authors' code.
     """
 
     def __init__(
@@ -94,10 +93,10 @@ class Alternation:
         """Draw the proxies of the first problem.
 
         Args:
-            chosen: Embeddings of random images that stand for the proxies of a problem before it,
+            chosen: Embeddings of random images in place of the proxies of a previous problem,
                 (C, P, D).
-            pool: Embeddings to pick among, (C, b, D).
-            mask: True where the pool holds one, (C, b).
+            pool: Candidate embeddings, (C, b, D).
+            mask: True for valid candidates, (C, b).
         """
         self._draw(redraw_proxies(chosen, pool, mask))
         self.pull.set_anchor()
@@ -108,11 +107,11 @@ class Alternation:
             self.pull.add()
 
     def validated(self, value: float, step: int) -> bool:
-        """Note a validation; returns whether the problem ends with it.
+        """Record a validation and return whether it ends the problem.
 
         Args:
-            value: What it gave; more is better.
-            step: Steps done.
+            value: Validation score; higher is better.
+            step: Number of steps so far.
         """
         problem = self.problem
         if value > problem.best_value:
@@ -128,19 +127,19 @@ class Alternation:
         return problem.stale >= self._patience and not last
 
     def settle(self) -> bool:
-        """Bring weights and proxies to where the problem ends; False before a validation."""
+        """Load the best state if ``solution`` is "best"; return False before any validation."""
         if self._best is not None and self._solution == "best":
             self._model.load_state_dict(self._best["model"])
             self._criterion.load_state_dict(self._best["criterion"])
         return self.problem.best_step > 0
 
     def renew(self, step: int, pool: Tensor, mask: Tensor | None = None) -> None:
-        """Begin the next problem at the weights as they are now, with new proxies.
+        """Begin the next problem from the current weights, with new proxies.
 
         Args:
-            step: Steps done.
-            pool: Embeddings, by these weights, to pick the proxies among, (C, b, D).
-            mask: True where the pool holds one, (C, b).
+            step: Number of steps so far.
+            pool: Candidate embeddings under the current weights, (C, b, D).
+            mask: True for valid candidates, (C, b).
         """
         anchor, proxies = None, self._pairs.centers().detach()
         if self._best is not None and self._solution == "authors":
@@ -156,16 +155,16 @@ class Alternation:
         self._best = None
 
     def travel(self) -> float:
-        """Mean distance that proxies have moved since they were drawn.
+        """Return the mean distance that proxies have moved since they were drawn.
 
-        Adam moves a number by about its learning rate per step: with a small rate and few steps,
-        proxies stay where they were drawn.
+        Adam moves each element by about the learning rate per step, so with a small rate and few
+        steps, proxies hardly move.
         """
         moved = self._pairs.centers().detach() - self._drawn
         return float(moved.norm(dim=-1).mean())
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything needed to resume, besides model and criterion."""
+        """Return everything needed to resume, besides the model and the criterion."""
         return {
             "problem": asdict(self.problem),
             "best": self._best,
@@ -174,7 +173,7 @@ class Alternation:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Resume from what :meth:`state_dict` gave."""
+        """Restore the state returned by :meth:`state_dict`."""
         self.problem = Problem(**state["problem"])
         self._best = state["best"]
         self.pull.set_anchor(state["anchor"])
@@ -188,7 +187,7 @@ class Alternation:
 def pulled_parameters(
     model: nn.Module, criterion: nn.Module, pairs: ProxyPairs
 ) -> dict[str, nn.Parameter]:
-    """What the pull touches, by name: all that is learned but the proxies."""
+    """Return the parameters that the pull applies to, by name: all except the proxies."""
     named = [
         (f"{owner}.{name}", parameter)
         for owner, module in (("model", model), ("criterion", criterion))
@@ -200,7 +199,7 @@ def pulled_parameters(
 
 
 def state_copy(module: nn.Module) -> dict[str, Any]:
-    """A copy of the state of ``module``."""
+    """Return a detached copy of the state of ``module``."""
     return {
         name: value.detach().clone() if isinstance(value, Tensor) else value
         for name, value in module.state_dict().items()

@@ -13,11 +13,11 @@ from sumpool.transport import greedy_k_center
 
 
 class Pool(NamedTuple):
-    """Images of each class that proxies are picked among.
+    """Candidate images for the proxies of each class.
 
     Attributes:
-        indices: Which images, (C, b) int64.
-        mask: True for those that may be picked, (C, b): classes with fewer images have fewer.
+        indices: Indices of the images, (C, b) int64.
+        mask: True for valid candidates, (C, b); classes with fewer images have fewer.
     """
 
     indices: Tensor
@@ -27,20 +27,20 @@ class Pool(NamedTuple):
 def draw_pool(
     classes: Tensor, num_classes: int, size: int, least: int, *, seed: int | Sequence[int]
 ) -> Pool:
-    """Draw ``size`` images of each class at random, none twice where there are enough.
+    """Draw ``size`` images of each class at random, without repetition if there are enough.
 
-    A class with fewer than ``size`` images gives all of them. If they are fewer than ``least`` too,
-    some come twice, so that there are as many to pick from.
+    Classes with fewer than ``size`` images use all of them, repeated if necessary to reach
+    ``least`` candidates.
 
     Args:
         classes: The class 0..C − 1 of each image, (N,).
-        num_classes: C.
-        size: Images b of a class in the pool.
-        least: How many will be picked, at most ``size``.
-        seed: One integer or several; the draw depends on nothing else.
+        num_classes: Number of classes C.
+        size: Images b per class in the pool.
+        least: Minimum number of candidates per class, at most ``size``.
+        seed: One or several integers, which alone determine the draw.
 
     Raises:
-        ValueError: If a class has no image, or ``least`` is more than ``size``.
+        ValueError: If a class has no images or is out of range, or ``least`` is not in 1..``size``.
 
     Example:
         >>> draw_pool(torch.tensor([0, 0, 0, 1]), 2, size=2, least=1, seed=0).mask
@@ -51,7 +51,7 @@ def draw_pool(
         raise ValueError(f"least must lie between 1 and size = {size}, got {least}")
     drawn = np.random.default_rng(seed).permutation(len(classes))
     labels = classes.cpu().numpy()[drawn]
-    # A stable sort keeps the random order inside each class.
+    # A stable sort preserves the random order within each class.
     order = drawn[np.argsort(labels, kind="stable")]
     counts = np.bincount(labels, minlength=num_classes)
     if len(counts) > num_classes or counts.min() < 1:
@@ -60,23 +60,23 @@ def draw_pool(
         )
     first = np.cumsum(counts) - counts
     places = np.arange(size)
-    # A class with fewer images repeats them.
+    # The modulus repeats the images of classes with fewer than ``size``.
     indices = order[first[:, None] + places % counts[:, None]]
     mask = places < np.maximum(counts, least)[:, None]
     return Pool(torch.from_numpy(indices), torch.from_numpy(mask))
 
 
 def redraw_proxies(proxies: Tensor, pool: Tensor, mask: Tensor | None = None) -> Tensor:
-    """As many new proxies as there were, by greedy k-center in each class [thesis, alg. 2].
+    """Pick new proxies from ``pool`` by greedy k-center in each class [thesis, alg. 2].
 
-    The proxies of the last problem count as chosen: each pick is the embedding of the pool that is
-    farthest from them and from the picks before it. With a pool as large as the number of proxies,
-    this is random drawing.
+    The previous proxies count as chosen: each pick is the embedding of the pool that is farthest
+    from them and from the earlier picks. If the pool is as large as the number of proxies, all of
+    it is picked, so that proxies are drawn at random.
 
     Args:
         proxies: Converged proxies ρ, (C, P, D).
         pool: Embeddings of images of each class, (C, b, D).
-        mask: True where the pool holds one, (C, b); at least P in each class.
+        mask: True for valid candidates, (C, b); at least P in each class.
 
     Returns:
         New proxies, (C, P, D): rows of the pool.

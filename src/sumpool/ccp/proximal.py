@@ -1,4 +1,4 @@
-"""The pull of a problem to the solution of the one before."""
+"""The proximal term that pulls a problem to the previous solution."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, nn
 
 
 class ProximalPull:
-    r"""The gradient of :math:`\frac{λ}{2}\lVert θ - θ_{prev}\rVert^2`, that is λ(θ − θ_prev).
+    r"""The gradient λ(θ − θ_prev) of :math:`\frac{λ}{2}\lVert θ - θ_{prev}\rVert^2`.
 
-    The algorithm as it is printed in [thesis, alg. 1] has the other sign, which would push away.
+    The printed algorithm [thesis, alg. 1] has the opposite sign, which would push θ away.
 
     Args:
-        parameters: θ by name: all that is learned but the proxies.
+        parameters: θ by name: all parameters except the proxies.
         weight: λ ≥ 0.
 
     Attributes:
-        anchor: θ_prev by name; None until there is one.
+        anchor: θ_prev by name; None until it is set.
 
     Example:
         >>> weight = nn.Parameter(torch.tensor([1.0]))
@@ -40,9 +40,9 @@ class ProximalPull:
 
     @torch.no_grad()
     def set_anchor(self, values: Mapping[str, Tensor] | None = None) -> None:
-        """Make ``values`` the last solution; None is what the parameters are now.
+        """Set the anchor to ``values``, or to the current parameters if None.
 
-        The anchor keeps its memory, which a recorded step reads.
+        The anchor is updated in place, since a captured CUDA graph reads its memory.
         """
         values = self._parameters if values is None else values
         if self.anchor is None:
@@ -52,10 +52,7 @@ class ProximalPull:
 
     @torch.no_grad()
     def add(self) -> None:
-        """Add the pull to the gradients.
-
-        A parameter without gradient does not move in this step, and is not pulled either.
-        """
+        """Add the pull to the gradients, skipping parameters without a gradient."""
         if self.anchor is None or not self.weight:
             return
         pulled = [name for name, it in self._parameters.items() if it.grad is not None]
@@ -69,7 +66,7 @@ class ProximalPull:
 
     @torch.no_grad()
     def drift(self) -> float:
-        """‖θ − θ_prev‖₂; 0 without an anchor."""
+        """Return ‖θ − θ_prev‖₂, or 0 without an anchor."""
         if self.anchor is None:
             return 0.0
         squares = [

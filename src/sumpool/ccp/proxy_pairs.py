@@ -11,25 +11,24 @@ from sumpool.transport import lipschitz_normalize
 
 
 class ProxyPairs(nn.Module):
-    r"""Any pair loss, its pairs being those of an image of the batch with a proxy [thesis, ch. 3].
+    r"""A pair loss between the images of a batch and proxies [thesis, ch. 3].
 
     .. math:: L = \ell(z_{1..b}, ρ) + w\,\ell(z_{1..b}, z_{1..b})
 
-    where ℓ is reduced over batch × proxies as the loss itself does, and w is 0 except in the
-    authors' practice. Proxies stand for embeddings, so they are brought into the unit ball too:
-    ρ / max(1, ‖ρ‖).
+    where the loss applies its own reduction over batch × proxies, and w is 0 except in the authors'
+    practice. Like embeddings, proxies are mapped into the unit ball: ρ / max(1, ‖ρ‖).
 
     Args:
-        loss: A loss of pairs or triplets, called as those of pytorch-metric-learning are:
-            ``loss(embeddings, labels, None, ref_emb, ref_labels)``. It should take vectors as they
-            are (``build_loss(…, normalize=False)``).
-        num_classes: Classes C; labels lie in 0..C − 1.
-        embedding_size: Size D of the embeddings.
-        proxies_per_class: Proxies P of a class.
-        batch_weight: w, the weight of the pairs inside the batch.
+        loss: A loss of pairs or triplets with the interface of pytorch-metric-learning:
+            ``loss(embeddings, labels, None, ref_emb, ref_labels)``. It should not normalize vectors
+            (``build_loss(…, normalize=False)``).
+        num_classes: Number of classes C; labels lie in 0..C − 1.
+        embedding_size: Length D of the embeddings.
+        proxies_per_class: Number of proxies P per class.
+        batch_weight: Weight w of the pairs within the batch.
 
     Attributes:
-        proxies: What is learned, (C, P, D). They are 0 until they are drawn
+        proxies: Learned proxies, (C, P, D); 0 until they are drawn
             (:func:`sumpool.ccp.redraw_proxies`).
 
     Example:
@@ -68,12 +67,12 @@ class ProxyPairs(nn.Module):
         self.classes: Tensor
 
     def forward(self, embeddings: Tensor, labels: Tensor, indices_tuple: Any = None) -> Tensor:
-        """The loss of a batch, a scalar.
+        """Return the loss of a batch, a scalar.
 
         Args:
             embeddings: Shape (b, D), inside the unit ball.
             labels: Integers of shape (b,).
-            indices_tuple: Must be None: images are compared with proxies.
+            indices_tuple: Must be None, since images are compared with proxies.
         """
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: images are compared with proxies")
@@ -84,12 +83,12 @@ class ProxyPairs(nn.Module):
         return total
 
     def centers(self) -> Tensor:
-        """The proxies inside the unit ball, (C, P, D)."""
+        """Return the proxies, mapped into the unit ball, (C, P, D)."""
         return lipschitz_normalize(self.proxies)
 
     @torch.no_grad()
     def set(self, proxies: Tensor) -> None:
-        """Replace the proxies by ``proxies`` (C, P, D)."""
+        """Replace the proxies with ``proxies`` (C, P, D)."""
         if proxies.shape != self.proxies.shape:
             raise ValueError(
                 f"proxies must have shape {tuple(self.proxies.shape)}, got {tuple(proxies.shape)}"
@@ -97,10 +96,10 @@ class ProxyPairs(nn.Module):
         self.proxies.copy_(proxies)
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """The proxies, to which no proximal pull applies."""
+        """Return the proxies, which the proximal pull excludes."""
         return [self.proxies]
 
     def extra_repr(self) -> str:
-        """What it is, for ``print``."""
+        """Return the sizes and the batch weight for the module's repr."""
         classes, count, _ = self.proxies.shape
         return f"classes={classes}, proxies_per_class={count}, batch_weight={self.batch_weight}"

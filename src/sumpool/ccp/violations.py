@@ -1,4 +1,4 @@
-"""The share of pairs on the wrong side of a distance, and its bound by the loss."""
+"""The share of pairs on the wrong side of a distance threshold, and its bound by the loss."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from torch import Tensor
 
 
 class Violations(NamedTuple):
-    """Violated pairs; positive and negative pairs count equally.
+    """Violation rate of pairs and its bound, averaged over positive and negative pairs.
 
     Attributes:
         rate: Share of pairs on the wrong side of β.
-        bound: Upper bound of that share, by Markov's inequality.
+        bound: Upper bound of the rate by Markov's inequality.
     """
 
     rate: float
@@ -22,19 +22,20 @@ class Violations(NamedTuple):
 def pair_violations(
     distances: Tensor, positive: Tensor, beta: float, alpha: float, mask: Tensor | None = None
 ) -> Violations:
-    r"""The share of pairs that violate β, and its bound by the generalized contrastive loss.
+    r"""Return the share of pairs that violate β and its bound by the generalized contrastive loss.
 
     With ι = 1 for positive and −1 for negative pairs, a pair violates β if ι(d − β) > 0. Its loss
-    is :math:`ℓ = (ι(d - β) + α)_+`, which is more than α then, so that
-    :math:`P[\text{violation}] \le E[ℓ] / α` [thesis, ch. 3]. Both are means over positive and over
-    negative pairs, then the mean of the two: there are many more negative pairs.
+    :math:`ℓ = (ι(d - β) + α)_+` then exceeds α, so that
+    :math:`P[\text{violation}] \le E[ℓ] / α` [thesis, ch. 3]. Both sides are averaged over positive
+    and over negative pairs separately, then over the two means, since negative pairs are far more
+    frequent.
 
     Args:
         distances: Distances d of pairs, of any shape.
-        positive: Whether a pair is of one class, of the same shape.
-        beta: β.
-        alpha: α > 0.
-        mask: True for the pairs that count; None is all.
+        positive: Whether a pair belongs to one class, of the same shape.
+        beta: Distance threshold β.
+        alpha: Margin α > 0.
+        mask: True for the pairs that count; None for all pairs.
 
     Example:
         >>> import torch

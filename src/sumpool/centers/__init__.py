@@ -1,4 +1,4 @@
-"""Class centers: skewed means, regularizers that spread them, and covers of point sets."""
+"""Class centers: skewed means, regularizers that spread centers, and covers of point sets."""
 
 from sumpool.centers.catalog import REGULARIZERS, RegularizerRecipe, build_regularizer
 from sumpool.centers.covering import covering_radius, mean_covering_radius

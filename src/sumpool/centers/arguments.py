@@ -1,4 +1,4 @@
-"""Checks of what means and regularizers are called with."""
+"""Argument checks of means and regularizers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sumpool.transport.validation import broadcasts_to, check_floating, readable
 
 
 def check_number(name: str, value: float, accepted: str, good: bool) -> None:
-    """Raise unless ``value`` is a number, not a boolean or NaN, that is ``good``."""
+    """Raise unless ``value`` is a number other than NaN, not a boolean, and ``good`` is True."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise TypeError(f"{name} must be {accepted}, got {type(value).__name__}")
     if math.isnan(value) or not good:
@@ -19,7 +19,7 @@ def check_number(name: str, value: float, accepted: str, good: bool) -> None:
 
 
 def check_integer(name: str, value: int, accepted: str, good: bool) -> None:
-    """Raise unless ``value`` is an integer that is ``good``."""
+    """Raise unless ``value`` is an integer and ``good`` is True."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise TypeError(f"{name} must be {accepted}, got {value!r}")
     if not good:
@@ -27,7 +27,7 @@ def check_integer(name: str, value: int, accepted: str, good: bool) -> None:
 
 
 def check_numbers(x: Tensor, dim: int, mask: Tensor | None) -> None:
-    """Raise unless ``x`` has a number to average along ``dim`` wherever ``mask`` is looked at."""
+    """Raise unless ``x``, ``dim`` and ``mask`` are valid arguments of a mean."""
     check_floating("x", x)
     if x.ndim < 1:
         raise ValueError("x must have at least one dimension, got a scalar")
@@ -45,7 +45,7 @@ def check_numbers(x: Tensor, dim: int, mask: Tensor | None) -> None:
 
 
 def check_left(mask: Tensor, dim: int, least: int) -> None:
-    """Raise unless ``mask`` leaves ``least`` numbers along ``dim``, as far as it can be read."""
+    """Raise unless ``mask`` leaves ``least`` numbers along ``dim``, if values can be read."""
     if readable():
         fewest = int(mask.sum(dim).min()) if mask.numel() else least
         if fewest < least:
@@ -55,7 +55,7 @@ def check_left(mask: Tensor, dim: int, least: int) -> None:
 
 
 def check_positive(x: Tensor, mask: Tensor | None) -> None:
-    """Raise unless all numbers of ``x`` that count are positive, as far as they can be read."""
+    """Raise unless all unmasked numbers of ``x`` are positive, if values can be read."""
     if readable():
         bad = ~(x > 0) if mask is None else ~(x > 0) & mask
         if bool(bad.any()):
@@ -63,7 +63,7 @@ def check_positive(x: Tensor, mask: Tensor | None) -> None:
 
 
 def check_centers(centers: Tensor) -> None:
-    """Raise unless these are centers (C, D) or (C, K, D) of at least two classes."""
+    """Raise unless ``centers`` has shape (C, D) or (C, K, D) with at least two classes."""
     check_floating("centers", centers)
     if centers.ndim not in (2, 3) or centers.shape[0] < 2 or 0 in centers.shape:
         raise ValueError(

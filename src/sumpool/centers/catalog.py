@@ -1,4 +1,4 @@
-"""The center regularizers by name."""
+"""Center regularizers by name."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from sumpool.centers.regularizer import CenterRegularizer
 
 @dataclass(frozen=True)
 class RegularizerRecipe:
-    """One entry of the catalog.
+    """A regularizer in the catalog.
 
     Attributes:
-        name: Its key in ``REGULARIZERS``.
-        summary: What is made small, in a line.
-        reference: Its key in docs/references.md.
-        pairs: Which pairs count most, "near" or "far".
-        symbol: The letter of its one constant, that ``lam`` sets; None where it has none.
-        lam: The value that constant has unless it is given.
-        make: Builds the module, from a value of the constant if it has one, a subset and a seed.
+        name: Key in ``REGULARIZERS``.
+        summary: One-line description of the minimized quantity.
+        reference: Key in docs/references.md.
+        pairs: Pairs with the largest weight, "near" or "far".
+        symbol: Symbol of its only constant, set by ``lam``; None without a constant.
+        lam: Default value of the constant.
+        make: Builds the module from the value of the constant, if any, a subset and a seed.
     """
 
     name: str
@@ -50,7 +50,7 @@ def _power(name: str, summary: str, on: Comparison, pairs: End, lam: float) -> R
 
 def _skewed(name: str, summary: str, pairs: End) -> RegularizerRecipe:
     def make(lam: float, **options: Any) -> CenterRegularizer:
-        # A configuration file may well write 8.0; anything else that is not whole raises.
+        # Configuration files may contain 8.0; other non-integers raise.
         k = int(lam) if isinstance(lam, float) and lam.is_integer() else lam
         return SkewedRegularizer(k, pairs=pairs, **options)  # type: ignore[arg-type]
 
@@ -90,23 +90,23 @@ _RECIPES = (
     ),
 )
 
-#: The center regularizers by name.
+#: Center regularizers by name.
 REGULARIZERS: Mapping[str, RegularizerRecipe] = {recipe.name: recipe for recipe in _RECIPES}
 
 
 def build_regularizer(
     name: str, lam: float | None = None, subset: int | None = None, seed: int = 0
 ) -> CenterRegularizer:
-    """The center regularizer ``name``, called with centers (C, D) or (C, K, D).
+    """Build the center regularizer ``name``, called with centers (C, D) or (C, K, D).
 
     Args:
-        name: A key of ``REGULARIZERS``.
-        lam: Its one constant (γ, λ, K or s) instead of the catalog's.
-        subset: Classes to draw per call, see :class:`CenterRegularizer`.
-        seed: Where the draws start.
+        name: Key of ``REGULARIZERS``.
+        lam: Value of its constant (γ, λ, K or s); None for the default of the catalog.
+        subset: Number of classes to draw per call, see :class:`CenterRegularizer`.
+        seed: Seed of the draws.
 
     Raises:
-        ValueError: If there is no such regularizer, or it takes no such value.
+        ValueError: If the name is unknown or a value is not accepted.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""How well few points cover many."""
+"""Covering radii of point sets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sumpool.transport.validation import check_floating, readable
 
 
 def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The largest distance of a point to its nearest center.
+    """Return the largest distance of a point to its nearest center.
 
     Args:
         points: Points (..., n, d); leading dimensions, such as classes, are separate problems.
@@ -37,7 +37,7 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
         raise ValueError(
             f"centers must have shape ({shape}) with k >= 1, got {tuple(centers.shape)}"
         )
-    # Not through a product of matrices: a point that is a center is at distance 0.
+    # Without a matrix product, so that a point that is a center has distance 0.
     apart = torch.cdist(
         points, centers.to(points.dtype), compute_mode="donot_use_mm_for_euclid_dist"
     )
@@ -45,15 +45,15 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
 
 
 def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The covering radius with k greedy centers, averaged over k = 1..n [thesis, chapter 3].
+    """Return the mean covering radius of k greedy centers over k = 1..n [thesis, chapter 3].
 
-    The centers are points, picked as :func:`greedy_k_center` does, beginning with the first valid
-    one; each pick builds on those before, so that one pass of cost O(n² · d) gives all radii.
+    Centers are picked among the points as in :func:`greedy_k_center`, starting with the first valid
+    point; each pick extends the previous ones, so that one pass of cost O(n² · d) gives all radii.
 
     Args:
         points: Points (..., n, d); leading dimensions, such as classes, are separate problems.
         mask: True for points that count, of shape (..., n), at least one in each problem; n above
-            is the number of these.
+            is their number.
 
     Returns:
         The average, of shape (...).
@@ -66,12 +66,12 @@ def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
     far = torch.where(valid, torch.inf, -torch.inf).to(points)
     total = torch.zeros_like(points[..., 0, 0])
     for _, far in farthest_first(points, far, int(valid.sum(-1).max())):  # noqa: B020
-        total = total + far.amax(-1).clamp(min=0)  # nothing left but what was picked: radius 0
+        total = total + far.amax(-1).clamp(min=0)  # radius 0 once all points are picked
     return total / valid.sum(-1)
 
 
 def _valid(points: Tensor, mask: Tensor | None) -> Tensor:
-    """Which points count, at least one in each problem."""
+    """Return the mask of points that count, checking that each problem has at least one."""
     valid = check_points(points, mask)
     if readable() and not bool(valid.any(-1).all()):
         raise ValueError("mask must leave a point in every problem, one has none")

@@ -1,4 +1,4 @@
-"""Energies of charges on a sphere."""
+"""Hyperspherical energies of centers."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from sumpool.centers.arguments import check_number
 from sumpool.centers.pairs import log_distance
 from sumpool.centers.regularizer import CenterRegularizer
 
-#: Centers that coincide count as 7e-4 apart in float32; the slope of their energy is to be finite.
+#: Keeps the gradient of coinciding centers, whose distance counts as 7e-4 in float32, finite.
 LARGEST_POWER = 8.0
 
 
 class HypersphericalEnergy(CenterRegularizer):
-    r"""The energy of unit centers that repel each other, to be minimized [mhe].
+    r"""Hyperspherical energy of class centers, to be minimized [mhe].
 
     .. math:: E_s = \sum_{i\ne j} d_{ij}^{-s} \quad (s > 0), \qquad E_0 = -\sum_{i\ne j}\log d_{ij}
 
-    over ordered pairs of different classes, d the distance of the unit centers. As a regularizer it
-    is divided by the number of pairs, as its authors do; ``reduction="sum"`` gives E itself. Of a
+    over ordered pairs of different classes, with d the distance of the unit centers. As in [mhe],
+    the regularizer is divided by the number of pairs; ``reduction="sum"`` returns E itself. With a
     subset, the sum is scaled to all pairs.
 
     Args:
-        power: s ≥ 0, at most 8.
+        power: Exponent s ≥ 0, at most 8.
         reduction: "mean" or "sum".
         subset, seed: As in :class:`CenterRegularizer`.
 
@@ -53,13 +53,13 @@ class HypersphericalEnergy(CenterRegularizer):
         self.power, self.reduction = power, reduction
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
-        """The mean energy of a row."""
+        """Return the mean energy of each row."""
         logs = log_distance(cosine).masked_fill(~counts, 0.0)
         energy = (-self.power * logs).exp() if self.power > 0 else -logs
         return energy.masked_fill(~counts, 0.0).sum(-1) / counts.sum(-1)
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
-        """The mean over rows, or as many times that as there are pairs."""
+        """Average the rows; for the sum, multiply by the number of pairs."""
         pairs = classes * each * (classes - 1) * each
         return rows.mean() * (1 if self.reduction == "mean" else pairs)
 
@@ -69,8 +69,8 @@ class UniformFaceEnergy(HypersphericalEnergy):
 
     .. math:: \frac1{C(C-1)}\sum_{i\ne j}\frac1{d_{ij}}
 
-    with d the distance of the unit centers. The hyperspherical energy at s = 1, and R2 on distances
-    at λ = 1.
+    with d the distance of the unit centers. It equals the hyperspherical energy at s = 1, and R2 on
+    distances at λ = 1.
 
     Args:
         subset, seed: As in :class:`CenterRegularizer`.

@@ -1,4 +1,4 @@
-"""The K nearest or farthest centers of each center, without smoothing."""
+"""Regularizers on the K nearest or farthest centers of each center, without smoothing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class SkewedRegularizer(CenterRegularizer):
 
     .. math:: -\operatorname{mean}_i M_{[\pm K]}\{d_{ij} : j \ne i\}
 
-    with M the K-skewed mean [skew, Eq. 5] and d the distance of the unit centers. The plain form of
-    what R1 and R2 smooth.
+    with M the K-skewed mean [skew, Eq. 5] and d the distance of the unit centers. R1 and R2 are
+    smooth versions.
 
     Args:
-        k: K ≥ 1, at most the number of centers of other classes. Of a subset, it counts
-            among the centers that are drawn.
+        k: K ≥ 1, at most the number of centers of other classes; with a subset, of the drawn
+            ones.
         pairs: "near" or "far".
         subset, seed: As in :class:`CenterRegularizer`.
 
@@ -42,7 +42,7 @@ class SkewedRegularizer(CenterRegularizer):
         self.k, self.pairs = k, pairs
 
     def check_size(self, classes: int, each: int) -> None:
-        """Raise where a center has fewer than K of other classes."""
+        """Raise a ValueError if there are fewer than K centers of other classes."""
         if (classes - 1) * each < self.k:
             raise ValueError(
                 f"k must be at most the {(classes - 1) * each} centers of other classes that "
@@ -50,6 +50,6 @@ class SkewedRegularizer(CenterRegularizer):
             )
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
-        """Minus the mean of the K distances of a row."""
+        """Return minus the mean of the K smallest or largest distances of each row."""
         k = self.k if self.pairs == "far" else -self.k
         return -end_mean(distance(cosine), k, -1, counts)

@@ -13,21 +13,21 @@ from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
 class LogExpRegularizer(CenterRegularizer):
-    r"""R1, the smooth largest similarity of a center to those of other classes, averaged.
+    r"""R1, the mean over centers of the smooth maximum similarity to centers of other classes.
 
     .. math:: R_1 = \operatorname{mean}_i \frac1\gamma
         \log\sum_{j\ne i} e^{\gamma(s_{ij} - \delta)}
 
     [skew, Eq. 8], with the cosine as similarity s, or minus the distance of the unit centers.
-    With ``pairs="far"`` γ changes its sign, in both places: the smooth *smallest* similarity is
-    minimized, which pushes apart the centers that are far apart already. Of a subset, the sum
-    is scaled to all centers.
+    With ``pairs="far"`` γ changes its sign in both places: the smooth *minimum* similarity is
+    minimized, which pushes distant centers farther apart. With a subset, the sum is scaled to all
+    centers.
 
     Args:
-        gamma: γ > 0, how far the sum leans to its largest term; inf for only that term.
-        on: What pairs are compared by, "cosine" or "distance".
-        pairs: Which pairs count most, "near" or "far".
-        margin: δ; it shifts the value and leaves the gradient as it is.
+        gamma: γ > 0, the weight of the largest term; inf for this term alone.
+        on: Comparison of pairs, "cosine" or "distance".
+        pairs: Pairs with the largest weight, "near" or "far".
+        margin: δ, which shifts the value but not the gradient.
         subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
@@ -58,12 +58,12 @@ class LogExpRegularizer(CenterRegularizer):
         self.gamma, self.on, self.pairs, self.margin = gamma, on, pairs, margin
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
-        """The log-exp mean of the similarities of a row."""
+        """Return the log-exp mean of the similarities of each row."""
         similarity = cosine if self.on == "cosine" else -distance(cosine)
         return smooth_mean(similarity, self._signed(), -1, counts)
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
-        """The mean over rows; from the mean of powers to their sum, less δ."""
+        """Average the rows, then convert from the mean of powers to their sum and subtract δ."""
         return rows.mean() + math.log((classes - 1) * each) / self._signed() - self.margin
 
     def _signed(self) -> float:

@@ -1,4 +1,4 @@
-"""Means that lean to the large or to the small numbers of a set."""
+"""Means that emphasize the largest or smallest numbers of a set."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _REAL = "a real number or ±inf"
 
 
 def skewed_mean(x: Tensor, k: int, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-    r"""The K-skewed mean: of the K largest numbers, or of the :math:`|K|` smallest for K < 0.
+    r"""K-skewed mean: that of the K largest numbers, or of the :math:`|K|` smallest for K < 0.
 
-    [skew, Eq. 5]. Its gradient is 1/|K| at the numbers that are taken and 0 elsewhere.
+    [skew, Eq. 5]. Its gradient is 1/|K| at the selected numbers and 0 elsewhere.
 
     Args:
         x: Numbers, of any shape.
-        k: K, between 1 and the number of values in size; its sign chooses the end.
-        dim: The dimension that is averaged.
+        k: K, with 1 ≤ |K| ≤ the number of values; its sign selects largest or smallest.
+        dim: Dimension to average over.
         mask: True for numbers that count; broadcasts to the shape of ``x``.
 
     Returns:
@@ -48,17 +48,17 @@ def skewed_mean(x: Tensor, k: int, dim: int = -1, mask: Tensor | None = None) ->
 
 
 def log_exp_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-    r"""The log-exp mean :math:`\frac1\lambda\log\bigl(\frac1N\sum_i e^{\lambda x_i}\bigr)`.
+    r"""Log-exp mean :math:`\frac1\lambda\log\bigl(\frac1N\sum_i e^{\lambda x_i}\bigr)`.
 
     [skew, Eq. 7]. It increases in λ, from the minimum at −∞ through the arithmetic mean at 0 to the
-    maximum at ∞; these limits may be asked for. Nothing overflows, and the small λ are as exact
-    as the large ones: with the largest number (the smallest for λ < 0) taken out of the sum, and
-    near 0 with ``expm1`` and ``log1p``. float16 and bfloat16 are computed in float32.
+    maximum at ∞; these limits are valid values. The largest number (the smallest for λ < 0) is
+    factored out of the sum to prevent overflow, and ``expm1`` and ``log1p`` keep small λ as
+    accurate as large ones. float16 and bfloat16 are computed in float32.
 
     Args:
         x: Numbers, of any shape.
         lam: λ, any real number or ±inf.
-        dim: The dimension that is averaged.
+        dim: Dimension to average over.
         mask: True for numbers that count; broadcasts to the shape of ``x``.
 
     Returns:
@@ -78,18 +78,18 @@ def log_exp_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = Non
 
 
 def power_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None) -> Tensor:
-    r"""The power mean :math:`(\frac1N\sum_i x_i^\lambda)^{1/\lambda}` of positive numbers.
+    r"""Power mean :math:`(\frac1N\sum_i x_i^\lambda)^{1/\lambda}` of positive numbers.
 
-    [skew, Eq. 7]. The exponential of the log-exp mean of log x. It increases in λ, from the minimum
-    at −∞ through the harmonic (−1), the geometric (0) and the arithmetic mean (1) to the maximum.
+    [skew, Eq. 7]. It is the exponential of the log-exp mean of log x and increases in λ, from the
+    minimum at −∞ through the harmonic (−1), geometric (0) and arithmetic mean (1) to the maximum.
 
     Args:
-        x: Positive numbers, of any shape. They are looked at unless the call is compiled or
-            recorded, which on an accelerator waits for it.
+        x: Positive numbers, of any shape. Checked, which synchronizes with an accelerator, unless
+            the call is compiled or captured in a CUDA graph.
         lam: λ, any real number or ±inf.
-        dim: The dimension that is averaged.
-        mask: True for numbers that count; broadcasts to the shape of ``x``. Others need not be
-            positive.
+        dim: Dimension to average over.
+        mask: True for numbers that count; broadcasts to the shape of ``x``. The others may be
+            nonpositive.
 
     Returns:
         The mean, of the shape of ``x`` without ``dim``.
@@ -113,30 +113,30 @@ def power_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None)
 
 
 def end_mean(x: Tensor, k: int, dim: int, mask: Tensor | None = None) -> Tensor:
-    """The K-skewed mean without its checks; the mask has the shape of ``x``."""
+    """K-skewed mean without checks; the mask has the shape of ``x``."""
     if mask is not None:
         x = x.masked_fill(~mask, -math.inf if k > 0 else math.inf)
     return x.topk(abs(k), dim, largest=k > 0, sorted=False).values.mean(dim)
 
 
 def smooth_mean(x: Tensor, lam: float, dim: int, mask: Tensor | None = None) -> Tensor:
-    """The log-exp mean without its checks, in the dtype of ``x``; the mask has its shape."""
+    """Log-exp mean without checks, in the dtype of ``x``; the mask has the shape of ``x``."""
     limits = torch.finfo(x.dtype)
     if mask is not None:
         x = x.masked_fill(~mask, 0.0)
-    if abs(lam) < limits.tiny / limits.eps:  # λ · x would lose digits, and is lost beside x anyway
+    if abs(lam) < limits.tiny / limits.eps:  # λ · x loses digits, and its effect is negligible
         return x.mean(dim) if mask is None else x.sum(dim) / mask.sum(dim)
     end = _end(x, lam, dim, mask)
     if math.isinf(lam):
         return end.squeeze(dim)
-    top = end.detach()  # the mean does not depend on what is taken out of the sum
+    top = end.detach()  # the mean does not depend on the number factored out
     exponents = lam * (x - top)  # at most 0
     count: Tensor | int = x.shape[dim]
     if mask is not None:
         exponents = exponents.masked_fill(~mask, 0.0)
         count = mask.sum(dim, keepdim=True)
-    # The mean of the powers less 1 has all its digits while that mean is near 1, the mean itself
-    # has them everywhere else. It is at least 1/N.
+    # expm1 is accurate while the mean of the powers is near 1, exp elsewhere. That mean is at
+    # least 1/N.
     less_one = exponents.expm1().sum(dim, keepdim=True) / count
     powers = exponents.exp()
     if mask is not None:
@@ -147,7 +147,7 @@ def smooth_mean(x: Tensor, lam: float, dim: int, mask: Tensor | None = None) -> 
 
 
 def _end(x: Tensor, lam: float, dim: int, mask: Tensor | None) -> Tensor:
-    """The largest number for λ > 0, the smallest for λ < 0."""
+    """Return the largest number for λ > 0, the smallest for λ < 0."""
     if mask is not None:
         x = x.masked_fill(~mask, -math.inf if lam > 0 else math.inf)
     return x.amax(dim, keepdim=True) if lam > 0 else x.amin(dim, keepdim=True)

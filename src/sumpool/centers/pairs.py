@@ -1,4 +1,4 @@
-"""Pairs of centers of different classes, a block of rows at a time."""
+"""Comparison of centers of different classes, in blocks of rows."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-#: What a pair is compared by.
+#: Comparison of a pair.
 Comparison = Literal["cosine", "distance"]
 
-#: Which pairs count most.
+#: Pairs with the largest weight.
 End = Literal["near", "far"]
 
-#: From cosines (r, n) and what counts among them (r, n) to a number for each row, (r,).
+#: Reduces cosines (r, n), with a mask (r, n) of those that count, to (r,).
 RowFunction = Callable[[Tensor, Tensor], Tensor]
 
-#: Pairs that are held in memory at once.
+#: Maximum number of pairs in memory at once.
 BLOCK = 2**22
 
 
 def rowwise(unit: Tensor, row: RowFunction, block: int = BLOCK) -> Tensor:
-    """``row`` for every center, given its cosines with all centers of all classes.
+    """Apply ``row`` to the cosines of every center with all centers.
 
-    Where there are more than ``block`` pairs, blocks of rows are computed one after the other, and
-    again in the backward pass, so that memory stays bounded.
+    With more than ``block`` pairs, blocks of rows are computed sequentially and recomputed in the
+    backward pass, so that memory stays bounded.
 
     Args:
-        unit: Centers (C, K, D) of length 1.
-        row: A function of cosines (r, C·K) and of a mask of the same shape, True for centers of
-            other classes.
-        block: Pairs in a block.
+        unit: Unit centers (C, K, D).
+        row: A function of cosines (r, C·K) and a mask of the same shape, True for centers of other
+            classes, that returns (r,).
+        block: Maximum number of pairs in a block.
 
     Returns:
-        A number for each center, of shape (C·K,).
+        The values of all centers, (C·K,).
     """
     each = unit.shape[1]
     flat = unit.flatten(0, 1)  # (C·K, D)
@@ -58,20 +58,20 @@ def rowwise(unit: Tensor, row: RowFunction, block: int = BLOCK) -> Tensor:
 
 
 def log_distance(cosine: Tensor) -> Tensor:
-    """The logarithm of the distance √(2 − 2s) of unit vectors, from their cosine s."""
+    """Return the logarithm of the distance √(2 − 2s) of unit vectors with cosine s."""
     return _floored(2 - 2 * cosine, 4 * torch.finfo(cosine.dtype).eps).log() / 2
 
 
 def distance(cosine: Tensor) -> Tensor:
-    """The distance √(2 − 2s) of unit vectors, from their cosine s."""
+    """Return the distance √(2 − 2s) of unit vectors with cosine s."""
     return _floored(2 - 2 * cosine, 4 * torch.finfo(cosine.dtype).eps).sqrt()
 
 
 def log_similarity(cosine: Tensor) -> Tensor:
-    """The logarithm of the similarity (1 + s)/2, which is positive, from the cosine s."""
+    """Return the logarithm of the similarity (1 + s)/2 for a cosine s."""
     return _floored((1 + cosine) / 2, torch.finfo(cosine.dtype).eps).log()
 
 
 def _floored(x: Tensor, floor: float) -> Tensor:
-    """``x``, at least ``floor``, which is what it is known to; the gradient passes as it is."""
+    """Clamp ``x`` to at least ``floor``, its rounding error, with the gradient of the identity."""
     return x + (floor - x).clamp(min=0).detach()

@@ -19,16 +19,16 @@ class PowerRegularizer(CenterRegularizer):
     * cosine, near: :math:`R_2 = g_\lambda(t) = (\operatorname{mean} t^\lambda)^{1/\lambda}`
     * cosine, far: :math:`g_{-\lambda}(t)`
     * distance, near: :math:`(\operatorname{mean} d^{-\lambda})^{1/\lambda} = 1/g_{-\lambda}(d)`
-    * distance, far: :math:`-g_\lambda(d)`, the power mean of distances to be made large
+    * distance, far: :math:`-g_\lambda(d)`, which maximizes the power mean of distances
 
-    At λ = 1 the third is the energy of [uniformface]; its power λ is that of [mhe]. On a sphere the
-    fourth is smallest for evenly spread centers while λ < 2, and for two opposite poles, at
-    which classes share a center, when λ > 2 [bjorck56].
+    At λ = 1 the third is the energy of [uniformface]; raised to the power λ, it is that of [mhe].
+    On a sphere the fourth is minimal for evenly spread centers if λ < 2, and for two opposite
+    poles, where classes share a center, if λ > 2 [bjorck56].
 
     Args:
-        lam: λ ≥ 0, how far the mean leans to its end; inf for the extreme pair alone.
-        on: What pairs are compared by, "cosine" or "distance".
-        pairs: Which pairs count most, "near" or "far".
+        lam: λ ≥ 0, the weight of the extreme pairs; inf for the most extreme pair alone.
+        on: Comparison of pairs, "cosine" or "distance".
+        pairs: Pairs with the largest weight, "near" or "far".
         subset, seed: As in :class:`CenterRegularizer`.
 
     Example:
@@ -57,12 +57,12 @@ class PowerRegularizer(CenterRegularizer):
         self.lam, self.on, self.pairs = lam, on, pairs
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
-        """The log-exp mean of the logarithms of a row."""
+        """Return the log-exp mean of the logarithms of each row."""
         logs = log_similarity(cosine) if self.on == "cosine" else log_distance(cosine)
         return smooth_mean(logs, self._exponent(), -1, counts)
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
-        """The power mean over all pairs: every row has the same number of them."""
+        """Return the power mean over all pairs; all rows have the same number of pairs."""
         log_mean = smooth_mean(rows, self._exponent(), -1)
         if self.on == "cosine":
             return log_mean.exp()

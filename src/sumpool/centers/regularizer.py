@@ -1,4 +1,4 @@
-"""What all center regularizers share: the draw of a subset, unit centers, pairs by rows."""
+"""Base class of the center regularizers."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ from sumpool.centers.pairs import Comparison, End, rowwise
 from sumpool.centers.subset import random_subset
 from sumpool.transport.validation import solve_dtype
 
-#: Centers that are compared all with all unless a subset is asked for; of more, as many are drawn.
+#: Without a subset, up to this many centers are all compared; with more, this many are drawn.
 MOST_CENTERS = 2048
 
 
 class CenterRegularizer(nn.Module, ABC):
-    """A number that is small where class centers are well spread; added to a loss.
+    """Base class of regularizers that spread class centers; minimized as a term of a loss.
 
     Called with centers (C, D), or (C, K, D) for K centers per class, which are not compared with
-    each other. They are brought to length 1. Computed in float32 whatever the centers and autocast,
-    or in float64 where they are.
+    each other. Centers are ℓ2-normalized. Computed in float32 whatever their dtype and autocast, or
+    in float64 for float64 centers.
 
-    With a ``subset``, each call draws that many classes, and their pairs stand in for all: only
-    their centers get a gradient. Without one, up to ``MOST_CENTERS`` centers are all compared; of
-    more, ``MOST_CENTERS // K`` classes are drawn. The number of draws, ``draws``, is in the
-    ``state_dict``, so that a resumed run draws what comes next.
+    With a ``subset``, each call draws that many classes, whose pairs represent all pairs; only
+    their centers get a gradient. Without one, up to ``MOST_CENTERS`` centers are all compared; with
+    more, ``MOST_CENTERS // K`` classes are drawn. The number of draws, ``draws``, is part of the
+    ``state_dict``, so that a resumed run continues the sequence of draws.
 
     Args:
-        subset: Classes to draw per call, at least 2; where there are no more, all are taken.
-        seed: Where the draws start.
+        subset: Number of classes to draw per call, at least 2; all if there are no more.
+        seed: Seed of the draws.
     """
 
     draws: Tensor
-    #: Settings of its own that ``print`` shows.
+    #: Settings of the subclass to show in the repr.
     shown: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, subset: int | None = None, seed: int = 0) -> None:
@@ -49,7 +49,7 @@ class CenterRegularizer(nn.Module, ABC):
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64))
 
     def forward(self, centers: Tensor) -> Tensor:
-        """The regularizer of ``centers`` (C, D) or (C, K, D), a scalar to be minimized."""
+        """Return the regularizer of ``centers`` (C, D) or (C, K, D), a scalar to minimize."""
         check_centers(centers)
         if centers.ndim == 2:
             centers = centers.unsqueeze(1)
@@ -60,14 +60,17 @@ class CenterRegularizer(nn.Module, ABC):
             return self.combine(rowwise(unit, self.row), centers.shape[0], centers.shape[1])
 
     def check_size(self, classes: int, each: int) -> None:
-        """Raise where ``classes`` of ``each`` centers are too few."""
+        """Raise if ``classes`` with ``each`` centers are too few; a hook for subclasses."""
 
     @abstractmethod
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
-        """A number (r,) for each row of ``cosine`` (r, n), over the entries that count."""
+        """Reduce rows of ``cosine`` (r, n) to (r,), over the entries where ``counts`` is True."""
 
     def combine(self, rows: Tensor, classes: int, each: int) -> Tensor:
-        """The regularizer from the numbers of all rows; ``classes`` of ``each`` centers in all."""
+        """Reduce the values of all rows; ``classes`` and ``each`` count all centers, also undrawn.
+
+        The default is the mean.
+        """
         return rows.mean()
 
     def _drawn(self, centers: Tensor) -> Tensor:
@@ -81,7 +84,7 @@ class CenterRegularizer(nn.Module, ABC):
         return centers.index_select(0, index)
 
     def extra_repr(self) -> str:
-        """The settings, for printing."""
+        """Return the settings for the module's repr."""
         values = {name: getattr(self, name) for name in (*self.shown, "subset", "seed")}
         return ", ".join(
             f"{name}={value:g}" if isinstance(value, float) else f"{name}={value!r}"
@@ -90,7 +93,7 @@ class CenterRegularizer(nn.Module, ABC):
 
 
 def check_kind(on: Comparison, pairs: End) -> None:
-    """Raise unless these are a comparison and an end."""
+    """Raise a ValueError unless ``on`` is a ``Comparison`` and ``pairs`` an ``End``."""
     for name, value, choices in (
         ("on", on, get_args(Comparison)),
         ("pairs", pairs, get_args(End)),

@@ -1,4 +1,4 @@
-"""Random subsets as a function of a seed and a count of draws."""
+"""Random subsets as a function of a seed and the number of the draw."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ _FACTORS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 
 
 def random_subset(count: int, size: int, seed: int, draw: Tensor) -> Tensor:
-    """``size`` of the numbers 0..count − 1, without repetition, in ascending order.
+    """Draw ``size`` of the numbers 0..count − 1 without repetition, in ascending order.
 
-    Every number gets a hash of (seed, draw, number) [splitmix], and the largest hashes are taken.
-    So a draw depends on nothing that is kept elsewhere: CPU and CUDA draw the same, a run resumes
-    with the subset that comes next, and a replayed CUDA graph draws a new one as the count moves.
+    Each number is hashed with the seed and the draw [splitmix], and the largest hashes are
+    selected. Draws need no other state: CPU and CUDA draw the same subset, a resumed run draws the
+    next subset, and a replayed CUDA graph draws a new one as ``draw`` increases.
 
     Args:
-        count: How many there are.
-        size: How many to draw, between 1 and ``count``.
+        count: Number of integers to draw from.
+        size: Number of integers to draw, between 1 and ``count``.
         seed: An integer of at least 0 and below 2⁶³.
-        draw: The number of the draw, int64 of shape (), on the device that the subset is for.
+        draw: Number of the draw, int64 of shape (), on the device of the result.
 
     Example:
         >>> random_subset(1000, 4, seed=0, draw=torch.tensor(0))
@@ -33,17 +33,17 @@ def random_subset(count: int, size: int, seed: int, draw: Tensor) -> Tensor:
 
 
 def _mixed(x: Tensor) -> Tensor:
-    """The finishing steps of SplitMix64, on int64 that wraps around."""
+    """Apply the finalizer of SplitMix64 to int64 with wraparound."""
     for shift, factor in _FACTORS:
         x = (x ^ _shifted(x, shift)) * _signed(factor)
     return x ^ _shifted(x, 31)
 
 
 def _shifted(x: Tensor, by: int) -> Tensor:
-    """``x`` shifted to the right, zeros coming in."""
+    """Shift ``x`` logically to the right."""
     return (x >> by) & ((1 << (64 - by)) - 1)
 
 
 def _signed(word: int) -> int:
-    """A word of 64 bits as int64 reads it."""
+    """Reinterpret a 64-bit word as int64."""
     return word - (1 << 64) if word >> 63 else word

@@ -1,4 +1,4 @@
-"""How evenly centers lie on the sphere."""
+"""Measures of how uniformly centers are distributed on the sphere."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from sumpool.transport.validation import solve_dtype
 
 
 class CenterUniformity(NamedTuple):
-    """How evenly centers lie on the sphere, over pairs of different classes.
+    """Measures of uniformity over pairs of centers of different classes.
 
     Attributes:
-        mean_cosine: The mean cosine.
-        nearest_cosine: The mean over centers of the largest cosine; small is even.
-        mean_distance: The mean distance.
-        uniformity: log mean e^{−2 d²} [uniformity]; small is even, −4 where all are
-            orthogonal.
+        mean_cosine: Mean cosine.
+        nearest_cosine: Mean over centers of the largest cosine; lower is more uniform.
+        mean_distance: Mean distance.
+        uniformity: log mean e^{−2 d²} [uniformity]; lower is more uniform, −4 for orthogonal
+            centers.
     """
 
     mean_cosine: float
@@ -34,9 +34,10 @@ class CenterUniformity(NamedTuple):
 
 @torch.no_grad()
 def center_uniformity(centers: Tensor) -> CenterUniformity:
-    """How evenly ``centers`` (C, D) or (C, K, D), brought to length 1, lie on the sphere.
+    """Measure the uniformity of ``centers`` (C, D) or (C, K, D), ℓ2-normalized first.
 
-    All pairs of different classes are compared, in blocks: time grows with (C·K)², memory does not.
+    All pairs of different classes are compared in blocks: time grows with (C·K)², but memory does
+    not.
 
     Example:
         >>> measures = center_uniformity(torch.tensor([[1.0, 0.0], [0.0, 2.0], [-3.0, 0.0]]))
@@ -60,7 +61,7 @@ def center_uniformity(centers: Tensor) -> CenterUniformity:
             return smooth_mean(distance(s), 0.0, -1, counts)
 
         def crowding(s: Tensor, counts: Tensor) -> Tensor:
-            # −2 d² = 4s − 4, and every row has the same number of pairs.
+            # −2 d² = 4s − 4; rows can be averaged since all have the same number of pairs.
             return smooth_mean(4 * s - 4, 1.0, -1, counts)
 
         return CenterUniformity(

@@ -1,4 +1,4 @@
-"""Losses: those of pytorch-metric-learning with the papers' constants, and the zero-shot loss."""
+"""Losses of pytorch-metric-learning with the papers' constants, and the zero-shot loss."""
 
 from sumpool.losses.build import build_loss
 from sumpool.losses.builders import WITHOUT_NORMALIZATION

@@ -1,4 +1,4 @@
-"""Checks of what a loss is called with, each naming the argument and what is accepted."""
+"""Checks of the inputs of losses; messages name the argument and the accepted values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:
 
 
 def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
-    """``labels`` as int64, once they are known to be integers of shape (count,)."""
+    """Check that ``labels`` are integers of shape (count,) and return them as int64."""
     if not isinstance(labels, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(labels).__name__}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -34,7 +34,7 @@ def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
 def check_label_range(labels: Tensor, num_classes: int) -> None:
     """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1.
 
-    While a CUDA graph is recorded nothing can be read; the steps before it were checked.
+    Skipped during CUDA graph capture, where values cannot be read; earlier steps were checked.
     """
     if recording():
         return

@@ -1,4 +1,4 @@
-"""From a name in the catalog to a loss that can be called."""
+"""Build a loss from its name in the catalog."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ def build_loss(
     normalize: bool = True,
     **overrides: Value,
 ) -> MetricLoss:
-    """The loss ``name`` with the constants that the papers use on ``dataset``.
+    """Build the loss ``name`` with the constants that the papers use on ``dataset``.
 
     Args:
-        name: A key of ``LOSSES``.
-        dataset: A key of ``DATASET_COLUMNS``: a data set of the papers, or one that takes the
-            constants of their default column.
-        num_classes: Classes C that are trained on; labels of proxy losses lie in 0..C − 1.
-        embedding_size: Size D of the embeddings.
-        batch_size: Images in a batch, that a memory counts its size in.
-        seed: Where proxies start. The global random state is neither read nor changed.
-        normalize: Bring embeddings to length 1 first. Without it c1 and ms compare by inner product
-            instead of cosine, and c2, triplet and lifted by the distance of the vectors themselves,
-            as embeddings inside the unit ball need.
-        **overrides: Constants to use instead of the catalog's.
+        name: Key of ``LOSSES``.
+        dataset: Key of ``DATASET_COLUMNS``: a data set of the papers, or one that uses the
+            constants of the default column.
+        num_classes: Number of training classes C; losses with parameters accept labels 0..C − 1.
+        embedding_size: Length D of the embeddings.
+        batch_size: Images per batch, the unit of a memory's size.
+        seed: Seed of the initial parameters; the global random state is neither read nor changed.
+        normalize: Whether to ℓ2-normalize embeddings. If False, c1, xbm and ms compare by inner
+            product instead of cosine, and the other losses of ``WITHOUT_NORMALIZATION`` by the
+            distance of unnormalized vectors, as embeddings inside the unit ball need.
+        **overrides: Constants that replace those of the catalog.
 
     Returns:
-        A module called as ``loss(embeddings, labels)``. Its ``settings`` say what it was built
-        from, its ``proxy_parameters()`` what learns at a rate of its own, and its ``state_dict``
-        holds everything needed to resume.
+        A module called as ``loss(embeddings, labels)``. Its ``settings`` record how it was built,
+        ``proxy_parameters()`` returns the parameters with their own learning rate, and its
+        ``state_dict`` holds everything needed to resume.
 
     Raises:
-        ValueError: If a name, a constant or its value is not accepted; the message says what is.
+        ValueError: If a name or value is not accepted; the message says which are.
 
     Example:
         >>> import torch

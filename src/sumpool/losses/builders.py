@@ -1,4 +1,4 @@
-"""The configuration of each loss: pytorch-metric-learning's classes under the papers' constants."""
+"""Builders of the losses in the catalog, most of them pytorch-metric-learning classes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from sumpool.losses.reduction import REDUCERS
 
 
 class Sizes(NamedTuple):
-    """What a loss is built for, besides its constants."""
+    """Sizes and options that a loss is built with, besides its constants."""
 
     num_classes: int
     embedding_size: int
@@ -31,10 +31,10 @@ class Sizes(NamedTuple):
 
     @property
     def of_proxies(self) -> dict[str, Any]:
-        """Arguments of pytorch-metric-learning for losses with proxies.
+        """Arguments of pytorch-metric-learning's proxy losses.
 
-        The proxies are filled in afterwards, from the seed; until then they are 0, so that no
-        random number is drawn for them.
+        The proxies start at 0, so that no random number is drawn; :func:`fill_proxies` sets them
+        from the seed.
         """
         return {
             "num_classes": self.num_classes,
@@ -44,12 +44,12 @@ class Sizes(NamedTuple):
 
     @property
     def distance(self) -> DirectDistance:
-        """ℓ2 distances, of vectors brought to length 1 if ``normalize``."""
+        """Euclidean distance, of ℓ2-normalized vectors if ``normalize``."""
         return DirectDistance(normalize_embeddings=self.normalize)
 
     @property
     def similarity(self) -> Any:
-        """Inner products, of vectors brought to length 1 if ``normalize``."""
+        """Inner product, of ℓ2-normalized vectors if ``normalize``."""
         return distances.DotProductSimilarity(normalize_embeddings=self.normalize)
 
 
@@ -74,8 +74,8 @@ def _proxy_nca_pp(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 
 
 def _proxy_nca(constants: Mapping[str, Any], sizes: Sizes) -> Any:
-    # −s‖x − p‖² = 2s cos − 2s for unit vectors, and a softmax does not see the −2s. ProxyNCALoss
-    # computes the same, but leaves out images whose probability underflows.
+    # −s‖x − p‖² = 2s cos − 2s for unit vectors, and the −2s cancels in the softmax. ProxyNCALoss
+    # computes the same, but drops images whose probability underflows.
     temperature = 1 / (2 * constants["softmax_scale"])
     return _proxy_nca_pp({"temperature": temperature}, sizes)
 
@@ -106,7 +106,7 @@ def _intra_batch(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     return IntraBatchLoss(sizes.num_classes, sizes.embedding_size, **constants, seed=sizes.seed)
 
 
-# Losses of pytorch-metric-learning carry no types.
+# Any, since pytorch-metric-learning is untyped.
 _Builder = Callable[[Mapping[str, Any], Sizes], Any]
 
 
@@ -124,11 +124,11 @@ def _with_memory(build: _Builder) -> _Builder:
     return build_with_memory
 
 
-#: How to build each loss of the catalog from its constants and sizes.
+#: Builders of the catalog's losses by name, each called with the constants and sizes.
 BUILDERS: Mapping[str, _Builder] = {
     "c1": _c1,
     "c2": _c2,
-    # The mean of the non-zero terms is pytorch-metric-learning's default.
+    # pytorch-metric-learning's default reduction is the mean of the non-zero terms.
     "triplet": lambda it, sizes: losses.TripletMarginLoss(**it, distance=sizes.distance),
     "ms": lambda it, sizes: losses.MultiSimilarityLoss(**it, distance=sizes.similarity),
     "panchor": lambda it, sizes: losses.ProxyAnchorLoss(**sizes.of_proxies, **it),
@@ -145,12 +145,12 @@ BUILDERS: Mapping[str, _Builder] = {
 }
 
 
-#: Losses of pairs or triplets that can compare vectors without bringing them to length 1.
+#: Pair and triplet losses that also work without ℓ2 normalization.
 WITHOUT_NORMALIZATION = ("c1", "c2", "triplet", "ms", "xbm", "xbm-c2", "lifted", "margin")
 
 
 def fill_proxies(loss: nn.Module, sizes: Sizes) -> None:
-    """Set the proxies of ``loss``, all that it learns, to vectors that the seed gives."""
+    """Initialize the proxies of ``loss``, its only parameters, from the seed."""
     for proxies in loss.parameters():
         count = proxies.numel() // sizes.embedding_size
         drawn = initial_vectors(count, sizes.embedding_size, seed=sizes.seed, kind=PROXIES)

@@ -1,8 +1,8 @@
-"""The losses and their constants on each data set, as data.
+"""The catalog of losses and their constants on each data set.
 
-Constants are those of [gsp] and [thesis], chapters 3 and 5. What these leave open is filled in from
-the authors' public code, and for the losses of [skew] from the paper that introduced each; the page
-docs/losses.md says which is which, and a test compares its tables with these.
+Constants come from [gsp] and [thesis], chapters 3 and 5. Those missing there come from the authors'
+public code, and for the losses of [skew] from the papers that introduced them. docs/losses.md gives
+the source of each; a test compares its tables with this catalog.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def _everywhere(**constants: Value) -> dict[str, dict[str, Value]]:
 
 
 def _by_column(**constants: tuple[Value, Value, Value, Value]) -> dict[str, dict[str, Value]]:
-    """Constants given for CUB, Cars196, In-shop and SOP, in this order."""
+    """Constants by column, from their values on CUB, Cars196, In-shop and SOP, in this order."""
     return {
         column: {name: values[place] for name, values in constants.items()}
         for place, column in enumerate(COLUMNS)
@@ -55,7 +55,7 @@ def _proxy(
     table: Mapping[str, Mapping[str, Value]],
     learning_rates: Mapping[str, float] | None = None,
 ) -> LossRecipe:
-    """A proxy loss: they are all trained in the same way."""
+    """Recipe of a proxy loss; all of them are trained in the same way."""
     return LossRecipe(
         name,
         summary,

@@ -1,4 +1,4 @@
-"""The constants of the losses: what each one means and which values it takes."""
+"""Constants of the losses, with their meanings and accepted values."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-#: A constant of a loss: a number, or the name of a reduction.
+#: Value of a constant: a number or the name of a reduction.
 Value = float | str
 
-#: How the terms of pairs become one number. "nonzero-mean": the mean of the terms above 0, of
-#: positive and of negative pairs apart, and the sum of the two means. "image-sum": the sum of all
-#: terms divided by the number of images in the batch.
+#: Reductions of the terms of pairs. "nonzero-mean": the mean of the terms above 0 of positive pairs
+#: plus that of negative pairs. "image-sum": the sum of all terms divided by the number of images in
+#: the batch.
 REDUCTIONS = ("nonzero-mean", "image-sum")
 
 
 @dataclass(frozen=True)
 class Constant:
-    """One constant that losses have.
+    """A constant of one or several losses.
 
     Attributes:
-        meaning: What it does.
-        accepted: The values it takes, in words.
-        admits: Whether it takes a value.
+        meaning: Description of the constant.
+        accepted: Description of the accepted values.
+        admits: Predicate, True for accepted values.
     """
 
     meaning: str
@@ -60,7 +60,7 @@ def _count(meaning: str, least: int) -> Constant:
     )
 
 
-#: The constants by name. A name means the same in every loss that has it.
+#: The constants by name.
 CONSTANTS: Mapping[str, Constant] = {
     "margin": _any("margin δ on similarities or distances"),
     "pos_margin": _any("m⁺, distance up to which positive pairs cost nothing"),
@@ -94,7 +94,7 @@ CONSTANTS: Mapping[str, Constant] = {
 
 
 def check_constant(loss: str, name: str, value: Value) -> None:
-    """Raise a ValueError unless ``value`` is one that the constant ``name`` takes."""
+    """Raise a ValueError unless the constant ``name`` accepts ``value``."""
     constant = CONSTANTS[name]
     if not constant.admits(value):
         raise ValueError(f"{name} of {loss} must be {constant.accepted}, got {value!r}")

@@ -1,4 +1,4 @@
-"""Contrastive losses that count every pair, without waiting for the device."""
+"""Contrastive losses over all pairs, without device synchronization."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sumpool.losses.reduction import ImageSumReducer
 class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
     """The contrastive loss of pytorch-metric-learning, as one expression over all pairs.
 
-    The original lists the pairs, which waits for the device several times per step, and gives 0
-    where there is at most one positive and one negative pair, such as for a single image and a
-    memory that has just begun to fill. Here all pairs are one masked matrix, and the step can be
-    recorded as a CUDA graph. Pairs from a miner are listed.
+    The original lists the pairs, which synchronizes with the device several times per step, and
+    returns 0 for at most one positive and one negative pair, as for a single image and a memory
+    that has just begun to fill. Here all pairs form one masked matrix, and the step can be captured
+    as a CUDA graph. Pairs from a miner are still listed.
     """
 
     def forward(
@@ -29,7 +29,7 @@ class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, with itself or with ``ref_emb``; see :class:`MetricLoss`."""
+        """Return the loss of a batch against itself or ``ref_emb``; see :class:`MetricLoss`."""
         if indices_tuple is not None:
             return super().forward(  # type: ignore[no-any-return]
                 embeddings, labels, indices_tuple, ref_emb, ref_labels
@@ -38,7 +38,7 @@ class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
         distances = self.distance(embeddings, ref_emb)  # (b, r)
         positive = labels[:, None] == others
         negative = ~positive
-        if ref_emb is None:  # an image is no pair with itself
+        if ref_emb is None:  # exclude pairs of an image with itself
             positive = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
         margin = self.distance.margin
         total = self._reduce(margin(distances, self.pos_margin), positive)
@@ -58,6 +58,6 @@ class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
         ref_emb: Tensor,
         ref_labels: Tensor,
     ) -> Any:
-        """The terms of the pairs of a miner, positive and negative ones apart."""
+        """Return the separate positive and negative terms of the pairs from a miner."""
         pairs = convert_to_pairs(indices_tuple, labels, ref_labels)
         return self.loss_method(self.distance(embeddings, ref_emb), pairs)

@@ -1,4 +1,4 @@
-"""Where what a loss learns starts: it depends on a seed alone."""
+"""Initial parameters of losses, determined by a seed alone."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-#: What numbers are drawn for; each kind has random numbers of its own.
+#: Kinds of parameters; each has its own stream of random numbers.
 PROXIES, CLASS_EMBEDDINGS, GRAPH, CENTERS = 0, 1, 2, 3
 
 
 def initial_vectors(count: int, size: int, *, seed: int, kind: int) -> Tensor:
-    """``count`` vectors of normal numbers with variance 2 / count, as (count, size).
+    """Draw ``count`` normal vectors with variance 2 / count, shape (count, size).
 
     This is He's initialization as the authors of [gsp] apply it to proxies and to class embeddings.
-    The random states of torch and NumPy stay as they are.
+    The global random states of torch and NumPy do not change.
 
     Args:
-        count: How many vectors.
-        size: Numbers of a vector.
+        count: Number of vectors.
+        size: Length of each vector.
         seed: An integer of at least 0.
-        kind: What they are for, such as ``PROXIES``.
+        kind: Kind of the parameters, such as ``PROXIES``.
     """
     generator = torch.Generator("cpu").manual_seed(_state(seed, kind))
     return torch.randn(count, size, generator=generator, device="cpu") * math.sqrt(2 / count)
@@ -32,7 +32,7 @@ def initial_vectors(count: int, size: int, *, seed: int, kind: int) -> Tensor:
 
 @contextmanager
 def drawing(seed: int, kind: int) -> Iterator[None]:
-    """Context in which torch draws from ``seed`` and ``kind``; its own state stays as it is."""
+    """Context in which torch draws on the CPU from ``seed`` and ``kind``; restores its state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(_state(seed, kind))
         yield

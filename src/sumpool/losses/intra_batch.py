@@ -1,4 +1,4 @@
-"""Intra-batch connections: attention over the images of a batch, a head that training alone has."""
+"""Intra-batch connections: classification with attention across the batch, for training only."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from sumpool.losses.initial import GRAPH, drawing
 
 
 class IntraBatchLoss(nn.Module):
-    r"""Two classifications of the images of a batch, alone and with all others in view [libc].
+    r"""Classify each image alone and in the context of its batch [libc].
 
     The batch is a complete graph: layers of multi-head attention and a perceptron pass messages
-    between its unit embeddings :math:`f = v / \lVert v\rVert`,
+    between the unit embeddings :math:`f = v / \lVert v\rVert`,
 
     .. math:: f \leftarrow LN(f + MHA(f)), \qquad f \leftarrow LN(f + W_2 ReLU(W_1 f)),
 
-    with dropout and 4 D hidden units. A batch normalization without shift and a linear classifier
-    without bias follow. The encoder's own embeddings v, as they are before normalization, have a
-    linear classifier of their own. The loss is the sum of both cross-entropies of logits / T with
-    label smoothing. Only the encoder is kept: nothing here is part of a model.
+    with dropout and 4 D hidden units, followed by a batch normalization without shift and a linear
+    classifier without bias. A second linear classifier acts on the encoder's embeddings v, before
+    normalization. The loss is the sum of both cross-entropies of logits / T with label smoothing.
+    The graph and the classifiers are not part of the trained model.
 
     Args:
-        num_classes: Classes C; labels lie in 0..C − 1.
-        embedding_size: Size D of the embeddings.
-        layers: Layers of the graph.
-        heads: Heads of its attention, which divide D.
-        temperature: T.
-        label_smoothing: Share of a label that all classes get alike.
-        dropout: Share of messages, hidden units and attention weights that are left out.
-        seed: Where weights start; the global random state plays no part.
+        num_classes: Number of classes C; labels lie in 0..C − 1.
+        embedding_size: Length D of the embeddings.
+        layers: Number of graph layers.
+        heads: Number of attention heads, a divisor of D.
+        temperature: Temperature T.
+        label_smoothing: Share of each label that is spread uniformly over the classes.
+        dropout: Dropout rate of messages, hidden units and attention weights.
+        seed: Seed of the initial weights; the global random state is not used.
 
     Example:
         >>> loss = IntraBatchLoss(num_classes=3, embedding_size=8, layers=1, heads=2)
@@ -70,7 +70,7 @@ class IntraBatchLoss(nn.Module):
             self.classifier = nn.Linear(embedding_size, num_classes)
 
     def connected(self, embeddings: Tensor) -> Tensor:
-        """What the graph makes of embeddings (b, D): (b, D), in the same order."""
+        """Pass embeddings (b, D) through the graph layers; returns (b, D)."""
         nodes = F.normalize(embeddings, dim=-1).unsqueeze(0)  # (1, b, D)
         for layer in self.graph:
             nodes = layer(nodes)
@@ -84,7 +84,7 @@ class IntraBatchLoss(nn.Module):
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of embeddings (b, D) before normalization, with labels (b,)."""
+        """Return the loss of embeddings (b, D), not normalized, with labels (b,)."""
         if indices_tuple is not None or ref_emb is not None or ref_labels is not None:
             raise ValueError(
                 "indices_tuple, ref_emb and ref_labels must be None: all are connected"
@@ -96,12 +96,12 @@ class IntraBatchLoss(nn.Module):
             neck.running_var,
             neck.weight,
             neck.bias,
-            # A single image has no variance: it is normalized by that of earlier batches.
+            # A single image has no variance; use the running statistics.
             training=self.training and len(embeddings) > 1,
             momentum=neck.momentum or 0.0,
         )
         logits = torch.stack([self.graph_classifier(nodes), self.classifier(embeddings)])
-        # The mean over both, twice: the sum of two means over the batch.
+        # Twice the mean over both classifiers is the sum of their two means over the batch.
         return 2 * F.cross_entropy(
             (logits / self.temperature).flatten(0, 1),
             labels.repeat(2),

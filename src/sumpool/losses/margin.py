@@ -1,4 +1,4 @@
-"""The margin loss: contrastive, with a boundary between near and far that every class learns."""
+"""The margin loss: contrastive, with a learned distance boundary per class."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sumpool.losses.distance import DirectDistance
 
 
 class MarginLoss(nn.Module):
-    r"""Pairs on the wrong side of a learned distance β, less a margin α [margin-loss].
+    r"""Contrastive loss with a margin α around a learned distance β per class [margin-loss].
 
-    With β that of the class of the first image, the terms are :math:`[d - β + α]_+` for positive
-    and :math:`[β + α - d]_+` for negative pairs. The loss is the mean of the non-zero terms of
-    either kind, added, and ν times the mean β of the batch. pytorch-metric-learning's MarginLoss
-    counts a pair once for every triplet that it is in.
+    With β of the first image's class, the terms are :math:`[d - β + α]_+` for positive and
+    :math:`[β + α - d]_+` for negative pairs. The loss is the mean of the non-zero positive terms,
+    plus that of the non-zero negative terms, plus ν times the mean β of the batch.
+    pytorch-metric-learning's MarginLoss counts a pair once per triplet that contains it.
 
     Args:
-        num_classes: Classes C; labels lie in 0..C − 1.
-        alpha: α.
-        beta: Where β starts.
-        nu: ν ≥ 0; more than 0 keeps β small.
-        distance: Distances of embeddings; None brings them to length 1 first.
+        num_classes: Number of classes C; labels lie in 0..C − 1.
+        alpha: Margin α.
+        beta: Initial β.
+        nu: Weight ν ≥ 0; positive values keep β small.
+        distance: Distance of embeddings; None for the distance of ℓ2-normalized embeddings.
 
     Attributes:
         boundaries: β of each class, (C,).
@@ -51,14 +51,14 @@ class MarginLoss(nn.Module):
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, with itself or with ``ref_emb``; ``indices_tuple`` must be None."""
+        """Return the loss of a batch against itself or ``ref_emb``, without ``indices_tuple``."""
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: the margin loss takes all pairs")
         others = labels if ref_labels is None else ref_labels.to(labels.device)
         distances = self.distance(embeddings, ref_emb)  # (b, r)
         positive = labels[:, None] == others
         counted = positive
-        if ref_emb is None:  # an image is no pair with itself
+        if ref_emb is None:  # exclude pairs of an image with itself
             counted = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
         beta = self.boundaries[labels]
         apart = distances - beta[:, None]

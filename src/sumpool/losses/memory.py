@@ -1,4 +1,4 @@
-"""Pairs of the batch with the embeddings of batches before it."""
+"""Cross-batch memory: pairs of the batch with the embeddings of earlier batches."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from torch import Tensor, nn
 
 
 class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
-    """A pair loss in the batch, and between the batch and a memory of earlier embeddings [xbm].
+    """A pair loss within the batch and between the batch and a memory of embeddings [xbm].
 
-    For the first ``start_step`` steps this is the pair loss alone, and nothing is stored, because
-    embeddings still move fast. Then every batch enters the memory, without gradient, the oldest one
-    leaves when it is full, and the loss is
+    For the first ``start_step`` steps this is the pair loss alone and nothing is stored, since
+    embeddings still change fast. After that, every batch enters the memory without gradient,
+    replacing the oldest embeddings once the memory is full, and the loss is
 
         batch_weight · L(batch, batch) + memory_weight · L(batch, memory),
 
-    where the memory holds the batch itself too, and no image is compared with itself. In evaluation
-    mode no step is counted and nothing enters the memory. Memory, place and step are part of the
+    where the memory includes the batch itself and no image is compared with itself. Evaluation mode
+    counts no steps and stores nothing. The memory, the queue position and the step are part of the
     ``state_dict``, as tensors.
 
     Args:
         loss: A pair loss of pytorch-metric-learning.
-        embedding_size: Size D of the embeddings.
-        memory_size: Embeddings in the memory.
-        start_step: Steps of the pair loss alone.
-        batch_weight: Weight of pairs in the batch.
-        memory_weight: Weight of pairs of batch and memory.
+        embedding_size: Length D of the embeddings.
+        memory_size: Capacity of the memory, in embeddings.
+        start_step: Number of steps before the memory is used.
+        batch_weight: Weight of the pairs within the batch, once the memory is used.
+        memory_weight: Weight of the pairs of batch and memory.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch; ``indices_tuple``, from a miner, chooses among its own pairs."""
+        """Return the loss of a batch; ``indices_tuple``, from a miner, selects its own pairs."""
         if ref_emb is not None or ref_labels is not None:
             raise ValueError("ref_emb must be None: a loss with a memory has its own references")
         if len(embeddings) > self.memory_size:
@@ -83,9 +83,9 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         input_indices_tuple: Any,
         do_remove_self_comparisons: bool,
     ) -> tuple[Tensor, ...]:
-        """All pairs of batch and memory but those of an image with itself.
+        """Return all pairs of batch and memory except those of an image with itself.
 
-        pytorch-metric-learning's own way leaves these in where the batch is a single image.
+        pytorch-metric-learning's own method keeps these if the batch is a single image.
         """
         anchors, positives, others, negatives = get_all_pairs_indices(labels, L_mem)
         apart = self.curr_batch_idx[anchors] != positives
@@ -100,10 +100,10 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         return loss
 
     def get_extra_state(self) -> Tensor:
-        """Step, place in the queue, and whether it has been filled once."""
+        """Return the step, the queue position and whether the memory has been filled."""
         return torch.tensor([self.steps, self.queue_idx, int(self.has_been_filled)])
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Resume from a state that :meth:`get_extra_state` gave."""
+        """Restore the state returned by :meth:`get_extra_state`."""
         self.steps, self.queue_idx, filled = state.tolist()
         self.has_been_filled = bool(filled)

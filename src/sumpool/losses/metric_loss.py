@@ -1,4 +1,4 @@
-"""A loss of pytorch-metric-learning, with its settings, checks and precision."""
+"""Wrapper of the base losses that adds input checks, a fixed precision and settings."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from sumpool.losses.margin import MarginLoss
 
 
 class MetricLoss(nn.Module):
-    """A base loss of the catalog, called like those of pytorch-metric-learning.
+    """A base loss of the catalog, with the interface of pytorch-metric-learning's losses.
 
-    Computed in float32 whatever the embeddings and autocast (float64 where the embeddings of a pair
-    loss, or the proxies, are float64). :func:`build_loss` makes one.
+    Computes in float32 whatever the dtype of the embeddings and autocast, or in float64 if the
+    embeddings of a pair loss, or the proxies, are float64. :func:`build_loss` builds it.
 
     Args:
-        loss: The loss of pytorch-metric-learning, a :class:`torch.nn.Module`.
-        embedding_size: Size D of the embeddings.
-        num_classes: Labels are checked to lie in 0..num_classes − 1; None for any labels.
-        settings: What it was built from, as plain values, for a record of the run.
+        loss: The wrapped loss, from or compatible with pytorch-metric-learning.
+        embedding_size: Length D of the embeddings.
+        num_classes: Require labels in 0..num_classes − 1; None for any labels.
+        settings: The arguments and constants it was built with, for the record of a run.
     """
 
     def __init__(
@@ -48,17 +48,17 @@ class MetricLoss(nn.Module):
         ref_emb: Tensor | None = None,
         ref_labels: Tensor | None = None,
     ) -> Tensor:
-        """The loss of a batch, a scalar.
+        """Return the loss of a batch, a scalar.
 
-        A batch without a pair (or triplet) to compare gives 0, with a gradient of 0.
+        For a batch without any pair (or triplet), the loss and its gradient are 0.
 
         Args:
-            embeddings: Shape (b, D); losses normalize them where their formula asks for it.
+            embeddings: Shape (b, D); losses normalize them if their formula requires it.
             labels: Integers of shape (b,).
             indices_tuple: Pairs or triplets from a miner of pytorch-metric-learning; None for all.
-            ref_emb: Embeddings (r, D) that the batch is compared with instead of itself; pair
-                losses alone accept them.
-            ref_labels: Their labels (r,).
+            ref_emb: Embeddings (r, D) to compare the batch with instead of itself; only for pair
+                losses.
+            ref_labels: Labels (r,) of ``ref_emb``.
         """
         check_rows("embeddings", embeddings, self.embedding_size)
         labels = check_labels(labels, "labels", embeddings.shape[0]).to(embeddings.device)
@@ -78,14 +78,14 @@ class MetricLoss(nn.Module):
         return loss
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """The proxies, or boundaries, which train at a rate of their own; empty for pair losses."""
+        """Return the parameters with their own learning rate: proxies or boundaries, if any."""
         return [] if isinstance(self.loss, IntraBatchLoss) else list(self.loss.parameters())
 
     def centers(self) -> Tensor:
-        """The proxies as rows (C, K, D), K of each class; gradients flow to them.
+        """Return the differentiable proxies as (C, K, D), K per class.
 
         Raises:
-            ValueError: If the loss has none.
+            ValueError: If the loss has no proxies.
         """
         proxies = self.proxy_parameters()
         if not proxies or isinstance(self.loss, MarginLoss) or self.num_classes is None:
@@ -95,7 +95,7 @@ class MetricLoss(nn.Module):
         return rows.reshape(self.num_classes, -1, self.embedding_size)
 
     def _dtype(self, embeddings: Tensor) -> torch.dtype:
-        """The dtype to compute in: that of the proxies, which must not change."""
+        """Return the dtype to compute in: that of the parameters, else by the embeddings."""
         learned = next(self.loss.parameters(), None)
         if learned is None:
             return torch.float64 if embeddings.dtype == torch.float64 else torch.float32
@@ -105,22 +105,22 @@ class MetricLoss(nn.Module):
         return dtype
 
     def extra_repr(self) -> str:
-        """What it was built from, for ``print``."""
+        """Return the settings for the module's repr."""
         return ", ".join(f"{name}={value!r}" for name, value in self.settings.items())
 
 
 def proxy_rows(loss: nn.Module, weights: Tensor) -> Tensor:
-    """The proxies in ``weights`` of ``loss``, one per row, those of a class next to each other.
+    """Return the proxies in ``weights`` of ``loss`` as rows, those of a class adjacent.
 
-    ProxyAnchor keeps a proxy in a row, the softmax losses keep it in a column.
+    ProxyAnchor stores proxies as rows, the softmax losses as columns.
     """
     return weights if isinstance(loss, ProxyAnchorLoss) else weights.T
 
 
 def proxies_of(loss: nn.Module) -> list[nn.Parameter]:
-    """The proxies of ``loss``: what it says they are, else all that it learns.
+    """Return ``loss.proxy_parameters()``, or all parameters if ``loss`` has no such method.
 
-    Losses of pytorch-metric-learning say nothing; all that they learn are proxies.
+    Losses of pytorch-metric-learning have no such method; all their parameters are proxies.
     """
     own = getattr(loss, "proxy_parameters", None)
     return list(loss.parameters()) if own is None else list(own())

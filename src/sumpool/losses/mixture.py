@@ -1,4 +1,4 @@
-"""The weighted sum of base loss and zero-shot loss."""
+"""The weighted sum of a base loss and the zero-shot loss."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sumpool.transport.validation import check_floating, solve_dtype
 
 
 class Mixture(nn.Module):
-    """(1 − λ) L + λ L_ZS [gsp].
+    """The mixture (1 − λ) L + λ L_ZS of a base loss and the zero-shot loss [gsp].
 
     Args:
         base: L, called as ``base(embeddings, labels)``: from :func:`build_loss`, or any loss of
@@ -45,9 +45,9 @@ class Mixture(nn.Module):
         attributes: Tensor | None,
         indices_tuple: Any = None,
     ) -> dict[str, Tensor]:
-        """The total under "loss", and its parts under "base_loss" and "zero_shot_loss".
+        """Return the mixed loss as "loss", and its terms as "base_loss" and "zero_shot_loss".
 
-        A base loss with a memory counts this as a step, so call either this or the module.
+        A base loss with a memory counts each call as a step: call either this or the module.
 
         Args:
             embeddings: Shape (b, D).
@@ -74,18 +74,18 @@ class Mixture(nn.Module):
         attributes: Tensor | None,
         indices_tuple: Any = None,
     ) -> Tensor:
-        """The mixed loss, a scalar; arguments as in :meth:`components`."""
+        """Return the mixed loss, a scalar; arguments as in :meth:`components`."""
         return self.components(embeddings, labels, attributes, indices_tuple)["loss"]
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """The proxies of the base loss."""
+        """Return the proxies of the base loss."""
         return proxies_of(self.base)
 
     def centers(self) -> Tensor:
-        """The proxies of the base loss, (C, K, D)."""
+        """Return the proxies of the base loss, (C, K, D)."""
         centers: Tensor = self.base.centers()  # type: ignore[operator]
         return centers
 
     def extra_repr(self) -> str:
-        """What it is, for ``print``."""
+        """Return the weight for the module's repr."""
         return f"weight={self.weight}"

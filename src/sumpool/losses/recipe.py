@@ -1,4 +1,4 @@
-"""What is known about a loss: constants by data set, and how it wants to be trained."""
+"""Recipe of a loss: its constants by data set and its training settings."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from sumpool.losses.constants import Value
 #: The data sets that the papers give constants for.
 COLUMNS = ("cub", "cars196", "inshop", "sop")
 
-#: The column that holds for data sets without one of their own.
+#: The column of data sets without their own.
 DEFAULT_COLUMN = "cub"
 
-#: Data sets that take the constants of the default column; "default" stands for any other.
+#: Data sets that use the constants of the default column; "default" stands for any other data set.
 _WITHOUT_COLUMN = (
     *("default", "cifar10", "cifar100", "mnist", "fashion-mnist"),
     *("folder", "csv", "parquet", "glyphs", "cifar-collage", "cifar-foreground", "cub-clutter"),
 )
-#: The column of the catalog for each data set. A name that is not here raises, so that a misspelled
-#: one does not silently get constants of another.
+#: The column of each data set. Unknown names raise, so that a misspelled name does not silently get
+#: the default constants.
 DATASET_COLUMNS: Mapping[str, str] = {
     **{column: column for column in COLUMNS},
     **dict.fromkeys(_WITHOUT_COLUMN, DEFAULT_COLUMN),
@@ -28,19 +28,19 @@ DATASET_COLUMNS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class LossRecipe:
-    """One entry of the catalog.
+    """A loss in the catalog.
 
     Attributes:
-        name: Its key in ``LOSSES``.
-        summary: What it is, in a line.
-        reference: Its key in docs/references.md.
-        table: Its constants by column, one of ``COLUMNS`` each.
-        proxy: Whether it learns proxies.
-        images_per_class: Images of a class in a batch.
-        warmup_epochs: Epochs at the start that train the embedding layer and the proxies alone.
-        proxy_lr_multiplier: Factor on the learning rate of the proxies, or of the boundaries.
-        learning_rates: Learning rates by column where the protocol's does not hold.
-        raw: Whether it takes embeddings as they are before normalization.
+        name: Key in ``LOSSES``.
+        summary: One-line description.
+        reference: Key in docs/references.md.
+        table: Constants by column, with the keys ``COLUMNS``.
+        proxy: Whether the loss learns proxies.
+        images_per_class: Images per class in a batch.
+        warmup_epochs: Initial epochs that train only the embedding layer and the proxies.
+        proxy_lr_multiplier: Learning rate factor of the proxies or boundaries.
+        learning_rates: Learning rates by column, where they differ from the protocol's.
+        raw: Whether the loss expects embeddings before normalization.
 
     Example:
         >>> from sumpool.losses import LOSSES
@@ -62,7 +62,7 @@ class LossRecipe:
     raw: bool = False
 
     def column(self, dataset: str) -> str:
-        """The column that holds for ``dataset``: its own, or the default one."""
+        """Return the column of ``dataset``: its own or the default column."""
         if dataset not in DATASET_COLUMNS:
             raise ValueError(
                 f"dataset must be one of {', '.join(DATASET_COLUMNS)} ('default' for any other), "
@@ -71,9 +71,9 @@ class LossRecipe:
         return DATASET_COLUMNS[dataset]
 
     def constants(self, dataset: str) -> dict[str, Value]:
-        """The constants for ``dataset``."""
+        """Return the constants for ``dataset``."""
         return dict(self.table[self.column(dataset)])
 
     def lr(self, dataset: str) -> float | None:
-        """The learning rate for ``dataset``; None where the protocol's holds."""
+        """Return the learning rate for ``dataset``; None for the protocol's."""
         return self.learning_rates.get(self.column(dataset))

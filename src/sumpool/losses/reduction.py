@@ -1,4 +1,4 @@
-"""From the terms of pairs to one number."""
+"""Reductions of the terms of pairs to a scalar."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 class ImageSumReducer(BaseReducer):  # type: ignore[misc]
     """The sum of the terms of all pairs, divided by the number of images in the batch.
 
-    So does the public implementation of the cross-batch memory [xbm], which [gsp] and [thesis] take
-    C1 from. pytorch-metric-learning's PerAnchorReducer averages over the pairs of an image, and
-    cannot compare a batch with a memory.
+    This is the reduction in the public implementation of the cross-batch memory [xbm], from which
+    [gsp] and [thesis] take C1. pytorch-metric-learning's PerAnchorReducer averages over the pairs
+    of each image and cannot compare a batch with a memory.
     """
 
     def pos_pair_reduction(
         self, losses: Tensor, loss_indices: Any, embeddings: Tensor, labels: Tensor
     ) -> Tensor:
-        """Σ of the terms of positive, or of negative, pairs / images."""
+        """Return the sum of the terms of positive, or negative, pairs over the number of images."""
         return losses.sum() / embeddings.shape[0]
 
     neg_pair_reduction = pos_pair_reduction

@@ -13,19 +13,19 @@ from sumpool.losses.metric_loss import proxies_of
 
 
 class RunningCenters(nn.Module):
-    r"""A loss, and beside it the running mean of the unit embeddings of each class.
+    r"""Wrap a loss and track the running mean of the unit embeddings of each class.
 
-    A batch moves the centers of its classes, :math:`c \leftarrow κ c + (1 - κ)\,\bar z_c` with
-    :math:`\bar z_c` the mean of the class in the batch; the first one sets it. Gradients flow to
-    the batch, so that a regularizer of centers moves the network. Until a class is seen, a random
-    direction stands for it. Without training nothing moves.
+    A batch updates the centers of its classes, :math:`c \leftarrow κ c + (1 - κ)\,\bar z_c` with
+    :math:`\bar z_c` the mean of the class in the batch; its first batch sets the center. Gradients
+    flow to the batch, so that a regularizer of centers affects the network. The center of an unseen
+    class is a random direction. Evaluation mode updates nothing.
 
     Args:
         loss: Called as ``loss(embeddings, labels, …)``.
-        num_classes: Classes C; labels lie in 0..C − 1.
-        embedding_size: Size D of the embeddings.
+        num_classes: Number of classes C; labels lie in 0..C − 1.
+        embedding_size: Length D of the embeddings.
         momentum: κ in [0, 1).
-        seed: Where centers of unseen classes lie.
+        seed: Seed of the centers of unseen classes.
 
     Example:
         >>> from sumpool.losses import build_loss
@@ -59,14 +59,14 @@ class RunningCenters(nn.Module):
         self._moved: Tensor | None = None
 
     def forward(self, embeddings: Tensor, labels: Tensor, *arguments: Any) -> Tensor:
-        """The loss of a batch; ``arguments`` are the loss's own."""
+        """Update the centers in training mode, then return ``loss(embeddings, labels, ...)``."""
         if self.training:
             self._move(embeddings, labels.to(embeddings.device))
         value: Tensor = self.loss(embeddings, labels, *arguments)
         return value
 
     def _move(self, embeddings: Tensor, labels: Tensor) -> None:
-        # A product with all classes, which neither waits for the device nor depends on its order.
+        # A matrix product over all classes needs no device synchronization and is deterministic.
         vectors = F.normalize(embeddings.to(self.means.dtype), dim=-1)
         numbers = torch.arange(len(self.means), device=labels.device)
         own = (numbers[:, None] == labels).to(vectors.dtype)  # (C, b)
@@ -80,10 +80,10 @@ class RunningCenters(nn.Module):
         self._moved = moved
 
     def centers(self) -> Tensor:
-        """The means as (C, 1, D); once after each batch in training, gradients flow to it."""
+        """Return the means as (C, 1, D), differentiable once after each training batch."""
         moved, self._moved = self._moved, None
         return (self.means if moved is None else moved).unsqueeze(1)
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """Those of the loss; means are not learned."""
+        """Return the proxies of the wrapped loss; running means are not learned."""
         return proxies_of(self.loss)

@@ -1,4 +1,4 @@
-"""The cross-batch zero-shot loss L_ZS: attributes must predict classes they were not fitted on."""
+"""The cross-batch zero-shot loss L_ZS: attributes predict classes excluded from the fit."""
 
 from __future__ import annotations
 
@@ -17,26 +17,25 @@ from sumpool.losses.batch_checks import (
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
 from sumpool.transport.validation import recording, solve_dtype
 
-#: The two equivalent forms of a ridge fit.
+#: The forms of a ridge fit, all equivalent.
 FORMS = ("auto", "attributes", "images")
-#: The orders in which classes take turns between the halves of a batch.
+#: The orders in which classes are assigned alternately to the halves of a batch.
 HALVES = ("appearance", "label")
-#: How the losses of the two halves become one.
+#: The reductions of the losses of the two halves.
 REDUCTIONS = ("sum", "mean")
 
 
 def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
-    """Which half of the batch each image belongs to: False for the first, True for the second.
+    """Split the batch into halves without a common class: False is the first, True the second.
 
-    The classes that occur go to the two halves in turn, so the halves have no class in common, and
-    their numbers of classes differ by at most one.
+    The classes of the batch are assigned to the halves alternately, so that their numbers of
+    classes differ by at most one.
 
     Args:
         labels: Integers of shape (b,).
-        by: In which order they take turns: "appearance", that of the first image of each class in
-            the batch, or "label". A batch that holds all classes is split in the same way every
-            time by labels, and in another way every time by appearance, where the batches come in
-            random order.
+        by: Order of the classes: "appearance" of their first images in the batch, or "label".
+            Batches of all classes in random order are always split in the same way by label, and in
+            varying ways by appearance.
 
     Example:
         >>> class_halves(torch.tensor([7, 3, 3, 9, 7, 11]))
@@ -46,21 +45,21 @@ def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
     """
     if by not in HALVES:
         raise ValueError(f"by must be one of {HALVES}, got {by!r}")
-    # Without waiting for the device, as unique() would.
+    # Unlike unique(), this does not synchronize with the device.
     place = torch.arange(len(labels), device=labels.device)
     same = labels[:, None] == labels  # (b, b)
-    begin = torch.where(same, place, len(labels)).amin(1)  # where the class appears first
+    begin = torch.where(same, place, len(labels)).amin(1)  # first position of the class
     order = begin if by == "appearance" else labels
     rank = ((order < order[:, None]) & (begin == place)).sum(1)  # classes before this one
     return rank % 2 == 1
 
 
 def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto") -> Tensor:
-    r"""The linear map W that minimizes :math:`\lVert Z W - Y \rVert^2 + r \lVert W \rVert^2`.
+    r"""Minimize :math:`\lVert Z W - Y \rVert^2 + r \lVert W \rVert^2` over linear maps W.
 
     .. math:: W = (Z^\top Z + r I_m)^{-1} Z^\top Y = Z^\top (Z Z^\top + r I_b)^{-1} Y
 
-    by a Cholesky solve; gradients reach Z and Y.
+    by a Cholesky solve; differentiable in Z and Y.
 
     Args:
         inputs: Z of shape (b, m).
@@ -79,7 +78,7 @@ def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto")
         form = "attributes" if size <= count else "images"
     gram = inputs.mT @ inputs if form == "attributes" else inputs @ inputs.mT
     eye = torch.eye(gram.shape[0], dtype=gram.dtype, device=gram.device)
-    # Positive definite by its ridge. Inputs that are not finite give NaN, which the loss shows.
+    # Positive definite due to the ridge. Non-finite inputs give NaN, which propagates to the loss.
     factor, _ = torch.linalg.cholesky_ex(gram + ridge * eye)
     if form == "attributes":
         return torch.cholesky_solve(inputs.mT @ targets, factor)
@@ -87,10 +86,10 @@ def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto")
 
 
 def standardized(attributes: Tensor) -> Tensor:
-    """Attributes (b, m) less their mean, with a root mean square length of 1.
+    """Center attributes (b, m) and scale them to a root mean square norm of 1.
 
-    Attributes are shares of 1, so that most of what they are is their mean: what tells one image
-    from another is small beside a ridge of 0.05, and a fit sees little of it.
+    Attributes are nonnegative and sum to 1, so their mean dominates: the differences between images
+    are small relative to a ridge of 0.05 and have little effect on the fit.
 
     Example:
         >>> standardized(torch.tensor([[0.9, 0.1], [0.7, 0.3]]))
@@ -114,32 +113,32 @@ def zero_shot_loss(
 ) -> Tensor:
     r"""The cross-batch zero-shot loss L_ZS [gsp, Eq. 4.4].
 
-    The batch is split into two halves without a common class (:func:`class_halves`). The map A
+    The batch is split into two halves without a common class (:func:`class_halves`). A linear map A
     from attributes to class embeddings is fitted on one half and predicts the other,
 
     .. math::
         A_b = \Upsilon_b (Z_b^\top Z_b + r I)^{-1} Z_b^\top, \qquad \hat\upsilon_i = A_b z_i,
 
     and the loss of a half is the mean over its images of the cross-entropy of
-    softmax(scale · Υᵀυ̂) over all C classes. The two are averaged, or added. Gradients flow
-    through the fit and through the targets. Computed in float32, or float64 where an argument is,
-    also under autocast.
+    softmax(scale · Υᵀυ̂) over all C classes. The losses of the halves are averaged or added.
+    Gradients flow through the fit and the targets. Computed in float32, or in float64 if an
+    argument is float64, also under autocast.
 
     Args:
         attributes: Pseudo-attributes z, (b, m).
         labels: Integers in 0..C − 1 of shape (b,), of at least two classes.
         class_embeddings: Υ as rows, (C, D); not normalized.
         ridge: r > 0.
-        scale: What logits are multiplied by.
-        halves: How the classes are split, see :func:`class_halves`.
-        reduction: "mean" of the two halves, as in the authors' practice, or their "sum", which the
-            papers have with scale 1.
+        scale: Factor on the logits.
+        halves: Order of the classes in the split, see :func:`class_halves`.
+        reduction: "mean" of the two halves, as in the authors' practice, or their "sum", as in the
+            papers, with scale 1.
 
     Returns:
         A scalar.
 
     Raises:
-        ValueError: If the batch has fewer than two classes, or a label without an embedding.
+        ValueError: If the batch has fewer than two classes or a label is out of range.
 
     Example:
         >>> attributes = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.2, 0.8], [0.1, 0.9]])
@@ -163,7 +162,7 @@ def zero_shot_loss(
         targets = classes[labels]  # (b, D)
         losses = []
         for predicted in (second, ~second):
-            # A row of zeros has no part in a fit, so the sizes are known without the labels.
+            # Zero rows do not affect the fit, so shapes do not depend on the labels.
             fitted = (~predicted).to(dtype).unsqueeze(1)
             W = ridge_fit(fitted * Z, fitted * targets, ridge)  # (m, D)
             logits = scale * (Z @ W) @ classes.mT  # (b, C)
@@ -174,22 +173,22 @@ def zero_shot_loss(
 
 
 class ZeroShotLoss(nn.Module):
-    """The zero-shot loss with its class embeddings Υ, which it learns [gsp, Sec. 4.3].
+    """The zero-shot loss with learned class embeddings Υ [gsp, Sec. 4.3].
 
-    They start as normal vectors of variance 2 / C and are not normalized. They train at the rate of
-    the network, as in the authors' practice, and so are no proxies.
+    Class embeddings are initialized as normal vectors of variance 2 / C and are not normalized.
+    They use the learning rate of the network, as in the authors' practice, and so are not proxies.
 
     Args:
-        num_classes: Classes C that are trained on.
-        embedding_size: Size D of a class embedding; the papers take that of the image embeddings.
+        num_classes: Number of training classes C.
+        embedding_size: Length D of a class embedding; in the papers that of the image embeddings.
         ridge: Ridge r > 0 of the fit.
-        scale: What logits are multiplied by.
-        unit: Whether class embeddings are brought to length 1 first; the papers do not.
-        standardize: Whether attributes are centered and brought to a mean length of 1 before the
-            fit (:func:`standardized`); the papers do not.
-        halves: How the classes are split, see :func:`class_halves`.
+        scale: Factor on the logits.
+        unit: Whether to ℓ2-normalize class embeddings; not done in the papers.
+        standardize: Whether to standardize attributes before the fit (:func:`standardized`); not
+            done in the papers.
+        halves: Order of the classes in the split, see :func:`class_halves`.
         reduction: "mean" or "sum" of the two halves.
-        seed: Where the class embeddings start; the global random state plays no part.
+        seed: Seed of the class embeddings; the global random state is not used.
 
     Example:
         >>> loss = ZeroShotLoss(num_classes=10, embedding_size=8)
@@ -227,9 +226,9 @@ class ZeroShotLoss(nn.Module):
         self.class_embeddings = nn.Parameter(drawn)
 
     def forward(self, attributes: Tensor, labels: Tensor, indices_tuple: None = None) -> Tensor:
-        """The loss of pseudo-attributes (b, m) with their labels (b,).
+        """Return the loss of pseudo-attributes (b, m) with labels (b,).
 
-        ``indices_tuple`` is there for the call shape of pytorch-metric-learning and must be None.
+        ``indices_tuple`` exists for compatibility with pytorch-metric-learning and must be None.
         """
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: the zero-shot loss compares no pairs")
@@ -243,11 +242,11 @@ class ZeroShotLoss(nn.Module):
         )
 
     def proxy_parameters(self) -> list[nn.Parameter]:
-        """None: class embeddings train as the network does."""
+        """Return an empty list: class embeddings use the learning rate of the network."""
         return []
 
     def extra_repr(self) -> str:
-        """What it is, for ``print``."""
+        """Return the sizes and settings for the module's repr."""
         classes, size = self.class_embeddings.shape
         return (
             f"{classes}, {size}, ridge={self.ridge}, scale={self.scale}, unit={self.unit}, "
