@@ -1,4 +1,4 @@
-"""What all data sets share: labels, class names, RGB images, and the errors they raise."""
+"""Base class of all data sets: labels, class names, RGB images, and the errors raised for them."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from sumpool.system.errors import UserError
 from sumpool.system.wording import counted
 
 Transform = Callable[[Any], Any]
-#: Name of an image that cannot be read, and why.
+#: Name of an image that cannot be read, and the reason.
 Broken = tuple[str, str]
-#: How many images an error names.
+#: Number of images named in an error message.
 NAMED = 3
 
 
 class Transforms(TypedDict, total=False):
-    """Keyword arguments of all data sets: what ``dataset[index]`` applies to image and label."""
+    """Keyword arguments of all data sets: the transforms ``dataset[index]`` applies."""
 
     transform: Transform | None
     target_transform: Transform | None
 
 
 class DataError(UserError):
-    """Something is wrong with the data; the message names the file and says what."""
+    """Invalid or unreadable data; the message names the file."""
 
 
 class BrokenImageError(DataError):
     """An image cannot be read.
 
     Args:
-        message: Names the image and says why it cannot be read.
-        reason: Only why; the whole message if None.
+        message: Name of the image and why it cannot be read.
+        reason: The reason alone; the whole message if None.
     """
 
     def __init__(self, message: str, reason: str | None = None) -> None:
-        # One argument for the base class: an error from a worker process is rebuilt from it.
+        # Only the message goes to the base class: worker errors are rebuilt from that argument.
         super().__init__(message)
         self.reason = message if reason is None else reason
 
     @classmethod
     def of(cls, broken: Sequence[Broken]) -> BrokenImageError:
-        """The error of images with these names and reasons: counts all, names the first few.
+        """Return one error for several images: it counts all and names the first few.
 
         >>> print(BrokenImageError.of([("a.jpg", "it is empty")]))
         cannot read the image a.jpg: it is empty
@@ -66,7 +66,7 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
     """Labeled images with the interface of torchvision's data sets.
 
     Subclasses define :meth:`load` and :meth:`item_name`, pure functions of the index that threads
-    and processes may call at once.
+    and processes may call concurrently.
 
     Args:
         labels: The class of each image, (N,) integers that index ``class_names``.
@@ -76,7 +76,7 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         target_transform: Applied to a label, an int, by ``dataset[index]``.
 
     Attributes:
-        labeled: Whether the classes mean anything; if not, there is only one.
+        labeled: Whether the images have class labels; if not, all belong to a single class.
     """
 
     labeled = True
@@ -102,25 +102,25 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
 
     @abstractmethod
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, always RGB, before any transform.
+        """Return the image at ``index`` in RGB, before any transform.
 
         Raises:
-            BrokenImageError: If it cannot be read; names it.
+            BrokenImageError: If the image cannot be read; names it.
         """
 
     @abstractmethod
     def item_name(self, index: int) -> str:
-        """The path of the image at ``index``, or a stable made-up name."""
+        """Return the path of the image at ``index``, or a stable generated name."""
 
     def item_file(self, index: int) -> str | None:
-        """The file that the image at ``index`` is, or is part of; None if it is in none."""
+        """Return the file that the image at ``index`` is loaded from, or None."""
         return None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """The image at ``index`` and its label, each through its transform."""
+        """Return the image at ``index`` and its label, both transformed."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"index must be below the {len(self)} images, got {index}")
         image: Any = self.load(index % len(self))
@@ -136,20 +136,20 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
         return f"{type(self).__name__}({counted(len(self), 'image')} of {classes})"
 
     def subset(self, indices: Tensor | Sequence[int]) -> ImageDataset:
-        """The images at ``indices``, in that order, with the same labels, names and transforms."""
+        """Return the images at ``indices``, in that order, with their labels and transforms."""
         return ImageSubset(self, indices)
 
 
 class ImageSubset(ImageDataset):
-    """Some images of another data set.
+    """A selection of the images of another data set.
 
     Args:
-        parent: The data set the images are from.
-        indices: Which of its images, in which order, with or without repetition.
+        parent: The data set to select from.
+        indices: Positions of the selected images, in order; they may repeat.
 
     Attributes:
-        parent: The data set that loads the images; of a subset's subset, the original one.
-        indices: Their positions in it, (N,) int64.
+        parent: The data set that loads the images; for a subset of a subset, the original one.
+        indices: Positions of the images in ``parent``, (N,) int64.
     """
 
     def __init__(self, parent: ImageDataset, indices: Tensor | Sequence[int]) -> None:
@@ -162,20 +162,20 @@ class ImageSubset(ImageDataset):
             self.parent, self.indices = parent.parent, parent.indices[chosen]
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index`` of this subset."""
+        """Return the image at ``index`` of this subset."""
         return self.parent.load(int(self.indices[index]))
 
     def item_name(self, index: int) -> str:
-        """The name its data set gives the image at ``index`` of this subset."""
+        """Return the name that the parent gives the image at ``index`` of this subset."""
         return self.parent.item_name(int(self.indices[index]))
 
     def item_file(self, index: int) -> str | None:
-        """The file of the image at ``index`` of this subset."""
+        """Return the file of the image at ``index`` of this subset."""
         return self.parent.item_file(int(self.indices[index]))
 
 
 def as_indices(values: Tensor | Sequence[int], count: int) -> Tensor:
-    """``values`` as a tensor (N,) of int64 on the CPU; raises unless they are in 0..count − 1."""
+    """Convert ``values`` to an (N,) int64 CPU tensor; raise unless all lie in 0..count − 1."""
     indices = as_labels(values, "indices")
     if indices.numel():
         low, high = (int(value) for value in indices.aminmax())
@@ -185,7 +185,7 @@ def as_indices(values: Tensor | Sequence[int], count: int) -> Tensor:
 
 
 def as_labels(values: Tensor | Sequence[int], name: str = "labels") -> Tensor:
-    """``values`` as a tensor (N,) of int64 on the CPU; raises unless they are integers.
+    """Convert ``values`` to an (N,) int64 CPU tensor; raise unless they are integers.
 
     >>> as_labels([3, 1, 2**40])
     tensor([            3,             1, 1099511627776])

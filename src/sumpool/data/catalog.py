@@ -1,4 +1,4 @@
-"""Data sets by name, and detection of the one that a folder holds."""
+"""Data sets by name, and detection of the format of a folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ARCHIVES: dict[str, Any] = {
     "mnist": MNIST,
     "fashion-mnist": FashionMNIST,
 }
-#: Made from the files of another data set, so never detected in a folder.
+#: Generated from the files of another data set, so never detected.
 _COLLAGES: dict[str, Any] = {
     "cifar-collage": CifarCollages,
     "cifar-foreground": CifarForegrounds,
@@ -61,14 +61,14 @@ def open_dataset(
     """Open a data set.
 
     Args:
-        root: Its folder or, for "csv" and "parquet", also a file; None for "glyphs", which are
-            drawn.
+        root: Folder of the data set; "csv" and "parquet" also accept a file. None for "glyphs",
+            which are generated.
         format: A name in ``DATASETS``, or "auto" to detect it from the files.
-        split: One of :func:`dataset_splits`; "all" is always one of them.
+        split: One of :func:`dataset_splits`, which always include "all".
         options: Further arguments of the data set's class, such as ``transform``.
 
     Raises:
-        DataError: If the files are not what they should be; names them.
+        DataError: If files are missing or invalid; names them.
     """
     format = _format(root, format)
     cls: Any = DATASETS[format]
@@ -76,7 +76,7 @@ def open_dataset(
 
 
 def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") -> tuple[str, ...]:
-    """The splits that :func:`open_dataset` can open at ``root``, "all" as the last of them."""
+    """Return the splits that :func:`open_dataset` accepts for ``root``, ending with "all"."""
     format = _format(root, format)
     if format == "glyphs":
         return (*GLYPH_SPLITS, "all")
@@ -95,13 +95,13 @@ def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") ->
 
 
 def detect_format(root: str | os.PathLike[str]) -> str:
-    """The name in ``DATASETS`` of what is at ``root``, detected from its files.
+    """Detect the format of the files at ``root``, as a name in ``DATASETS``.
 
-    An archive of a known data set comes first, then a CSV file with the columns path and label,
-    then Parquet files, then a folder of class folders.
+    The archives of known data sets are tried first, then a CSV file with the columns path and
+    label, then Parquet files, then a folder of class folders.
 
     Raises:
-        DataError: If it is none of these, or several.
+        DataError: If no format matches, or if several archives do.
     """
     path = existing(root)
     if path.is_file():

@@ -12,37 +12,37 @@ from torch import Tensor
 from sumpool.data.base import DataError, as_labels
 from sumpool.data.random_streams import CLASSES, IMAGES, check_seed, uniforms
 
-#: How many classes an error names before it only counts them.
+#: Number of classes named in an error message.
 _NAMED = 5
 
 
 class ClassBatchSampler:
-    """Batches of P distinct classes × K images, each computed without those before it.
+    """Batches of P distinct classes × K images, with random access by step.
 
     The batch of a step is a pure function of labels, sizes, seed and step: a run resumes at its
-    exact next batch with nothing stored, and its processes agree without communication.
+    exact next batch without stored state, and processes agree without communication.
 
-    The classes come in passes: each pass is a random order of all of them, and batches take P at a
-    time, so the numbers of draws of two classes never differ by more than one. A batch that holds
-    the end of one pass and the start of the next has distinct classes too.
+    Classes are drawn in passes: each pass is a random permutation of all classes, and each batch
+    takes the next P, so the draw counts of two classes never differ by more than one. A batch that
+    spans the end of one pass and the start of the next has distinct classes too.
 
-    The K images of a class are drawn without replacement. A class with fewer than K images
-    repeats one only after all of its images are used.
+    The K images of a class are drawn without replacement. A class with fewer than K images repeats
+    an image only after all of its images are used.
 
     Args:
         labels: The class of each image, (N,) integers.
         classes_per_batch: P.
         images_per_class: K.
-        seed: Fixes all batches.
-        rank: The number of this process.
+        seed: Determines all batches.
+        rank: Rank of this process.
         world_size: Number of processes; each takes an equal part of every batch.
-        class_names: Names for errors, indexed by label.
+        class_names: Class names for error messages, indexed by label.
 
     Attributes:
         images: N.
         batch_size: P · K, over all processes.
         local_size: Images per batch of this process.
-        steps_per_epoch: Steps that draw as many images as there are, ⌈N / (P · K)⌉.
+        steps_per_epoch: Number of steps that draw at least N images, ⌈N / (P · K)⌉.
 
     Example:
         >>> sampler = ClassBatchSampler([0, 0, 1, 1, 2, 2], classes_per_batch=2, images_per_class=2)
@@ -95,16 +95,16 @@ class ClassBatchSampler:
         self._seed = check_seed(seed)
         self._classes_per_batch = classes_per_batch
         self._images_per_class = images_per_class
-        # Images by class: those of the i-th class are order[starts[i] : starts[i] + counts[i]].
+        # The images of the i-th class are order[starts[i] : starts[i] + counts[i]].
         self._order: list[int] = np.argsort(values, kind="stable").tolist()
         self._starts: list[int] = starts.tolist()
         self._counts: list[int] = counts.tolist()
-        self._recent: dict[int, NDArray[np.int64]] = {}  # passes drawn last
+        self._recent: dict[int, NDArray[np.int64]] = {}  # cache of the last passes
 
     def batch(self, step: int) -> list[int]:
-        """Indices of the whole batch of ``step``, over all processes: K of a class, then the next.
+        """Return the indices of the batch of ``step`` over all processes, K per class in turn.
 
-        The order of the classes, and of the images of a class, is random.
+        The order of the classes and of the images within a class is random.
         """
         if step < 0:
             raise ValueError(f"step must be at least 0, got {step}")
@@ -116,16 +116,16 @@ class ClassBatchSampler:
         return chosen
 
     def local_batch(self, step: int) -> list[int]:
-        """The part of :meth:`batch` that belongs to this process, the ``rank``-th equal slice."""
+        """Return this process's part of :meth:`batch`, the ``rank``-th of ``world_size`` slices."""
         first = self.rank * self.local_size
         return self.batch(step)[first : first + self.local_size]
 
     def batches(self, start: int = 0) -> Iterator[list[int]]:
-        """This process's batches of the steps ``start``, ``start`` + 1, ..., without end."""
+        """Iterate over this process's batches of steps ``start``, ``start`` + 1, ... forever."""
         return map(self.local_batch, itertools.count(start))
 
     def _classes(self, step: int) -> list[int]:
-        """The P classes of a step, as positions among the classes."""
+        """Return the P classes of a step, as positions in the sorted classes."""
         total = len(self._counts)
         number, place = divmod(step * self._classes_per_batch, total)
         chosen = self._pass(number)[place : place + self._classes_per_batch]
@@ -136,7 +136,7 @@ class ClassBatchSampler:
         return classes
 
     def _pass(self, number: int) -> NDArray[np.int64]:
-        """The order of all classes in a pass."""
+        """Return the order of all classes in a pass."""
         recent = dict(self._recent)
         first = number
         while first not in recent and self._leans(first):
@@ -150,8 +150,8 @@ class ClassBatchSampler:
     def _draw_pass(self, number: int, known: dict[int, NDArray[np.int64]]) -> NDArray[np.int64]:
         total, size = len(self._counts), self._classes_per_batch
         order = self._shuffled(number)
-        # Number of classes at the end of the previous pass that share a batch with the start of
-        # this one. Those among the first P classes here move to the end of the P.
+        # The last ``shared`` classes of the previous pass are in the same batch as the start of
+        # this one. Any of them among the first P classes here move to the end of those P.
         shared = number * total % size
         if shared:
             before = known[number - 1] if self._leans(number) else self._shuffled(number - 1)
@@ -160,11 +160,11 @@ class ClassBatchSampler:
         return order
 
     def _leans(self, number: int) -> bool:
-        """Whether a pass depends on the final order of the one before, not only on its shuffle.
+        """Whether a pass depends on the final order of the previous pass, not just on its shuffle.
 
-        Only the first P places of a shuffle are changed, so with 2 P - 1 classes or more the end of
-        a pass is that of its shuffle. With fewer, the chain of passes ends at one that starts with
-        a batch, fewer than P passes ago.
+        Only the first P positions of a shuffle are changed, so with at least 2 P - 1 classes the
+        end of a pass equals that of its shuffle. With fewer, the chain of dependencies ends at a
+        pass aligned with the start of a batch, fewer than P passes earlier.
         """
         total, size = len(self._counts), self._classes_per_batch
         shared = number * total % size
@@ -175,7 +175,7 @@ class ClassBatchSampler:
         return np.argsort(draws, kind="stable")
 
     def _pick(self, which: int, draws: Sequence[float]) -> Iterator[int]:
-        """Images of a class by Fisher and Yates' shuffle, one for each draw; again when used up."""
+        """Yield one image of a class per draw (Fisher-Yates); start over when all are used."""
         start, count = self._starts[which], self._counts[which]
         moved: dict[int, int] = {}
         for turn, draw in enumerate(draws):

@@ -1,7 +1,7 @@
 """Class-disjoint splits, as pure functions of labels.
 
-Labels are any int64 numbers; only which are equal and how they sort matters. Indices come back
-ascending, on the CPU.
+Labels are arbitrary int64 values; only their equality and order matter. Indices are returned in
+ascending order, on the CPU.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from sumpool.system.wording import counted
 
 
 def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tuple[Tensor, Tensor]:
-    """Train and validation images of one fold of the classes.
+    """Split images into training and validation by one fold of the classes.
 
-    The sorted classes are cut into ``folds`` contiguous parts of equal length (up to one class);
-    part ``fold`` is for validation, the others for training. This is the cross-validation of the
-    fair protocol [reality-check].
+    The sorted classes are divided into ``folds`` contiguous parts of equal length (up to one
+    class); part ``fold`` is for validation, the others for training. This is the cross-validation
+    of the fair protocol [reality-check].
 
     Args:
         labels: The class of each image, (N,).
-        fold: The part for validation, 0 … folds − 1.
+        fold: Index of the validation part, 0 … folds − 1.
         folds: Number of parts, at least 2.
 
     Returns:
@@ -54,13 +54,13 @@ def class_fold(labels: Tensor | Sequence[int], fold: int, folds: int = 4) -> tup
 def split_classes(
     labels: Tensor | Sequence[int], fraction: float, seed: int
 ) -> tuple[Tensor, Tensor]:
-    """Images of a random part of the classes held out from the others.
+    """Hold out the images of a random subset of the classes.
 
     Args:
         labels: The class of each image, (N,).
-        fraction: Share of the classes that is held out, in (0, 1); rounded to whole classes, so
-            that at least two are held out and two kept (one of each of fewer than four classes).
-        seed: Chooses the classes; the same seed, the same classes.
+        fraction: Share of the classes to hold out, in (0, 1). The number is rounded so that at
+            least two classes are held out and two kept (one each with fewer than four classes).
+        seed: Determines the choice of classes.
 
     Returns:
         Indices of the images kept and of those held out.
@@ -79,7 +79,7 @@ def split_classes(
     count = len(classes)
     if count < 2:
         raise DataError(f"a split by classes needs two of them, there are {count}")
-    # Among images of one class whatever is found is right.
+    # With a single class, every retrieved image would be correct.
     least = 2 if count >= 4 else 1
     held_out = max(least, min(count - least, round(fraction * count)))
     order = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
@@ -89,12 +89,12 @@ def split_classes(
 
 
 def first_of_each_class(labels: Tensor, count: int | None, indices: Tensor | None = None) -> Tensor:
-    """Indices of the first ``count`` images of each class, ascending; None is all of them.
+    """Return the indices of the first ``count`` images of each class, in ascending order.
 
     Args:
         labels: The class of each image, (N,).
-        count: Most images of a class.
-        indices: The images to choose from, in this order; None is all of them.
+        count: Maximum number of images per class; None for no limit.
+        indices: Images to choose from, in order of preference; None for all.
 
     Example:
         >>> first_of_each_class(torch.tensor([4, 4, 2, 2, 4]), 1)
@@ -108,7 +108,7 @@ def first_of_each_class(labels: Tensor, count: int | None, indices: Tensor | Non
 
 
 def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
-    """Labels renumbered 0 … C−1 in their order, (N,), and the old values (C,), ascending.
+    """Renumber labels 0 … C−1 in ascending order; return them, (N,), and the old values, (C,).
 
     Example:
         >>> contiguous_labels([2**40, 7, 7])
@@ -119,5 +119,5 @@ def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:
 
 
 def _parts(second: Tensor) -> tuple[Tensor, Tensor]:
-    """Indices where ``second`` does not hold, and where it does."""
+    """Return the indices where ``second`` is False and those where it is True."""
     return (~second).nonzero().squeeze(1), second.nonzero().squeeze(1)

@@ -1,4 +1,4 @@
-"""Checks of a data set: enough images in each class, every image readable."""
+"""Data set checks: enough images in each class, every image readable."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 
 def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int = 2) -> None:
-    """Raise if a class that occurs has fewer than ``minimum`` images.
+    """Raise if any nonempty class has fewer than ``minimum`` images.
 
     Args:
-        data: A data set, whose class names and files the error then gives, or labels (N,).
-        minimum: The fewest images a class may have.
+        data: Labels (N,), or a data set, whose class names and files then appear in the error.
+        minimum: Minimum number of images per class.
 
     Raises:
-        DataError: Names the first such class and its images, and counts the others.
+        DataError: If a class is too small; names the first such class and counts the others.
 
     Example:
         >>> check_class_sizes([4, 4, 9])
@@ -58,16 +58,16 @@ def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int 
 def readable(
     dataset: ImageDataset, progress: bool = True, workers: int | None = None
 ) -> tuple[Tensor, list[Broken]]:
-    """Decode every image once to find out which can be read.
+    """Decode every image once to find the unreadable ones.
 
     Args:
         dataset: The images.
         progress: Whether to show a progress bar.
-        workers: Threads that decode; None is one per core.
+        workers: Number of decoding threads; None for one per core.
 
     Returns:
-        Indices of the readable images, ascending, and name and reason of the others:
-        ``dataset.subset(indices)`` is the data set without them.
+        Indices of the readable images, ascending, as needed for ``dataset.subset(indices)``, and
+        the name and reason of each unreadable image.
     """
     if workers is not None and workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
@@ -93,19 +93,19 @@ def readable(
 def check_images(
     parts: Mapping[str, ImageDataset], *, skip_broken: bool, progress: bool = True
 ) -> tuple[dict[str, ImageDataset], tuple[Broken, ...]]:
-    """Decode every image of ``parts`` that is a file, before work starts that needs them all.
+    """Decode every image file of ``parts``, to find unreadable ones before a long run starts.
 
     Args:
-        parts: Data sets by any name. Images that are not files were checked when they were opened.
-        skip_broken: Whether images that cannot be read are left out with a warning.
+        parts: Data sets by name. Those not stored as image files are returned unchecked.
+        skip_broken: Whether to drop unreadable images with a warning instead of raising.
         progress: Whether to show a progress bar.
 
     Returns:
-        The data sets without the broken images, and these.
+        The data sets without unreadable images, and name and reason of each of those.
 
     Raises:
         BrokenImageError: If an image cannot be read, unless ``skip_broken``; counts all and names
-            the first few. If a part has no other image, in any case.
+            the first few. In any case if no image of a part can be read.
     """
     kept, broken = dict(parts), dict[str, str]()
     for name, dataset in parts.items():

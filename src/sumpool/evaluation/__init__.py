@@ -2,6 +2,6 @@
 
 import lazy_loader
 
-# Names are listed in __init__.pyi and imported on first use: metrics of ready embeddings need no
-# torchvision, which takes seconds to import.
+# Names are listed in __init__.pyi and imported on first use: metrics of existing embeddings do not
+# need torchvision, which takes seconds to import.
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,9 +1,9 @@
-"""Two sets of vectors, ready to be compared: products that approximate distances, and exact ones.
+"""Approximate and exact scores between two sets of vectors.
 
 The score of a query and a gallery item is −½ ‖q − g‖² after a common scaling, so that larger is
-nearer. A matrix product gives all scores at once, up to a rounding error that is bounded here.
-Where that bound leaves an order open, the scores of single pairs are computed by a fixed formula in
-float64, which gives the same bits on every device and in blocks of every size.
+nearer. A matrix product computes all scores at once, up to a rounding error that is bounded here.
+Where that bound leaves an order undecided, the scores of single pairs are computed by a fixed
+float64 formula, whose results are bitwise identical on every device and for every block size.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-#: Gallery columns are filled up to a multiple of this, so that they fall into equal strips.
+#: Gallery columns are padded to a multiple of this, so that they divide into equal strips.
 STRIP = 64
-#: The score of a column that only fills up; all real ones lie in [−2, 0].
+#: The score of padding columns; all real ones lie in [−2, 0].
 NOWHERE = -1e30
 
-#: Numbers that the exact formula works on at a time, by device.
+#: Numbers that the exact formula processes at a time, by device.
 _PIECE = {"cpu": 2**19, "cuda": 2**26}
 
 
@@ -30,11 +30,10 @@ class Factors(NamedTuple):
     """Two matrices whose product holds the scores.
 
     Attributes:
-        left: One row for each query, (Q, d + 2).
-        right: One column for each gallery item, (d + 2, G'), G' ≥ G; columns beyond G score
-            ``NOWHERE``.
-        error: No entry of the product, summed in any order, is farther than this from its score.
-            0 says that the products and sums are exact.
+        left: One row per query, (Q, d + 2).
+        right: One column per gallery item, (d + 2, G'), G' ≥ G; columns beyond G score ``NOWHERE``.
+        error: Bound on the difference between an entry of the product, summed in any order, and its
+            score; 0 if products and sums are exact.
     """
 
     left: Tensor
@@ -44,12 +43,12 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Queries against a gallery.
+    """Queries to compare with a gallery.
 
     Attributes:
         query: Vectors of shape (Q, d), float32 or float64, finite.
         gallery: Vectors of shape (G, d) on the same device.
-        own: Whether query i is item i of the gallery, which it does not retrieve.
+        own: Whether query i is item i of the gallery and must not retrieve it.
     """
 
     query: Tensor
@@ -58,17 +57,17 @@ class Comparison:
 
     @property
     def symmetric(self) -> bool:
-        """Whether the gallery is the query set: scores are the same both ways."""
+        """Whether the gallery is the query set, so that scores are symmetric."""
         return self.gallery is self.query
 
     @property
     def available(self) -> int:
-        """How many gallery items a query can retrieve."""
+        """Number of gallery items that a query can retrieve."""
         return self.gallery.shape[0] - int(self.own)
 
     @cached_property
     def coarse(self) -> Factors:
-        """Factors in float32: fast, to find candidates."""
+        """Factors in float32, to find candidates fast."""
         return self._factors(torch.float32)
 
     @cached_property
@@ -94,7 +93,7 @@ class Comparison:
         for vectors in self._sets:
             for _, part in _parts(vectors):
                 part -= self.center
-                unit = float(part.abs().max())  # taken out, so that no square underflows
+                unit = float(part.abs().max())  # factored out, so that no square underflows
                 if unit > 0:
                     norm = part.div_(unit).square_().sum(1).max().sqrt()
                     largest = max(largest, unit * float(norm))
@@ -102,14 +101,14 @@ class Comparison:
 
     @cached_property
     def scale(self) -> float:
-        """A power of two that brings centered vectors into the unit ball; multiplying is exact."""
+        """A power of two that scales centered vectors into the unit ball without rounding."""
         return 2.0 ** -min(max(math.frexp(self.reach)[1], -1000), 1000)
 
     def pair_scores(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """The scores of query ``rows[i]`` and gallery item ``columns[i]``, float64 of shape (n,).
+        """Return the scores of queries ``rows[i]`` and items ``columns[i]``, float64 of shape (n,).
 
-        Every sum runs over the same tree of additions, each rounded on its own: equal vectors get
-        equal scores, to the last bit.
+        Every sum uses the same tree of additions, each rounded on its own: equal vectors get
+        bitwise equal scores.
         """
         out = torch.empty(len(rows), dtype=torch.float64, device=self.query.device)
         step = piece_rows(out.device, self.query.shape[1])
@@ -121,10 +120,10 @@ class Comparison:
         return out
 
     def row_scores(self, rows: Tensor) -> Tensor:
-        """The scores of some queries with the whole gallery as ``pair_scores`` has them, (n, G)."""
+        """Return the ``pair_scores`` of some queries with the whole gallery, (n, G)."""
         if self.fine.error == 0:
             return self.fine.left[rows] @ self.fine.right[:, : len(self.gallery)]
-        # A collapsed network gives many equal vectors; each is compared once.
+        # A collapsed network produces many equal vectors; each is compared once.
         places, kinds = self._distinct
         queries, kind = torch.unique(self.query[rows], dim=0, return_inverse=True)
         first = torch.empty(len(queries), dtype=torch.int64, device=rows.device)
@@ -136,7 +135,7 @@ class Comparison:
 
     @cached_property
     def _distinct(self) -> tuple[Tensor, Tensor]:
-        """One gallery index for each distinct vector, and the number of each item's vector."""
+        """A gallery index per distinct vector, and for each item the number of its vector."""
         vectors, kinds = torch.unique(self.gallery, dim=0, return_inverse=True)
         places = torch.empty(len(vectors), dtype=torch.int64, device=kinds.device)
         places[kinds] = torch.arange(len(kinds), device=kinds.device)
@@ -156,13 +155,13 @@ class Comparison:
         fill = -len(right) % STRIP
         columns = torch.zeros(d + 2, len(right) + fill, dtype=dtype, device=right.device)
         columns[:, : len(right)] = right.t()
-        # −½‖q‖² · 1 + 1 · (−½‖g‖²): the two last entries change places on the right.
+        # −½‖q‖² · 1 + 1 · (−½‖g‖²): the last two entries are swapped on the right.
         columns[d, : len(right)] = 1
         columns[d + 1, : len(right)] = right[:, d]
         columns[d + 1, len(right) :] = NOWHERE
         # With norms at most r: 2 (d + 2) u r² for d + 2 products and their sum, in any order; u r²
-        # for rounded norms; 4 u r² for centered vectors that are rounded themselves; the rest is
-        # slack for terms in u² and for the last bit that `ranking` borrows.
+        # for rounded norms; 4 u r² for the rounding of the centered vectors; the rest is slack for
+        # terms in u² and for the last bit, which `ranking` borrows.
         radius = self.reach * self.scale
         error = 0.0 if whole or radius == 0 else (2 * d + 32) * unit * radius**2
         return Factors(left, columns, error)
@@ -181,15 +180,15 @@ class Comparison:
         """Whether products and sums of these vectors are exact in ``digits`` binary digits.
 
         They are if all numbers are multiples of one power of two g and d (max/g)² ≤ 2^(digits − 2):
-        every partial sum is then a multiple of g²/2 no larger than 2^digits of them. Binary codes
-        and embeddings of 8 bits are such vectors, and full of ties.
+        every partial sum is then a multiple of g²/2, and at most 2^digits times as large. Binary
+        codes and 8-bit embeddings are such vectors, and full of ties.
         """
         largest = max(float(part.abs().max()) for v in self._sets for _, part in _parts(v))
         if largest == 0:
             return True
         bound = largest * math.sqrt(self.gallery.shape[1])
         grid = 2.0 ** (math.ceil(math.log2(bound)) - (digits - 2) // 2)
-        # Scaled vectors must stay on a grid too, which multiplying by a power of two leaves them.
+        # The scaled vectors are then on a grid too, because the scale is a power of two.
         return all(
             bool(((part / grid) == (part / grid).round()).all())
             for v in self._sets
@@ -198,7 +197,7 @@ class Comparison:
 
 
 def half_squares(x: Tensor) -> Tensor:
-    """−½ ‖x‖² of each row by a fixed tree of additions, (n,); ``x`` (n, d) is overwritten."""
+    """Return −½ ‖x‖² of each row, by a fixed tree of additions, (n,); overwrites ``x`` (n, d)."""
     x.square_()
     width = x.shape[1]
     while width > 1:
@@ -209,12 +208,12 @@ def half_squares(x: Tensor) -> Tensor:
 
 
 def piece_rows(device: torch.device, width: int) -> int:
-    """How many rows of ``width`` numbers the exact formula takes at a time."""
+    """Return how many rows of ``width`` numbers the exact formula processes at a time."""
     return max(1, _PIECE.get(device.type, 2**19) // width)
 
 
 def _parts(vectors: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Rows of ``vectors``, some at a time, copied to float64."""
+    """Yield blocks of rows of ``vectors``, copied to float64."""
     step = max(1, 2**22 // vectors.shape[1])
     for start in range(0, len(vectors), step):
         rows = slice(start, start + step)

@@ -23,12 +23,12 @@ class NotFiniteError(StoreError):
 
 
 class Embeddings(NamedTuple):
-    """Vectors of some images of a data set, all on the CPU.
+    """Embeddings of images of a data set, on the CPU.
 
     Attributes:
-        vectors: One for each image, (N, D) float32.
-        labels: Their labels as the data set has them, (N,) int64.
-        indices: Which images of the data set they are, (N,) int64.
+        vectors: One vector per image, (N, D) float32.
+        labels: Labels of the images in the data set, (N,) int64.
+        indices: Indices of the images in the data set, (N,) int64.
     """
 
     vectors: Tensor
@@ -48,18 +48,18 @@ def embed_images(
     """Embed the test views of a feed's images, in evaluation mode and without gradients.
 
     With ``torch.distributed`` initialized, every process calls this with the same arguments; each
-    embeds a part of the images, and all get the result.
+    embeds a share of the images, and all receive the result.
 
     Args:
         model: Maps images (B, 3, H, W) to vectors (B, D). Each module's mode is restored.
         feed: Yields the images on the device of the model.
-        indices: Which images, in the wanted order; None is all, in the data set's order.
+        indices: Images to embed, in this order; None embeds all, in the data set's order.
         batch_size: Images per forward pass.
         progress: Whether the first process shows a progress bar.
 
     Raises:
-        NotFiniteError: If an embedding is not finite; names the image.
-        RuntimeError: If another process failed, which raises the actual error.
+        NotFiniteError: If an embedding is not finite; the message names the image.
+        RuntimeError: If another process failed; that one raises the actual error.
     """
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, got {batch_size}")
@@ -85,7 +85,7 @@ def embed_images(
 def _embed(
     model: nn.Module, feed: ImageFeed, indices: Tensor, batch_size: int, progress: bool
 ) -> Embeddings:
-    # Wrapped for training, a forward pass would wait for the other processes.
+    # A forward pass of the wrapper would wait for the other processes.
     network = model.module if isinstance(model, DistributedDataParallel) else model
     parts: list[Embeddings] = []
     with (
@@ -119,7 +119,7 @@ def _check_finite(part: Embeddings, feed: ImageFeed) -> None:
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside the ``with``; afterwards each module has its own mode again."""
+    """Set evaluation mode in a ``with`` block; each module's mode is restored afterwards."""
     before = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -130,7 +130,7 @@ def evaluating(model: nn.Module) -> Iterator[None]:
 
 
 def _gather(own: Embeddings | None, failure: Exception | None) -> Embeddings:
-    """The parts of all processes in the order of their ranks."""
+    """Concatenate the parts of all processes in the order of their ranks."""
     parts: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(parts, (own, failure is not None))
     if failure is not None:

@@ -1,4 +1,4 @@
-"""Evaluating a model on images, and the files that store the result."""
+"""Evaluation of a model on images, and the files that store the result."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from sumpool.system.wording import counted
 
 #: The default K of R@K.
 KS = (1, 2, 4, 8)
-#: Files of each part of an evaluation, queries and gallery.
+#: Files for each part of an evaluation, queries and gallery.
 PART_FILES = ("embeddings.npy", "labels.npy", "items.json")
-#: Endings of the files that :func:`write_vectors` can write.
+#: File extensions that :func:`write_vectors` supports.
 VECTOR_FILES = (".parquet", ".npy")
 
 
@@ -38,7 +38,7 @@ class RetrievalEvaluation:
     Attributes:
         metrics: The retrieval metrics.
         query: Embeddings of the queries.
-        gallery: Embeddings of the gallery; None where queries are searched among themselves.
+        gallery: Embeddings of the gallery; None if queries are searched among themselves.
     """
 
     metrics: dict[str, float]
@@ -61,14 +61,14 @@ def evaluate_retrieval(
     Args:
         model: The embedder.
         query_feed: Images to search for.
-        gallery_feed: Images to search among; None is the other queries.
+        gallery_feed: Images to search among; None searches the other queries.
         ks: The K of R@K; see :func:`measurable_ks` for few images.
         batch_size: Images per forward pass.
-        device: Where neighbors are searched.
+        device: Device of the neighbor search.
         progress: Whether to show progress bars.
 
     Raises:
-        DataError: If the images are too few for ``ks``, or no two of them are of one class.
+        DataError: If retrieval cannot be measured on these images; see :func:`measurable_ks`.
     """
     feeds = (query_feed,) if gallery_feed is None else (query_feed, gallery_feed)
     ks = measurable_ks(query_feed.dataset, None if len(feeds) == 1 else feeds[-1].dataset, ks)
@@ -83,19 +83,19 @@ def evaluate_retrieval(
 def measurable_ks(
     queries: ImageDataset, gallery: ImageDataset | None = None, ks: Sequence[int] = KS
 ) -> tuple[int, ...]:
-    """The K for which R@K can be measured on these images, before any is embedded.
+    """Return the K for which R@K can be measured on these images, before any is embedded.
 
-    Of the default ``KS``, those beyond the number of images a query can find are left out; other
-    numbers were asked for and are an error.
+    Of the default ``KS``, those above the number of images that a query can find are left out;
+    explicitly requested ones are an error.
 
     Args:
         queries: Images to search for.
-        gallery: Images to search among; None is the other queries.
-        ks: The wanted K.
+        gallery: Images to search among; None searches the other queries.
+        ks: The requested K.
 
     Raises:
-        DataError: If a query cannot find as many images, none can find one of its class, or all
-            are of one class.
+        DataError: If a query cannot find that many images, no query has a match, or all images are
+            of one class.
     """
     own = gallery is None
     searched = queries if gallery is None else gallery
@@ -130,8 +130,8 @@ def write_evaluation(
     """Write metrics, embeddings, labels and names to ``folder``.
 
     The files are ``metrics.json``, ``embeddings.npy``, ``labels.npy``, ``items.json`` and, with a
-    separate gallery, the last three with the prefix ``gallery-``. ``SHA256SUMS`` has the digests of
-    these, for ``sha256sum -c``; it is absent while they are written.
+    separate gallery, the last three with the prefix ``gallery-``. ``SHA256SUMS`` holds their
+    digests, for ``sha256sum -c``; it is absent while they are being written.
     """
     (folder / DIGESTS).unlink(missing_ok=True)
     _write_part(folder, "", evaluation.query, queries)
@@ -139,7 +139,7 @@ def write_evaluation(
         if gallery is None:
             raise ValueError("gallery must be the data set of the gallery's embeddings, got None")
         _write_part(folder, "gallery-", evaluation.gallery, gallery)
-    # Last, so that metrics are there only with what they were computed from.
+    # Last, so that metrics exist only together with what they were computed from.
     metrics = json.dumps(evaluation.metrics, indent=1) + "\n"
     write_atomic(folder / METRICS, metrics.encode())
     files = evaluation_files(folder, gallery=evaluation.gallery is not None)
@@ -147,7 +147,7 @@ def write_evaluation(
 
 
 def vector_files(path: Path) -> list[Path]:
-    """The files that :func:`write_vectors` writes.
+    """Return the files that :func:`write_vectors` writes.
 
     Example:
         >>> [file.name for file in vector_files(Path("five.npy"))]
@@ -158,7 +158,7 @@ def vector_files(path: Path) -> list[Path]:
 
 
 def evaluation_files(folder: Path, *, gallery: bool) -> list[Path]:
-    """The files that :func:`write_evaluation` writes."""
+    """Return the files that :func:`write_evaluation` writes."""
     parts = ("", "gallery-") if gallery else ("",)
     names = [f"{part}{name}" for part in parts for name in PART_FILES]
     return [folder / name for name in (METRICS, *names, DIGESTS)]
@@ -168,11 +168,11 @@ def write_vectors(path: Path, found: Embeddings, dataset: ImageDataset) -> None:
     """Write embeddings with the names and classes of their images.
 
     ``.parquet`` has the columns name, label, class and embedding; without labels, name and
-    embedding. ``.npy`` holds only the vectors; the other columns are in the CSV file beside it that
-    :func:`vector_files` names, line by line. Files that are there are replaced.
+    embedding. ``.npy`` holds only the vectors; the other columns are in a CSV file with one line
+    per vector, see :func:`vector_files`. Existing files are replaced.
 
     Raises:
-        ValueError: If the file's ending is neither.
+        ValueError: If the file extension is neither.
     """
     if path.suffix not in VECTOR_FILES:
         raise ValueError(f"out must end in {' or '.join(VECTOR_FILES)}, got {path}")

@@ -1,4 +1,4 @@
-"""Collect the pictures that the page of a run shows, and write them to the run's folder."""
+"""Collect the pictures for the page of a run, and write them to the run's folder."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from sumpool.report.run.gallery_files import write_gallery
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed
 
-#: Most points of the map, which then takes two seconds.
+#: Maximum number of points on the map, which then takes two seconds.
 MOST_POINTS = 1000
-#: Most images that are searched for the regions that feed prototypes.
+#: Maximum number of images that are searched for the regions that feed prototypes.
 MOST_IMAGES = 512
-#: Regions shown for a prototype.
+#: Regions shown per prototype.
 REGIONS = 6
 #: Classes shown in color on the map.
 COLORED = 10
@@ -56,16 +56,16 @@ def collect_gallery(
     Args:
         model: An ``Embedder``, which is left unchanged.
         feed: The query images.
-        embeddings: Their embeddings, with the index of each in the data set of the feed.
-        folder: Where the gallery is written; an older one is replaced.
+        embeddings: Embeddings of the queries, with their indices in the feed's data set.
+        folder: Folder of the gallery; an older one is replaced.
         gallery_embeddings: Embeddings of the searched images; None searches the other queries.
         gallery_feed: The searched images; None if they are in ``feed`` too.
         source: Name of the evaluation on the page.
         images: Queries of each kind to show.
-        neighbors: Nearest images to show for each.
+        neighbors: Nearest images to show per query.
         prototypes: Prototypes to show.
         seed: Seed of the sample and of the map.
-        device: Where neighbors are searched.
+        device: Device of the neighbor search.
     """
     for name, value in (("images", images), ("neighbors", neighbors), ("prototypes", prototypes)):
         if value < 1:

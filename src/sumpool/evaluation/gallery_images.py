@@ -1,4 +1,4 @@
-"""Thumbnails of images as the network sees them, as JPEG."""
+"""JPEG thumbnails of images as the network sees them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ QUALITY = 82
 
 
 class Thumbnails:
-    """Draws images of a feed as the network sees them, each once.
+    """Thumbnails of a feed's images as the network sees them.
 
     Args:
         feed: The images and their test view.
         prefix: Prefix of the names, which distinguishes the feeds of a gallery.
 
     Attributes:
-        files: The thumbnails made so far, by name.
+        files: The thumbnails created so far, by name.
     """
 
     def __init__(self, feed: ImageFeed, prefix: str) -> None:
@@ -37,7 +37,7 @@ class Thumbnails:
         self.files: dict[str, bytes] = {}
 
     def whole(self, index: int) -> str:
-        """The name of the thumbnail of image ``index``."""
+        """Return the name of the thumbnail of image ``index``, created on first use."""
         name = f"{self._prefix}-{index:07d}.jpg"
         if name not in self.files:
             self.files[name] = _encode(self._seen(index))
@@ -46,9 +46,9 @@ class Thumbnails:
     def cut(
         self, index: int, cell: tuple[int, int], grid: tuple[int, int], name: str
     ) -> tuple[str, tuple[float, float, float, float]]:
-        """Cut out the position ``cell`` of a ``grid`` with some of what is around it.
+        """Crop the position ``cell`` of a ``grid`` with its surroundings.
 
-        The cut is a third of the image or three positions wide, whichever is more, and lies inside
+        The crop is a third of the image or three positions wide, whichever is more, and lies inside
         the image.
 
         Returns:
@@ -75,11 +75,11 @@ class Thumbnails:
 
 
 class ShownImages:
-    """Embedded images, ready to be shown.
+    """Embedded images with names, classes and thumbnails.
 
     Args:
         feed: The images.
-        embeddings: Their embeddings, with the index of each in the data set of the feed.
+        embeddings: Their embeddings, with their indices in the feed's data set.
         prefix: Prefix of the names of thumbnails.
     """
 
@@ -95,24 +95,24 @@ class ShownImages:
         return len(self.vectors)
 
     def named(self, row: int) -> dict[str, str]:
-        """Name and class of the image that is embedded in ``row``."""
+        """Return the name and class of the image in ``row``."""
         return {
             "item": self.dataset.item_name(int(self.indices[row])),
             "class_name": self.dataset.class_names[int(self.labels[row])],
         }
 
     def thumbnail(self, row: int) -> str:
-        """Name of its thumbnail, which is drawn when first asked for."""
+        """Return the name of the thumbnail of the image in ``row``."""
         return self.thumbnails.whole(int(self.indices[row]))
 
     def batches(self, rows: Sequence[int]) -> Iterator[Tensor]:
-        """The images of ``rows`` as the network takes them, in that order."""
+        """Yield the preprocessed images of ``rows`` in batches, in that order."""
         for batch in self.feed.test_batches(self.indices[torch.as_tensor(rows)].tolist()):
             yield batch.images
 
 
 def _encode(image: Image.Image) -> bytes:
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)  # smaller ones stay as they are
+    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)  # does not enlarge smaller ones
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Which queries to show, and what was retrieved for them."""
+"""The queries to show, and the images retrieved for them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from sumpool.report.run.gallery import Neighbor, Query
 def score_shown(
     query: ShownImages, searched: ShownImages, device: torch.device | str
 ) -> QueryScores:
-    """The scores of each query; ``searched`` may be the queries themselves."""
+    """Score each query; ``searched`` may be the queries themselves."""
     sets = (query,) if searched is query else (query, searched)
     scores = score_queries(*(x.to(device) for it in sets for x in (it.vectors, it.labels)))
     return QueryScores(*(part.cpu() for part in scores))
 
 
 def worst_rows(scores: QueryScores, count: int, seed: int) -> list[int]:
-    """The queries of least average precision, lowest first.
+    """Return the queries with the lowest average precision, lowest first.
 
-    Ties, of which a weak model has many, come in random order: in that of the data set they would
-    all be of one class.
+    Ties, of which a weak model has many, come in random order: in data set order they would all be
+    of one class.
     """
     rows = torch.nonzero(scores.matches > 0).flatten().numpy()
     rows = np.random.default_rng(seed).permutation(rows)
@@ -42,19 +42,19 @@ def shown_queries(
     count: int,
     device: torch.device | str,
 ) -> Iterator[Query]:
-    """The queries ``rows`` with the ``count`` nearest images in ``searched``, nearest first.
+    """Yield the queries ``rows`` with their ``count`` nearest images in ``searched``.
 
     If ``searched`` is ``query``, no query finds itself; ``scores`` are those of all queries.
     """
     same = searched is query
     own = torch.tensor(rows)
     gallery = searched.vectors.to(device)
-    count = min(count + same, len(gallery))  # a query finds itself too, and is left out below
+    count = min(count + same, len(gallery))  # one more, because the query is left out below
     near = nearest_neighbors(query.vectors[own.to(query.vectors.device)].to(device), gallery, count)
     similarities, found = (part.cpu() for part in near)
     if same:
-        # The query moves to the end, which is cut off; among many equal vectors it may not have
-        # been found, and the last image is cut off instead.
+        # The query itself moves to the end and is cut off. Among many equal vectors it may not
+        # have been found; then the last image is cut off instead.
         order = (found == own[:, None]).int().argsort(dim=1, stable=True)[:, :-1]
         similarities, found = similarities.gather(1, order), found.gather(1, order)
     for row, likeness, others in zip(rows, similarities.tolist(), found.tolist(), strict=True):

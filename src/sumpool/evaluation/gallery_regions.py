@@ -1,4 +1,4 @@
-"""Which image regions feed each prototype most."""
+"""The image regions that feed each prototype most."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Feeding:
-    """What each prototype receives from a sample of images.
+    """Weights that prototypes receive from a sample of images.
 
     Attributes:
         usage: Mean attribute of each prototype, (m,); they sum to 1.
-        weights: For each image and prototype, the most that a position sends to the prototype,
-            relative to an equal weight, n π / μ, (N, m).
-        cells: The row-major position it comes from, (N, m).
+        weights: For each image and prototype, the largest weight from a position to the prototype,
+            relative to an equal one, n π / μ, (N, m).
+        cells: The row-major position of that weight, (N, m).
         grid: Rows and columns of positions.
     """
 
@@ -28,14 +28,14 @@ class Feeding:
     grid: tuple[int, int]
 
     def top(self, prototype: int, count: int) -> list[tuple[int, int, float]]:
-        """Image, position and weight of the largest contributions, one per image."""
+        """Return image, position and weight of the largest contributions, one per image."""
         weights = self.weights[:, prototype]
         order = weights.argsort(descending=True, stable=True)[:count]
         return [(int(i), int(self.cells[i, prototype]), float(weights[i])) for i in order]
 
 
 def feeding(plans: Iterable[Tensor]) -> Feeding | None:
-    """Gather the plans of batches of images; None if positions of a sequence form no square.
+    """Gather the plans of batches of images; None for sequences that are not square.
 
     Args:
         plans: Mass from each position to each prototype, π / μ, (B, m, h, w) for maps or (B, m, L)
@@ -58,7 +58,7 @@ def feeding(plans: Iterable[Tensor]) -> Feeding | None:
 
 
 def grid_shape(positions: tuple[int, ...]) -> tuple[int, int] | None:
-    """Rows and columns of positions; None for a sequence that is no square.
+    """Return rows and columns of positions; None for a sequence that is not square.
 
     Example:
         >>> grid_shape((7, 5)), grid_shape((196,)), grid_shape((50,))

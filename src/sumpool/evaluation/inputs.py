@@ -1,4 +1,4 @@
-"""Embeddings and labels as users pass them: checked and converted."""
+"""Validation and conversion of embeddings and labels."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sumpool.evaluation.comparison import Comparison
 #: A torch tensor or a numpy array.
 ArrayLike: TypeAlias = Tensor | NDArray[Any]
 
-#: How neighbors are searched; "auto" is "torch".
+#: Backends of the neighbor search; "auto" is "torch".
 BACKENDS = ("auto", "torch", "faiss")
 #: Default working memory in bytes.
 MAX_MEMORY = 2**29
 
-#: Squares of larger numbers would leave the range of float64.
+#: Bound on inputs, which keeps their squares well within the range of float64.
 _LARGEST = 1e100
 
 
 def as_vectors(name: str, vectors: ArrayLike, device: torch.device | None = None) -> Tensor:
-    """``vectors`` as float32 or float64 of shape (n, d), n and d at least 1, all finite."""
+    """Return ``vectors`` as finite float32 or float64 of shape (n, d), n and d at least 1."""
     out = _as_tensor(name, vectors, device)
     if not out.is_floating_point():
         raise TypeError(f"{name} must hold floating-point numbers, got {out.dtype}")
@@ -43,7 +43,7 @@ def as_vectors(name: str, vectors: ArrayLike, device: torch.device | None = None
 
 
 def as_labels(name: str, labels: ArrayLike, items: int, device: torch.device) -> Tensor:
-    """``labels`` as int64 of shape (n,), one for each of ``items``."""
+    """Return ``labels`` as int64 of shape (items,)."""
     out = _as_tensor(name, labels, device)
     if out.is_floating_point() or out.is_complex() or out.dtype == torch.bool:
         raise TypeError(f"{name} must be integers, got {out.dtype}")
@@ -53,7 +53,7 @@ def as_labels(name: str, labels: ArrayLike, items: int, device: torch.device) ->
 
 
 def as_comparison(query: ArrayLike, gallery: ArrayLike | None, own: bool) -> Comparison:
-    """Queries against a gallery; None is the query set."""
+    """Check queries and gallery; None is the query set."""
     vectors = as_vectors("query", query)
     if gallery is None or gallery is query:
         return Comparison(vectors, vectors, own)
@@ -71,7 +71,7 @@ def as_comparison(query: ArrayLike, gallery: ArrayLike | None, own: bool) -> Com
 
 
 def check_search(backend: str, max_memory: int) -> None:
-    """Raise unless ``backend`` is known and ``max_memory`` a positive number of bytes."""
+    """Raise unless ``backend`` is known and ``max_memory`` is a positive number of bytes."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
     if isinstance(max_memory, bool) or not isinstance(max_memory, int | np.integer):
@@ -81,7 +81,7 @@ def check_search(backend: str, max_memory: int) -> None:
 
 
 def check_ks(ks: Sequence[int], available: int) -> tuple[int, ...]:
-    """The numbers ``ks``, each between 1 and the items a query can retrieve."""
+    """Return ``ks`` as integers, each between 1 and ``available``."""
     if not isinstance(ks, Iterable):
         raise TypeError(f"ks must be a sequence of whole numbers, got {ks!r}")
     values = tuple(ks)

@@ -55,14 +55,13 @@ def retrieval_metrics(
     backend: str = "auto",
     progress: bool = False,
 ) -> dict[str, float]:
-    """How well items of a query's class are retrieved from a gallery [reality-check].
+    """Measure how well items of a query's class are retrieved from a gallery [reality-check].
 
-    The gallery is ranked by Euclidean distance to the query, which for vectors of norm 1 is the
-    order of cosines; of items at equal distance the one with the lower index comes first (see
-    :func:`nearest_neighbors` for what equal means). R is the number of *other* gallery items of
-    the query's class. Without a gallery the queries are searched among themselves: a query never
-    retrieves itself, a copy of it at distance 0 it may. Queries with R = 0 are left out and
-    counted.
+    The gallery is ranked by Euclidean distance to the query, which for unit vectors is the order of
+    cosines; ties are broken by the lower index (see :func:`nearest_neighbors` for what counts as a
+    tie). R is the number of *other* gallery items of the query's class. Without a gallery, the
+    queries are searched among themselves: a query never retrieves itself, but may retrieve a copy
+    at distance 0. Queries with R = 0 are left out and counted.
 
     Args:
         query: Embeddings of shape (Q, d), a torch tensor or numpy array, whose device is used.
@@ -70,9 +69,9 @@ def retrieval_metrics(
         gallery: Embeddings of shape (G, d), without the queries; None searches the query set.
         gallery_labels: Their classes, (G,).
         ks: The numbers K of R@K, each at most the number of items a query can retrieve.
-        max_memory: Bytes of working memory, on top of copies of the embeddings.
-        backend: How neighbors are searched, "torch" or "faiss"; "auto" is "torch". The ranking
-            for queries with more than 128 matches is torch's in any case. Results are the same.
+        max_memory: Bytes of working memory, in addition to copies of the embeddings.
+        backend: Backend of the neighbor search, "torch" or "faiss"; "auto" is "torch". Queries that
+            need more than 128 ranks are always ranked by torch. Results are the same.
         progress: Whether to show a progress bar.
 
     Returns:
@@ -82,7 +81,7 @@ def retrieval_metrics(
         ``queries``, their number, and ``queries_without_match``, the number left out.
 
     Raises:
-        ValueError: If no query has a match, or an argument is unusable.
+        ValueError: If no query has a match, or an argument is invalid.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [3.0], [3.5], [9.0]])
@@ -131,10 +130,10 @@ def score_queries(
     backend: str = "auto",
     progress: bool = False,
 ) -> QueryScores:
-    """The parts of :func:`retrieval_metrics` for each query, to find the best and the worst.
+    """Compute the terms of :func:`retrieval_metrics` for each query, to find the best and worst.
 
-    The arguments are the same, except that ``depth`` replaces ``ks``: the least number of ranks in
-    which the first match is looked for.
+    The arguments are the same, except that ``depth`` replaces ``ks``: the minimum number of ranks
+    in which the first match is searched.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [3.0], [3.5], [9.0]])
@@ -196,7 +195,7 @@ def _score(
 
     few = ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]
     many = ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]
-    many = many[need[many].argsort(stable=True)]  # rows sorted together are cut at one depth
+    many = many[need[many].argsort(stable=True)]  # rows of one batch are cut at the same depth
     total = len(few) + len(many)
     with (
         float32_products(labels.device),
@@ -216,14 +215,14 @@ def _score(
 
 
 def count_matches(labels: Tensor, others: Tensor) -> Tensor:
-    """How many of ``others`` equal each of ``labels``, int64 of the shape of ``labels``."""
+    """Count how many of ``others`` equal each of ``labels``, int64 of the shape of ``labels``."""
     ordered = others.sort().values
     upper = torch.searchsorted(ordered, labels, right=True)
     return upper - torch.searchsorted(ordered, labels)
 
 
 def score_hits(hits: Tensor, matches: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Rank of the first match (0: none), R-precision and average precision at R of each query.
+    """Return first-match rank (0: none), R-precision and average precision at R of each query.
 
     Args:
         hits: Whether the item at each rank is a match, (n, depth), depth ≥ R.

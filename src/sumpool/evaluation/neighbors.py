@@ -1,9 +1,9 @@
 """Exact nearest neighbors in bounded memory.
 
-A float32 product finds candidates, a few more than asked for. Its error is bounded: for most
-queries no other item can be among the nearest, and candidates whose order is open are compared by
-the exact formula. Other rows, full of ties, are computed exactly as a whole. The result does not
-depend on backend, device or memory.
+A float32 product finds candidates, a few more than requested. Its error is bounded: for most
+queries no other item can be among the nearest, and candidates whose order is undecided are compared
+by the exact formula. The remaining rows, full of ties, are computed exactly as a whole. The result
+does not depend on backend, device or memory.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ def nearest_neighbors(
     max_memory: int = MAX_MEMORY,
     progress: bool = False,
 ) -> tuple[Tensor, Tensor]:
-    """The k gallery items nearest to each query in Euclidean distance, nearest first.
+    """Find the k gallery items nearest to each query in Euclidean distance, nearest first.
 
     The order is that of the squared distances in float64, each computed from its pair of vectors
-    alone and by the same formula; of items at equal distance the one with the lower index comes
-    first. It is the same for all backends, devices and sizes of memory.
+    alone and by the same formula; ties are broken by the lower index. It is the same for all
+    backends, devices and memory limits.
 
     Args:
         query: Vectors of shape (Q, d), a torch tensor or numpy array. They are searched on their
-            device, without regard to gradients.
+            device, without gradients.
         gallery: Vectors of shape (G, d); None is the query set itself.
-        k: How many, at most G (without the query, G − 1).
-        exclude_self: Whether item i of the gallery is query i and is left out of what it
-            retrieves. Copies of it are not.
+        k: Number of neighbors, at most G, or G − 1 with ``exclude_self``.
+        exclude_self: Whether item i of the gallery is query i and must not be retrieved by it.
+            Copies of it may be.
         backend: "torch", or "faiss" for the search of candidates on the CPU; "auto" is "torch".
-        max_memory: Bytes of working memory, on top of the result and copies of the vectors.
+        max_memory: Bytes of working memory, in addition to the result and copies of the vectors.
         progress: Whether to show a progress bar.
 
     Returns:
-        Similarities 1 − ½ ‖q − g‖², float32, falling, which is the cosine where vectors have norm
-        1, and gallery indices, int64; both of shape (Q, k) and on the device of the query.
+        Similarities 1 − ½ ‖q − g‖², float32, in descending order, which are cosines for unit
+        vectors, and gallery indices, int64; both of shape (Q, k) and on the device of the query.
 
     Example:
         >>> points = torch.tensor([[0.0], [1.0], [3.0], [1.0]])
@@ -86,14 +86,14 @@ def nearest(
     max_memory: int,
     advance: Advance,
 ) -> Tensor:
-    """Gallery indices of the k nearest to the queries ``rows``, (n, k), in their order."""
+    """Return gallery indices of the k nearest items to the queries ``rows``, (n, k), in order."""
     found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)
     left = torch.arange(len(rows), device=rows.device)  # places in `rows` still to be filled
     extra = 3 + k // 16
     for spare in (extra, 16 * extra):
         wide = min(k + spare, comparison.available)
         scores, index = _candidates(comparison, rows[left], wide, backend, max_memory, advance)
-        # Nothing beyond the candidates lies above the last of them.
+        # No other item scores above the last candidate.
         doubt = 2 * comparison.coarse.error
         sure = scores[:, k - 1] - scores[:, -1] > doubt
         if wide == comparison.available:
@@ -116,7 +116,7 @@ def _candidates(
 ) -> tuple[Tensor, Tensor]:
     if backend == "faiss":
         return through_faiss(comparison, rows, k, max_memory, advance)
-    # The scan is for all queries at once; it pays for one half of them already.
+    # The scan covers all queries at once; it pays off even for half of them.
     if 2 * len(rows) > len(comparison.query) and applies(comparison, k, max_memory):
         scores, index = scan(comparison, k, len(rows), advance)
         return scores[rows], index[rows]
@@ -130,10 +130,10 @@ def settle(
     index: Tensor,
     doubt: float,
 ) -> Tensor:
-    """Candidates in their exact order, (n, k).
+    """Return candidates in their exact order, (n, k).
 
-    ``scores`` are approximate, falling, of the queries ``rows`` (n,) with the gallery items
-    ``index`` (n, k); those no farther apart than ``doubt`` may be in the wrong order, which
+    ``scores`` are approximate, descending, of the queries ``rows`` (n,) with the gallery items
+    ``index`` (n, k). Those that differ by at most ``doubt`` may be in the wrong order, which
     ``pair_scores``, the exact scores of queries (p,) with items (p,), corrects.
     """
     near = scores[:, :-1] - scores[:, 1:] <= doubt
@@ -145,7 +145,7 @@ def settle(
     if doubt > 0:
         exact[row, place] = pair_scores(rows[row], index[row, place])
     touched = unsure.any(1).nonzero()[:, 0]
-    # By index first: the stable sort by score then leaves equal ones in that order.
+    # By index first: the stable sort by score then keeps ties in that order.
     by_index, at = index[touched].sort(dim=1)
     order = exact[touched].gather(1, at).argsort(dim=1, descending=True, stable=True)
     index = index.clone()
@@ -158,7 +158,7 @@ def _nearest_exactly(comparison: Comparison, rows: Tensor, k: int) -> Tensor:
     scores = exact_rows(comparison, rows)
     bar = scores.topk(k, dim=1).values[:, -1:]
     above, level = scores > bar, scores == bar
-    # Of those on the bar, the first ones fill what is left.
+    # Of the items at the bar, the first ones fill the remaining places.
     chosen = above | (level & (level.cumsum(1) <= k - above.sum(1, keepdim=True)))
     place = chosen.nonzero()[:, 1].view(len(rows), k)
     order = scores.gather(1, place).argsort(dim=1, descending=True, stable=True)
@@ -166,7 +166,7 @@ def _nearest_exactly(comparison: Comparison, rows: Tensor, k: int) -> Tensor:
 
 
 def exact_rows(comparison: Comparison, rows: Tensor) -> Tensor:
-    """Exact scores with the whole gallery, (n, G); −∞ for a query itself."""
+    """Return exact scores with the whole gallery, (n, G); −∞ for the query itself."""
     scores = comparison.row_scores(rows)
     if comparison.own:
         scores[torch.arange(len(rows), device=rows.device), rows] = -torch.inf

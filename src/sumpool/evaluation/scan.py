@@ -1,9 +1,9 @@
 """All nearest neighbors within one set, from one half of its symmetric score matrix (CPU).
 
-The matrix is taken in blocks. A block serves both its rows and its columns, and only numbers above
-the k-th best so far of their row or column are looked at: the maxima of strips say where they are.
-Points are shuffled first. Whatever their order was, a row then meets about k ln(n/k) numbers worth
-looking at among its n.
+The matrix is processed in blocks. A block serves both its rows and its columns, and only scores
+above the k-th best so far of their row or column are examined: the maxima of strips locate them.
+Points are shuffled first, so that whatever their order, a row has about k ln(n/k) such scores among
+its n.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor
 from sumpool.evaluation.comparison import STRIP, Comparison
 from sumpool.evaluation.search import Advance, largest
 
-#: Points in the first panel, which every row starts from, and in the others.
+#: Points in the first panel, which initializes every row, and in the others.
 _FIRST, _PANEL = 4096, 2048
 
 Array = NDArray[np.generic]
@@ -36,7 +36,7 @@ def applies(comparison: Comparison, k: int, max_memory: int) -> bool:
 
 
 def scan(comparison: Comparison, k: int, wanted: int, advance: Advance) -> tuple[Tensor, Tensor]:
-    """The k largest scores of every point of a set with the others, and their indices; (n, k) each.
+    """Return the k largest scores of every point with the others, and their indices; (n, k) each.
 
     ``advance`` is called with progress that adds up to ``wanted``.
     """
@@ -60,21 +60,21 @@ def scan(comparison: Comparison, k: int, wanted: int, advance: Advance) -> tuple
 
 
 class _Scan:
-    """The best scores so far."""
+    """The state of a scan."""
 
     def __init__(self, comparison: Comparison, order: Tensor, k: int) -> None:
         left, right, _ = comparison.coarse
         self.order = order  # the point at each place
-        # The factors in that order, (n, d + 2) and (d + 2, n'), the right one with full strips.
+        # The factors in that order, (n, d + 2) and (d + 2, n'), the right one padded to strips.
         self.left, self.right = left[order], right.clone()
         self.right[:, : len(order)] = right[:, order]
-        # The k best scores of each place in falling order, and their points, (n, k).
+        # The k best scores of each place in descending order, and their points, (n, k).
         self.best = torch.full((len(order), k), -torch.inf)
         self.index = torch.zeros(len(order), k, dtype=torch.int32)
         self.buffer = torch.empty(_PANEL * _FIRST)
 
     def start(self, bounds: list[tuple[int, int]]) -> None:
-        """Meet the first panel: all rows take their best from it."""
+        """Initialize the best scores of all rows from the first panel."""
         first = bounds[0]
         for a, b in [(a, min(a + _PANEL, first[1])) for a in range(0, first[1], _PANEL)]:
             product = self.product((a, b), first)
@@ -95,18 +95,18 @@ class _Scan:
         self.offer(product, rows, panel, to_rows=True)
 
     def product(self, rows: tuple[int, int], panel: tuple[int, int]) -> Tensor:
-        """The block of scores, in the buffer; full strips wide."""
+        """Compute a block of scores in the buffer, padded to full strips."""
         right = self.right[:, panel[0] : panel[0] + -(-(panel[1] - panel[0]) // STRIP) * STRIP]
         out = self.buffer[: (rows[1] - rows[0]) * right.shape[1]].view(-1, right.shape[1])
         return torch.mm(self.left[rows[0] : rows[1]], right, out=out)
 
     def take(self, a: int, b: int, product: Tensor) -> None:
-        """The first candidates of rows a to b."""
+        """Initialize the best scores of rows a to b."""
         self.best[a:b], place = largest(product, self.best.shape[1])
         self.index[a:b] = self.order[place]
 
     def sort(self, panel: tuple[int, int]) -> None:
-        """Order a panel by its thresholds: those in one strip are then nearly the same."""
+        """Sort a panel by its thresholds, so that those in one strip are nearly equal."""
         part = slice(*panel)
         by = self.best[part, -1].argsort()
         for held in (self.order, self.left, self.best, self.index):
@@ -144,7 +144,7 @@ class _Scan:
             )
 
     def merge(self, base: int, owners: Array, points: Array, scores: Array) -> None:
-        """Keep the k best of what rows ``base + owners`` have and are offered; owners rise."""
+        """Merge offered scores into the k best of rows ``base + owners``; owners are ascending."""
         if not len(owners):
             return
         k = self.best.shape[1]

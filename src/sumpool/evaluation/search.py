@@ -1,8 +1,8 @@
-"""Candidates for the nearest neighbors: the largest scores as a float32 product has them.
+"""Candidates for the nearest neighbors: the largest scores of a float32 product.
 
-Three ways to the same result: ``direct`` takes rows of the score matrix one batch after the other,
-:func:`~sumpool.evaluation.scan.scan` computes only one half of a symmetric matrix, and
-``through_faiss`` asks faiss. What they return is checked by :mod:`sumpool.evaluation.neighbors`.
+There are three ways to the same result: ``direct`` computes rows of the score matrix batch by
+batch, :func:`~sumpool.evaluation.scan.scan` computes only one half of a symmetric matrix, and
+``through_faiss`` uses faiss. Their results are checked by :mod:`sumpool.evaluation.neighbors`.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from torch import Tensor
 
 from sumpool.evaluation.comparison import STRIP, Comparison
 
-#: Called with the number of queries that were finished since the last call.
+#: Called with the number of queries finished since the last call.
 Advance = Callable[[int], Any]
 
-#: Below this many columns, strips do not pay.
+#: Below this number of columns, strips do not pay off.
 _LONG_ROW = 8192
 
 
 @contextmanager
 def float32_products(device: torch.device) -> Iterator[None]:
-    """Float32 products in float32, whatever has been allowed; the bounds on errors rest on it."""
+    """Compute float32 products in full precision, on which the error bounds rely."""
     cpu = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     settings = (torch.backends.cuda.matmul, cpu)
     before = [it.fp32_precision for it in settings]
@@ -40,9 +40,9 @@ def float32_products(device: torch.device) -> Iterator[None]:
 
 
 def batches(rows: Tensor, bytes_per_row: int, max_memory: int) -> Iterator[Tensor]:
-    """``rows`` in batches whose work fits into ``max_memory``; one row is always allowed."""
+    """Yield ``rows`` in batches whose work fits into ``max_memory``, but at least one at a time."""
     step = max(1, max_memory // max(1, bytes_per_row))
-    # Even batches: the last one is not a small rest.
+    # Even batches, so that the last one is not small.
     count = -(-len(rows) // step)
     step = -(-len(rows) // max(1, count))
     for start in range(0, len(rows), max(1, step)):
@@ -52,10 +52,10 @@ def batches(rows: Tensor, bytes_per_row: int, max_memory: int) -> Iterator[Tenso
 def direct(
     comparison: Comparison, rows: Tensor, k: int, max_memory: int, advance: Advance
 ) -> tuple[Tensor, Tensor]:
-    """The k largest scores of some queries, row by row.
+    """Return the k largest scores of some queries.
 
     Returns:
-        Scores, float32, largest first, and the gallery indices they belong to, int64; both (n, k).
+        Scores, float32, largest first, and their gallery indices, int64; both (n, k).
     """
     device = comparison.query.device
     scores = torch.empty(len(rows), k, device=device)
@@ -74,20 +74,20 @@ def direct(
 def products(
     comparison: Comparison, rows: Tensor, k: int, max_memory: int
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """The scores of ``rows`` in batches: the queries (b,), and their product (b, G')."""
+    """Yield the scores of ``rows`` in batches: the queries (b,), and their product (b, G')."""
     left, right, _ = comparison.coarse
     width = right.shape[1]
     every = comparison.symmetric and len(rows) == len(left)
     if every and left.device.type == "cpu" and 5 * len(left) * width <= max_memory:
         yield rows, mirrored(left, right)
         return
-    # Besides the product: its strips' maxima, the candidates with their places, a spare copy.
+    # Memory for the product, a spare copy, strip maxima, and the candidates with their indices.
     for batch in batches(rows, 12 * width + 16 * k * STRIP, max_memory):
         yield batch, left[batch] @ right
 
 
 def mirrored(left: Tensor, right: Tensor) -> Tensor:
-    """A symmetric product of which one half is computed, (n, n'), n' ≥ n."""
+    """Return a symmetric product, (n, n'), n' ≥ n, by computing one half of it."""
     n, step = len(left), 1024
     out = torch.empty(n, right.shape[1])
     for a in range(0, n, step):
@@ -98,10 +98,10 @@ def mirrored(left: Tensor, right: Tensor) -> Tensor:
 
 
 def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest numbers of each row in falling order, and their places.
+    """Return the k largest numbers of each row in descending order, and their indices.
 
     On a CPU, long rows are first reduced to the maxima of strips: the k strips with the largest
-    maxima hold the k largest numbers.
+    maxima contain the k largest numbers.
     """
     n, width = scores.shape
     strips = width // STRIP
@@ -117,7 +117,7 @@ def largest(scores: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def through_faiss(
     comparison: Comparison, rows: Tensor, k: int, max_memory: int, advance: Advance
 ) -> tuple[Tensor, Tensor]:
-    """The same as :func:`direct` with faiss's exhaustive search, which runs on the CPU."""
+    """Like :func:`direct`, with faiss's exhaustive search on the CPU."""
     try:
         import faiss
     except ImportError as error:
@@ -146,7 +146,7 @@ def through_faiss(
 
 
 def without(squared: Tensor, found: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of neighbors without the query itself; where it is not there, without the last one."""
+    """Remove the query itself from each row of neighbors, or the last neighbor if it is absent."""
     keep = found != own[:, None]
     keep[keep.all(1), -1] = False
     return squared[keep].view(len(own), -1), found[keep].view(len(own), -1)

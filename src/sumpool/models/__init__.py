@@ -1,4 +1,4 @@
-"""Embedding models: a backbone, a map, a pooling, and their files."""
+"""Embedding models: backbone, linear map and pooling, and their files."""
 
 from sumpool.models.backbones import BACKBONES, Backbone, BackboneRecipe, build_backbone
 from sumpool.models.bn_inception import BNInception, load_bn_inception

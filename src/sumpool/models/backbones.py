@@ -1,4 +1,4 @@
-"""Backbones by name: our own, and everything that timm has."""
+"""Backbones by name: the package's own and all timm models."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from sumpool.models.weights import load_state, read_state
 
 @dataclass(frozen=True)
 class BackboneRecipe:
-    """A backbone of ours.
+    """Recipe for one of the package's own backbones.
 
     Attributes:
-        source: Its class, "module:name", imported when it is built. It gives maps NCHW.
-        options: Arguments of the class that make it this backbone.
-        preprocessing: What its images go through.
-        classifier: Modules on top of it that a file of its weights may hold.
+        source: Its class or function as "module:name", imported on use. It outputs NCHW maps.
+        options: Fixed arguments of the class or function.
+        preprocessing: Preprocessing of its images.
+        classifier: Classifier modules that its weight files may contain.
     """
 
     source: str
@@ -38,7 +38,7 @@ class BackboneRecipe:
     classifier: tuple[str, ...] = ()
 
     def build(self, name: str, options: Mapping[str, Any]) -> nn.Module:
-        """The network, with random weights; a ValueError names options that its class lacks."""
+        """Build the network with random weights; a ValueError names unknown options."""
         module, _, attribute = self.source.partition(":")
         cls = getattr(importlib.import_module(module), attribute)
         accepted = [key for key in inspect.signature(cls).parameters if key not in self.options]
@@ -52,15 +52,15 @@ class BackboneRecipe:
 
 
 def _small_images(side: int, mean: Any, std: Any, *, flip: bool) -> Preprocessing:
-    """Images of ``side`` pixels, shown whole."""
+    """Preprocessing of square images, without cropping."""
     return Preprocessing(resize=side, crop=side, mean=mean, std=std, augment="none", flip=flip)
 
 
-#: Our own backbones; every other name is looked up in timm.
+#: The package's own backbones; other names are looked up in timm.
 BACKBONES: Mapping[str, BackboneRecipe] = {
     "bn_inception": BackboneRecipe(
         "sumpool.models.bn_inception:BNInception",
-        # Pixels on 0..255 less the mean, in the order RGB; the network turns them into BGR.
+        # RGB pixels in 0..255 minus the mean; the network converts them to BGR.
         Preprocessing(mean=(128 / 255, 117 / 255, 104 / 255), std=(1 / 255, 1 / 255, 1 / 255)),
         classifier=("last_linear",),
     ),
@@ -77,7 +77,7 @@ BACKBONES: Mapping[str, BackboneRecipe] = {
     ),
     "resnet50_v1": BackboneRecipe(
         "sumpool.models.resnet50_v1:resnet50_v1",
-        # Pixels on 0..255 less the mean.
+        # Pixels in 0..255 minus the mean.
         Preprocessing(
             mean=(123.68 / 255, 116.779 / 255, 103.939 / 255), std=(1 / 255, 1 / 255, 1 / 255)
         ),
@@ -91,12 +91,12 @@ BACKBONES: Mapping[str, BackboneRecipe] = {
 
 
 class Backbone(NamedTuple):
-    """A network with what has to be known to use it.
+    """A network with its output layout and input preprocessing.
 
     Attributes:
-        network: From images (B, 3, crop, crop) to local features.
-        layout: How these lie in its output.
-        preprocessing: From an image to its input.
+        network: Maps images (B, 3, crop, crop) to local features.
+        layout: Layout of the local features.
+        preprocessing: Turns an image into the network's input.
     """
 
     network: nn.Module
@@ -115,17 +115,17 @@ def build_backbone(
     """Build a backbone without classifier and pooling.
 
     Args:
-        name: One of :data:`BACKBONES` or a name of timm, with or without its tag.
-        weights: "packaged", "none", "timm" or the path of a file, as in :class:`EmbedderConfig`.
-        resize: Shorter side of images before they are cropped; None for the backbone's own.
-        crop: Side of the images; None for the backbone's own. A network for images of one size is
-            built for this one.
-        options: Further arguments of the network, and ``stages``: 2 puts the maps of its last two
-            stages beside each other (:class:`~sumpool.models.stages.TwoStages`).
+        name: One of :data:`BACKBONES` or a timm model name, with or without its tag.
+        weights: "packaged", "none", "timm" or a file path, as in :class:`EmbedderConfig`.
+        resize: Shorter side of images before cropping; None for the backbone's default.
+        crop: Side of the cropped images; None for the backbone's default. Networks with a fixed
+            input size are built for it.
+        options: Further arguments of the network, and ``stages``: 2 concatenates the maps of its
+            last two stages (:class:`~sumpool.models.stages.TwoStages`).
 
     Raises:
         ValueError: If the name is unknown (the message suggests close ones), an option or the kind
-            of weights is not accepted, or the network gives no local features.
+            of weights is not accepted, or the network does not output local features.
         ModelError: If the weights cannot be loaded.
 
     Example:
@@ -176,10 +176,10 @@ def _check_timm_name(name: str) -> None:
 
 
 def run_backbone(network: nn.Module, images: Tensor) -> Tensor:
-    """Features of ``images`` (B, 3, H, W).
+    """Return the features of ``images`` (B, 3, H, W).
 
-    Without gradients, convolutions of a CPU run on maps as NHWC: quicker, and the
-    same but for rounding.
+    On a CPU without gradients, it uses the channels-last memory format, which is faster and equal
+    up to rounding.
     """
     quick = images.device.type == "cpu" and not torch.is_grad_enabled()
     if not quick or isinstance(network, nn.Identity) or torch.compiler.is_compiling():

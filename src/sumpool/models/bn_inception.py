@@ -1,4 +1,4 @@
-"""BN-Inception, the backbone most results of the field were obtained with."""
+"""BN-Inception, the backbone of most published metric learning results."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from sumpool.models.weights import load_state, read_state
 
 @dataclass(frozen=True)
 class Inception:
-    """Widths of a block's parallel branches: 1×1; 3×3; two 3×3; a pooling and its 1×1.
+    """Widths of a block's parallel branches: 1×1, 3×3, double 3×3, and pooling with 1×1.
 
     Attributes:
         name: Name in the checkpoint.
-        single: Channels of the 1×1 branch; 0 leaves it out.
-        triple: Channels of the 3×3 branch, before and in its convolution.
-        double: Channels of the branch of two 3×3 convolutions, before and in them.
-        project: Channels of the 1×1 convolution behind the pooling; 0 passes the pooled input on.
+        single: Channels of the 1×1 branch; 0 omits it.
+        triple: Channels of the 3×3 branch: of its 1×1 reduction and its 3×3 convolution.
+        double: Channels of the double 3×3 branch: of its 1×1 reduction and its 3×3 convolutions.
+        project: Channels of the 1×1 convolution after the pooling; 0 omits the convolution.
         pool: "avg" or "max".
-        stride: Stride of the 3×3 branches' last convolutions and of the pooling.
+        stride: Stride of the pooling and of the last convolution in each 3×3 branch.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Inception:
     stride: int = 1
 
 
-#: The blocks in order [batchnorm, fig. 5], as in the Caffe model that the public weights are from.
+#: The blocks in order [batchnorm, fig. 5], as in the Caffe model behind the public weights.
 BLOCKS = (
     Inception("inception_3a", 64, (64, 64), (64, 96), 32),
     Inception("inception_3b", 64, (64, 96), (64, 96), 64),
@@ -51,11 +51,11 @@ BLOCKS = (
 
 
 class BNInception(nn.Module):
-    """BN-Inception without its classifier [batchnorm]: images to maps of 1024 channels.
+    """BN-Inception without its classifier [batchnorm]; outputs maps with 1024 channels.
 
-    Modules have the names of the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``), as in the
-    public PyTorch checkpoints. Takes RGB images on 0 to 255 less (128, 117, 104) and turns them
-    into BGR, which the public weights expect. The map is 7×7 for images of 224 and 227 pixels.
+    Modules are named as in the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``) and the
+    public PyTorch checkpoints. Inputs are RGB images in 0 to 255 minus (128, 117, 104), which are
+    converted to the BGR of the public weights. The map is 7×7 for images of 224 and 227 pixels.
 
     Example:
         >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
@@ -73,7 +73,7 @@ class BNInception(nn.Module):
             channels = self._add_block(block, channels)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, 1024, h, w) of ``images`` (B, 3, H, W), normalized RGB."""
+        """Return maps (B, 1024, h, w) of normalized RGB ``images`` (B, 3, H, W)."""
         x = self._run("conv1_7x7_s2", images.flip(1))  # RGB to BGR
         x = F.max_pool2d(x, 3, 2, ceil_mode=True)
         x = self._run("conv2_3x3", self._run("conv2_3x3_reduce", x))
@@ -124,21 +124,21 @@ def _pool(block: Inception, x: Tensor) -> Tensor:
         return F.avg_pool2d(x, 3, 1, padding=1)
     if block.stride == 1:
         return F.max_pool2d(x, 3, 1, padding=1)
-    # Caffe rounds sizes up, which agrees with the convolutions beside it for even sizes; odd ones,
-    # which images of 224 and 227 pixels never lead to, need a margin for that.
+    # Caffe rounds sizes up, which matches the parallel convolutions for even sizes; odd ones, which
+    # images of 224 and 227 pixels never produce, need padding to match.
     odd = x.shape[-2] % 2, x.shape[-1] % 2
     return F.max_pool2d(x, 3, 2, padding=odd, ceil_mode=True)
 
 
 def load_bn_inception(path: str | Path) -> BNInception:
-    """BN-Inception with the ImageNet weights in the file at ``path``, without the classifier.
+    """Load BN-Inception with ImageNet weights from ``path``, without the classifier.
 
-    The file is the public one converted from Caffe (``bn_inception-*.pth``), or the same tensors as
-    safetensors. Nothing in it is executed.
+    The file is the public one converted from Caffe (``bn_inception-*.pth``) or a safetensors file
+    with the same tensors. Nothing in it is executed.
 
     Raises:
-        ModelError: If the file cannot be read, or a tensor is missing, unknown or of another shape;
-            the message names them.
+        ModelError: If the file cannot be read, or tensors are missing, unknown or of the wrong
+            shape; the message names them.
     """
     network = BNInception()
     load_state(network, read_state(path), source=str(path), classifier=("last_linear",))

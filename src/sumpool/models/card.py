@@ -1,4 +1,4 @@
-"""The model card: what a model was trained on and how well it retrieves, for those who get it."""
+"""Model cards: what a model was trained on and how well it retrieves."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.labels import headline, metric_table, score_names, summary
 from sumpool.system.files import write_atomic
 
-#: Files of the card, beside those of the model.
+#: Files of the card, in the folder of the model.
 CARD, WEIGHTS = "README.md", "weights.jpg"
-#: Side of a picture in the figure of the weights, and the most of them.
+#: Side of an image in the picture of the weights, in pixels, and the maximum number of images.
 SIDE, SHOWN = 160, 6
 
 _LIBRARY = {
     "library_name": "sumpool",
     "pipeline_tag": "image-feature-extraction",
 }
-#: Options of training that the card lists, beside what the summary of a run says.
+#: Training options that the card lists in addition to the run's summary.
 _OPTIONS = ("batch_size", "images_per_class", "optimizer.lr", "optimizer.schedule", "crop")
 _METRICS = {"precision_at_1": "P@1", "mean_average_precision_at_r": "MAP@R"}
 
@@ -40,13 +40,13 @@ def write_card(
     *,
     run: str | Path | None = None,
 ) -> None:
-    """Write README.md into the folder of a model and, where a run has them, its pooling weights.
+    """Write README.md and, if the run has pooling weights, their picture to a model's folder.
 
     Args:
-        folder: The folder.
-        config: What the model is made of.
-        preprocessing: What its images go through.
-        run: Folder of the run that trained it; None leaves data and scores out, and says so.
+        folder: Folder of the model.
+        config: Configuration of the model.
+        preprocessing: Preprocessing of its images.
+        run: Folder of the run that trained it; None omits data and scores, and the card says so.
 
     Raises:
         StoreError: If ``run`` holds no run, a file in it is damaged, or a file cannot be written.
@@ -62,7 +62,7 @@ def write_card(
 def model_card(
     config: EmbedderConfig, preprocessing: Preprocessing, run: Run | None, *, pictured: bool
 ) -> str:
-    """The card in Markdown, under a head of YAML that the Hugging Face Hub reads."""
+    """Return the card in Markdown, with YAML front matter for the Hugging Face Hub."""
     license_name, origin = starting_weights(config)
     head: dict[str, Any] = {
         **_LIBRARY,
@@ -99,9 +99,9 @@ def model_card(
 
 
 def starting_weights(config: EmbedderConfig) -> tuple[str | None, str]:
-    """The license of the weights that training started from, and a sentence about them.
+    """Return the license of the initial weights, and a sentence about them.
 
-    The license is None for weights that were random, "other" where it is not known.
+    The license is None for random weights and "other" if it is unknown.
     """
     if config.weights == "none":
         return None, "Training started from random weights, which carry no license."
@@ -125,9 +125,9 @@ def starting_weights(config: EmbedderConfig) -> tuple[str | None, str]:
 
 
 def interval(share: float, count: float) -> tuple[float, float]:
-    """The 95 % interval of Wilson for a share among ``count`` queries.
+    """Return the 95 % Wilson interval of a share among ``count`` queries.
 
-    Queries of one class are alike, so that the interval over classes is wider.
+    Queries of one class are correlated, so an interval over classes would be wider.
 
     Example:
         >>> low, high = interval(0.5, 100)
@@ -141,8 +141,8 @@ def interval(share: float, count: float) -> tuple[float, float]:
 
 
 def weights_picture(run: Run) -> bytes | None:
-    """Images of the run's gallery above their pooling weights, as JPEG; None if it has none."""
-    # Imported here: drawing needs matplotlib, which models do not.
+    """Draw gallery images above their pooling weights, as JPEG; None if missing or all equal."""
+    # Imported here because only drawing needs matplotlib.
     from sumpool.report.overlays import scale_top
     from sumpool.report.run.weight_maps import is_flat, weight_maps
 
@@ -171,7 +171,7 @@ def _training(run: Run | None) -> str:
         else "The model was selected on classes of their own, which it was not trained on; "
         "so are the classes of the test set, where there is one."
     )
-    # No command: it may name folders of whoever trained the model.
+    # Without the command, which may contain private paths.
     options = {name: run.option(name) for name in _OPTIONS}
     listed = ", ".join(f"`{name} {it}`" for name, it in options.items() if it is not None)
     return f"{_escaped(summary(run))} {protocol}" + (f"\n\nOptions: {listed}." if listed else "")
@@ -193,7 +193,7 @@ def _scores(run: Run | None) -> str:
 
 
 def _index(run: Run) -> dict[str, Any]:
-    """The scores as the Hub lists them."""
+    """The scores in the Hub's model-index format."""
     name = str(run.facts.get("data_set") or "unknown")
     results = [
         {
@@ -215,7 +215,7 @@ def _numbers(values: tuple[float, ...]) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that Markdown shows as it is."""
+    """Escape the special characters of Markdown."""
     for sign in "\\`*_<>[]#|":
         text = text.replace(sign, f"\\{sign}")
     return text

@@ -10,10 +10,10 @@ from sumpool.transport.validation import check_at_least_one
 
 
 class _Block(nn.Module):
-    """Two 3×3 convolutions beside a shortcut without parameters.
+    """Two 3×3 convolutions with a parameter-free shortcut.
 
-    Where the stage changes, the shortcut takes every second pixel and adds channels of zeros, half
-    of them in front (option A of [resnet]).
+    Between stages, the shortcut takes every second pixel and adds channels of zeros, half of them
+    in front (option A of [resnet]).
     """
 
     def __init__(self, inputs: int, outputs: int, stride: int, preactivated: bool) -> None:
@@ -26,7 +26,7 @@ class _Block(nn.Module):
         self.bn2 = nn.BatchNorm2d(outputs)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Maps (B, outputs, h/stride, w/stride) of maps (B, inputs, h, w)."""
+        """Return maps (B, outputs, h/stride, w/stride) of maps ``x`` (B, inputs, h, w)."""
         shortcut = x
         if self.stride != 1 or self.extra:
             front = self.extra // 2
@@ -44,14 +44,14 @@ class _Block(nn.Module):
 class CifarResNet(nn.Module):
     """Residual network of 6n + 2 layers for images of about 32 pixels, without its classifier.
 
-    Three stages of n blocks, 16, 32 and 64 channels wide, the second and the third of half the size
-    of the one before [resnet, sec. 4.2]. n = 3 is ResNet20; with pre-activation, where
-    normalization and ReLU come before each convolution and once more at the end [resnet-v2], it is
-    ResNetV2-20. Shortcuts have no parameters.
+    Three stages of n blocks have 16, 32 and 64 channels; the second and the third halve the size of
+    the map [resnet, sec. 4.2]. n = 3 is ResNet20; with pre-activation, where normalization and ReLU
+    precede each convolution of a block and follow the last block [resnet-v2], it is ResNetV2-20.
+    Shortcuts have no parameters.
 
     Args:
-        blocks: Blocks n per stage.
-        preactivated: Whether the blocks are those of [resnet-v2].
+        blocks: Number n of blocks per stage.
+        preactivated: Whether to use the blocks of [resnet-v2].
 
     Example:
         >>> CifarResNet().eval()(torch.zeros(1, 3, 32, 32)).shape
@@ -64,7 +64,7 @@ class CifarResNet(nn.Module):
         super().__init__()
         check_at_least_one(blocks=blocks)
         self.conv1 = nn.Conv2d(3, 16, 3, padding=1, bias=False)
-        # Without pre-activation it follows the first convolution, with it the last block.
+        # Follows the first convolution, or with pre-activation the last block.
         self.bn1 = nn.BatchNorm2d(64 if preactivated else 16)
         self.layer1 = _stage(16, 16, 1, blocks, preactivated)
         self.layer2 = _stage(16, 32, 2, blocks, preactivated)
@@ -75,7 +75,7 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, 64, H/4, W/4) of ``images`` (B, 3, H, W)."""
+        """Return maps (B, 64, H/4, W/4) of ``images`` (B, 3, H, W)."""
         x = self.conv1(images)
         if not self.preactivated:
             x = torch.relu(self.bn1(x))

@@ -1,4 +1,4 @@
-"""What an embedder is made of, as a value that goes into a file."""
+"""The configuration of an embedder, as a serializable value."""
 
 from __future__ import annotations
 
@@ -8,43 +8,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Accepted ways to bring embeddings to scale: onto the unit sphere, or into the unit ball.
+#: Accepted normalizations of embeddings: onto the unit sphere, or into the unit ball.
 NORMALIZATIONS = ("l2", "ball")
 
 #: Accepted initializations of the linear map.
 MAP_INITS = ("torch", "glorot", "orthogonal", "principal")
-#: Largest sizes that are accepted.
+#: Largest accepted sizes.
 LARGEST = {"embedding_size": 65_536, "resize": 4096, "crop": 2048}
-#: Options of a pooling that the embedder sets from its backbone.
+#: Pooling options that the embedder sets itself.
 RESERVED_OPTIONS = ("channels", "flatten", "input_fmt", "num_prefix_tokens", "device", "dtype")
 
 
 @dataclass(frozen=True)
 class EmbedderConfig:
-    """The parts of an :class:`Embedder`; everything in it can be written as JSON.
+    """Configuration of an :class:`Embedder`; all of its values can be written as JSON.
 
     Attributes:
-        backbone: One of :data:`BACKBONES`, or any name of a timm model.
-        weights: Where the backbone's weights come from: "packaged" (an installed package carries
-            them, no network needed), "none" (random, from the seed), "timm" (timm's pretrained
-            ones, which it downloads unless they are in its cache), or the path of a safetensors or
-            torch file with the backbone's state dict.
-        embedding_size: Length D of the embedding, the outputs of the 1×1 map.
+        backbone: One of :data:`BACKBONES` or a timm model name.
+        weights: Source of the backbone's weights: "packaged" (in an installed package, no network
+            access needed), "none" (random, from the seed), "timm" (timm's pretrained weights,
+            downloaded unless cached), or the path of a safetensors or torch file with the
+            backbone's state dict.
+        embedding_size: Embedding dimension D, the number of outputs of the linear map.
         pooling: One of :data:`sumpool.pooling.POOLINGS`.
-        pooling_options: Its options, such as ``{"prototypes": 64, "mu": 0.3}``.
-        normalize: "l2" for v/‖v‖, or "ball" for v/max(1, ‖v‖), which chance-constrained proxies
-            ask for [thesis, ch. 3].
+        pooling_options: Options of the pooling, such as ``{"prototypes": 64, "mu": 0.3}``.
+        normalize: "l2" for v/‖v‖, or "ball" for v/max(1, ‖v‖), as chance-constrained proxies
+            assume [thesis, ch. 3].
         freeze_batch_norm: Keep the pretrained statistics of the backbone's batch normalization;
-            its scales and shifts learn. A backbone with weights "none" has no statistics to keep,
-            so that it learns them either way.
-        freeze_batch_norm_affine: Keep its scales and shifts too; needs frozen statistics.
+            scales and shifts are still trained. With weights "none" there are no statistics to
+            keep, and the option has no effect.
+        freeze_batch_norm_affine: Freeze scales and shifts too; requires frozen statistics.
         map_init: Initialization of the linear map: "torch", uniform in ±1/√C; "glorot", uniform in
-            ±√(6/(C + D)); "orthogonal", a random subspace with all angles in it kept, in which
-            pretrained features stay more distinct; or "principal", that until training begins,
-            then the subspace that keeps most of the features of training images.
-        resize: Length of an image's shorter side before it is cropped; None leaves it to the
-            backbone, most often 256.
-        crop: Side of the square the network sees; None leaves it to the backbone, most often 227.
+            ±√(6/(C + D)); "orthogonal", a random subspace with angles in it preserved, in which
+            pretrained features stay more distinct; or "principal", orthogonal at first and turned
+            to the principal subspace of the training images' features when training begins.
+        resize: Shorter side of images before cropping; None for the backbone's default, most often
+            256.
+        crop: Side of the square input image; None for the backbone's default, most often 227.
         backbone_options: Further arguments of the backbone, such as ``{"drop_path_rate": 0.1}``.
 
     Example:
@@ -99,12 +99,12 @@ class EmbedderConfig:
             raise ValueError(f"pooling_options must leave {reserved} to the embedder")
 
     def to_dict(self) -> dict[str, Any]:
-        """The configuration as a dictionary of plain values."""
+        """Return the configuration as a dictionary of plain values."""
         return dataclasses.asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> EmbedderConfig:
-        """The configuration of :meth:`to_dict`; missing keys take defaults, unknown ones raise."""
+        """Restore from :meth:`to_dict`; missing keys take their defaults, unknown ones raise."""
         known = [entry.name for entry in dataclasses.fields(cls)]
         unknown = [key for key in values if key not in known]
         if unknown:
@@ -117,7 +117,7 @@ def _is_size(value: Any) -> bool:
 
 
 def _plain(name: str, options: Any) -> dict[str, Any]:
-    """A copy of ``options`` as it would come back from JSON."""
+    """Copy ``options`` by a round trip through JSON."""
     if not isinstance(options, Mapping):
         raise ValueError(f"{name} must be a dictionary of options, got {options!r}")
     try:

@@ -29,26 +29,26 @@ from sumpool.transport.validation import solve_dtype
 class Embedder(nn.Module):
     r"""Backbone → linear map without bias and pooling → normalization [gsp, sec. 5].
 
-    The map stands where the pooling wants it: on every local feature (average and generalized sum
-    pooling), or on the pooled vector.
+    The pooling determines whether the map is applied to every local feature (average and
+    generalized sum pooling) or to the pooled vector.
 
-    Made by :func:`build_embedder` or :func:`load_embedder`. Where batch normalization is frozen,
-    its layers stay in evaluation mode whatever mode the model is in: they normalize by the
-    statistics they were pretrained with, while their scales and shifts learn.
+    Created by :func:`build_embedder` or :func:`load_embedder`. Frozen batch normalization stays in
+    evaluation mode whatever the mode of the model: it normalizes by its pretrained statistics,
+    while scales and shifts are trained.
 
-    Under autocast the backbone and the map run in the lower precision; pooling and normalization
-    run in float32.
+    Under autocast, the backbone and a map before the pooling run in lower precision, the rest in
+    float32.
 
     Attributes:
-        config: What it is made of.
-        preprocessing: What images go through before they are given to it.
-        seed: Seed it was built from.
-        layout: How local features lie in the backbone's output.
-        backbone: Images (B, 3, H, W) to local features.
-        map: Linear map to the embedding size, before or after the pooling; the identity where the
-            pooling has a map of its own.
-        pooling: Local features to one vector.
-        batch_norm_frozen: Whether statistics of batch normalization are kept.
+        config: Configuration of the model.
+        preprocessing: Preprocessing of its input images.
+        seed: Seed it was built with.
+        layout: Layout of the local features in the backbone's output.
+        backbone: Maps images (B, 3, H, W) to local features.
+        map: Linear map to the embedding size, before or after the pooling; the identity if the
+            pooling has its own map.
+        pooling: Pools local features into one vector.
+        batch_norm_frozen: Whether the statistics of batch normalization are kept.
 
     Example:
         >>> config = EmbedderConfig("resnet20", "none", 16, pooling_options={"prototypes": 4})
@@ -78,12 +78,12 @@ class Embedder(nn.Module):
         self.train(self.training)
 
     def compile_backbone(self) -> None:
-        """Run the backbone compiled with ``torch.compile``, for training and for evaluation.
+        """Compile the backbone with ``torch.compile``, for training and evaluation.
 
-        Frozen batch normalization becomes a part of the convolutions, see
-        :func:`~sumpool.models.folding.fold_batch_norm`. All models of the process with this
-        backbone and image size share the code. It is compiled for one batch size in training and
-        for one in evaluation, the first; batches of other sizes run uncompiled there.
+        Frozen batch normalization is folded into the convolutions, see
+        :func:`~sumpool.models.folding.fold_batch_norm`. All models in the process with this
+        backbone and image size share the compiled code, which is specialized to the batch size: in
+        evaluation, batches that differ in size from the first one run uncompiled.
         """
         if self.batch_norm_frozen:
             side, device = self.preprocessing.crop, next(self.parameters()).device
@@ -97,11 +97,11 @@ class Embedder(nn.Module):
 
         Args:
             images: Preprocessed images (B, 3, H, W).
-            details: Whether to return the pooling weights and the attributes too.
-            normalize: Whether embeddings are normalized; some losses take them as they are.
+            details: Whether to also return the pooling weights and the attributes.
+            normalize: Whether to normalize the embeddings; some losses expect them unnormalized.
 
         Returns:
-            Embeddings (B, D), or with ``details`` a :class:`sumpool.Pooled` that holds them.
+            Embeddings (B, D), or with ``details`` a :class:`sumpool.Pooled` that contains them.
         """
         features = self.feature_map(images)
         with torch.autocast(features.device.type, enabled=False):
@@ -112,11 +112,11 @@ class Embedder(nn.Module):
             return Pooled(embedding, out.weights, out.attributes)
 
     def feature_map(self, images: Tensor) -> Tensor:
-        """What the pooling receives: local features in the layout of the backbone.
+        """Return the input of the pooling: local features in the backbone's layout.
 
-        A tensor (B, D, h, w), (B, h, w, D) or, prefix tokens included, (B, L, D) in the dtype of
-        the parameters, under autocast as well. D is the embedding size where the map comes before
-        the pooling, and otherwise the channels of the backbone.
+        The shape is (B, D, h, w), (B, h, w, D) or, including prefix tokens, (B, L, D), where D is
+        the embedding size if the map precedes the pooling, and otherwise the backbone's number of
+        channels. The dtype is that of the parameters, also under autocast.
         """
         features = self.backbone_map(images)
         if self.pooling.linear_map == "before":
@@ -124,12 +124,12 @@ class Embedder(nn.Module):
         return features.to(next(self.parameters()).dtype)
 
     def backbone_map(self, images: Tensor) -> Tensor:
-        """What the backbone gives, before any map, in its own layout."""
+        """Return the backbone's output, before any map, in its own layout."""
         run = self._run_backbone if self._is_compiled_for(images) else run_backbone
         return run(self.backbone, images)
 
     def _is_compiled_for(self, images: Tensor) -> bool:
-        # Each further size, and training mode without gradients, would be compiled once more.
+        # Every other size, and training mode without gradients, would trigger a recompilation.
         if self._run_backbone is run_backbone or torch.is_grad_enabled():
             return True
         if self.training:
@@ -140,11 +140,11 @@ class Embedder(nn.Module):
 
     @property
     def frozen_batch_norms(self) -> int:
-        """How many layers of batch normalization keep their statistics."""
+        """Number of batch normalization layers that keep their statistics."""
         return len(self._batch_norms()) if self.batch_norm_frozen else 0
 
     def train(self, mode: bool = True) -> Embedder:
-        """Training or evaluation mode; frozen batch normalization stays in the latter."""
+        """Set training or evaluation mode; frozen batch normalization stays in the latter."""
         super().train(mode)
         if mode and self.batch_norm_frozen:
             for layer in self._batch_norms():
@@ -158,23 +158,22 @@ class Embedder(nn.Module):
         batch_size: int = 32,
         progress: bool = False,
     ) -> Tensor:
-        """Embed images as they come from files, in evaluation mode and without gradients.
+        """Embed image files or images in memory, in evaluation mode and without gradients.
 
-        Images are read as `sumpool embed` reads them: turned upright, over white where they are
-        transparent.
+        Images are read as by `sumpool embed`: turned upright, with transparent areas on white.
 
         Args:
             images: Paths, PIL images or uint8 arrays (H, W) or (H, W, 3) of any size, one or many.
-            batch_size: Images that go through the network together.
+            batch_size: Images per forward pass.
             progress: Whether to show a progress bar.
 
         Returns:
-            Embeddings (N, D) on the device of the model, in the order of ``images``; (1, D) for one
+            Embeddings (N, D) on the model's device, in the order of ``images``; (1, D) for one
             image.
 
         Raises:
-            sumpool.data.BrokenImageError: If an image cannot be read; names it.
-            ModelError: If an embedding is not finite; names the image.
+            sumpool.data.BrokenImageError: If an image cannot be read; the message names it.
+            ModelError: If an embedding is not finite; the message names the image.
 
         Example:
             >>> from PIL import Image
@@ -187,16 +186,16 @@ class Embedder(nn.Module):
             self, self.preprocessing, images, batch_size=batch_size, progress=progress
         )
 
-    #: The name of :meth:`encode` in earlier versions.
+    #: Former name of :meth:`encode`.
     embed = encode
 
     @staticmethod
     def similarity(first: Tensor, second: Tensor | None = None) -> Tensor:
-        """Cosines of all pairs of embeddings.
+        """Compute the cosine similarities of all pairs of embeddings.
 
         Args:
             first: Embeddings (N, D).
-            second: Embeddings (M, D); None compares those of ``first`` with each other.
+            second: Embeddings (M, D); None compares ``first`` with itself.
 
         Returns:
             Similarities (N, M) in [−1, 1].
@@ -206,12 +205,12 @@ class Embedder(nn.Module):
 
     @classmethod
     def from_pretrained(cls, source: str | Path, device: torch.device | str = "cpu") -> Embedder:
-        """The model in a folder or on the Hugging Face Hub, in evaluation mode.
+        """Load a model from a folder or the Hugging Face Hub, in evaluation mode.
 
         Args:
             source: Folder of a run or of a saved model, or "hf://organization/name", with
-                "@revision" behind it for one that is not the newest.
-            device: Where to put it.
+                "@revision" appended for other revisions than the newest.
+            device: Device of the model.
 
         Raises:
             ModelError: If there is no model, or it cannot be loaded; the message names the file and
@@ -221,14 +220,14 @@ class Embedder(nn.Module):
         return read_embedder(model_folder(folder)).to(device)
 
     def save_pretrained(self, folder: str | Path, *, run: str | Path | None = None) -> None:
-        """Write the model into ``folder`` with a model card, ready to be passed on.
+        """Write the model to ``folder`` with a model card, ready to be shared.
 
         The files are model.safetensors, model.json, README.md and, if the run has a gallery with
         pooling weights, weights.jpg.
 
         Args:
-            folder: Made where it is not there; a model in it is replaced.
-            run: Folder of the run that trained it; the card then has its data, protocol and scores.
+            folder: Created if missing; a model in it is replaced.
+            run: Folder of the run that trained it; adds data, protocol and scores to the card.
 
         Raises:
             ModelError: If a file cannot be written.
@@ -245,16 +244,16 @@ class Embedder(nn.Module):
         private: bool = False,
         token: str | None = None,
     ) -> str:
-        """Upload what :meth:`save_pretrained` writes to the Hugging Face Hub.
+        """Upload the files of :meth:`save_pretrained` to the Hugging Face Hub.
 
         Args:
-            name: Where to, "organization/name"; the repository is made where it is not there.
+            name: Repository, "organization/name"; created if missing.
             run: As in :meth:`save_pretrained`.
             private: Whether a new repository is private.
-            token: Access token; None takes the one that ``hf auth login`` stored.
+            token: Access token; None uses the one stored by ``hf auth login``.
 
         Returns:
-            The address of the model, for people.
+            The URL of the repository.
 
         Raises:
             ModelError: If huggingface_hub is not installed, or the upload fails.
@@ -264,11 +263,11 @@ class Embedder(nn.Module):
             return upload(Path(folder), name, private=private, token=token)
 
     def extra_repr(self) -> str:
-        """What the layers below do not say, for ``print``."""
+        """Extra line of the module's repr."""
         return f"normalize={self.config.normalize!r}, frozen_batch_norms={self.frozen_batch_norms}"
 
     def embedding(self, pooled: Tensor, *, normalize: bool = True) -> Tensor:
-        """From what the pooling gives to the embedding: mapped, where the map comes after, to D."""
+        """Turn pooled vectors into embeddings: apply a map after the pooling, and normalize."""
         v = self.map(pooled) if self.pooling.linear_map == "after" else pooled
         v = v.to(solve_dtype(v))
         if not normalize:
@@ -281,28 +280,28 @@ class Embedder(nn.Module):
 
 @functools.cache
 def _compiled_run() -> Callable[[nn.Module, Tensor], Tensor]:
-    # One compiled function for all models: their weights are arguments of it, not part of it.
+    # One compiled function serves all models: their weights are arguments, not part of the code.
     return torch.compile(run_backbone, dynamic=False)
 
 
 def build_embedder(
     config: EmbedderConfig, *, seed: int = 0, weights: str | None = None
 ) -> Embedder:
-    """Build an embedder, with the weights that ``config`` names in its backbone.
+    """Build an embedder, with the backbone weights that ``config`` names.
 
-    All that is random comes from the seed; torch's global generators are left as they were.
+    All randomness comes from the seed; torch's global generators are left unchanged.
 
     Args:
-        config: What it is made of.
-        seed: Seed of the map, of the prototypes' initialization and of a backbone without weights.
-        weights: Read in place of those in ``config``: "none" for a model to load a state into.
+        config: Configuration of the model.
+        seed: Seed that initializes the map, the prototypes and a backbone without weights.
+        weights: Overrides ``config.weights``; "none" for a model whose state is loaded afterwards.
 
     Raises:
-        ValueError: If a name or an option is not accepted; the message says what is.
+        ValueError: If a name or an option is not accepted; the message says which ones are.
         ModelError: If the weights cannot be loaded.
     """
     with torch.random.fork_rng(devices=[]):
-        # Not torch.manual_seed, which would seed accelerators too.
+        # Not torch.manual_seed, which would also seed accelerators.
         torch.default_generator.manual_seed(seed)
         backbone = build_backbone(
             config.backbone,
@@ -311,13 +310,13 @@ def build_embedder(
             crop=config.crop,
             options=config.backbone_options,
         )
-        # Drawn anew, so that it does not depend on where the backbone's weights come from.
+        # Seeded again, so that the head does not depend on the source of the backbone's weights.
         torch.default_generator.manual_seed(seed)
         return Embedder(config, backbone, seed=seed)
 
 
 def read_embedder(folder: str | Path) -> Embedder:
-    """The model in a folder of its own, in evaluation mode; see :func:`load_embedder`."""
+    """Load a model from its own folder, in evaluation mode; see :func:`load_embedder`."""
     return read_model(
         folder, lambda config, seed: build_embedder(config, seed=seed, weights="none")
     )

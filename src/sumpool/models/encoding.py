@@ -1,4 +1,4 @@
-"""From image files and pictures in memory to embeddings."""
+"""Embeddings of image files and images in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.errors import ModelError
 from sumpool.transport.validation import check_at_least_one
 
-#: What is taken as an image.
+#: Accepted types of an image.
 ImageLike = str | os.PathLike[str] | Image.Image | NDArray[np.uint8]
 _IMAGES = (str, os.PathLike, Image.Image, np.ndarray)
 _KINDS = "paths or PIL images, or uint8 arrays (H, W) or (H, W, 3), at least one"
@@ -33,7 +33,7 @@ def encode_images(
     batch_size: int,
     progress: bool,
 ) -> Tensor:
-    """Embeddings (N, D) of images as they come from files; see :meth:`Embedder.encode`."""
+    """Return embeddings (N, D) of image files or images in memory; see :meth:`Embedder.encode`."""
     sources = image_list(images)
     check_at_least_one(batch_size=batch_size)
     view, device = preprocessing.test_view(), next(model.parameters()).device
@@ -62,10 +62,10 @@ def encode_images(
 
 
 def image_list(images: Any) -> list[Any]:
-    """One image or many as a list; a ValueError says what is taken as an image."""
+    """Return one or many images as a list; a ValueError names the accepted types."""
     one = isinstance(images, _IMAGES)
     if isinstance(images, np.ndarray):
-        # A single picture, or one per row; text and objects are lists of paths or pictures.
+        # One image or a stack of them; arrays of strings or objects are lists of paths or images.
         one = images.dtype == np.uint8 and (
             images.ndim == 2 or (images.ndim == 3 and images.shape[-1] == 3)
         )
@@ -78,7 +78,7 @@ def image_list(images: Any) -> list[Any]:
 
 
 def as_image(source: Any) -> Image.Image:
-    """An image that :func:`image_list` lists, RGB and upright."""
+    """Read an item of :func:`image_list` as an upright RGB image."""
     if isinstance(source, np.ndarray):
         gray = source.ndim == 2
         if source.dtype != np.uint8 or not (gray or (source.ndim == 3 and source.shape[2] == 3)):

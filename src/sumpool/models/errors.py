@@ -1,7 +1,7 @@
-"""What goes wrong with files of models."""
+"""Errors of model files."""
 
 from sumpool.system.errors import UserError
 
 
 class ModelError(UserError):
-    """A file of weights or a stored model cannot be used; the message names it and the defect."""
+    """A weight file or stored model cannot be used; the message names it and the defect."""

@@ -1,4 +1,4 @@
-"""Frozen batch normalization as a part of the convolution before it."""
+"""Folding of frozen batch normalization into the preceding convolution."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-#: A convolution, and the batch normalization that alone uses its output.
+#: A convolution, and the batch normalization that is the only user of its output.
 Pair = tuple[nn.Conv2d, nn.BatchNorm2d]
 
 
 def fold_batch_norm(network: nn.Module, images: Tensor) -> int:
-    r"""Let convolutions of ``network`` do what batch normalization after them does.
+    r"""Fold batch normalization layers of ``network`` into the convolutions before them, in place.
 
-    Normalization by kept statistics, s · (w ∗ x − μ) + β with s = γ/√(σ² + ε), is a convolution
-    with the weight s · w and the bias β − s · μ. Both are computed anew in every pass, so that w,
-    γ and β learn as before, by the same gradients up to rounding, while activations are read and
-    written fewer times. On CUDA in the layout NHWC a 1 × 1 convolution becomes a matrix product,
-    whose gradients are faster.
+    Normalization by fixed statistics, s · (w ∗ x − μ) + β with s = γ/√(σ² + ε), is a convolution
+    with the weight s · w and the bias β − s · μ. Both are recomputed in every forward pass, so that
+    w, γ and β are trained with the same gradients as before up to rounding, while activations are
+    read and written fewer times. On CUDA in NHWC layout, a 1 × 1 convolution becomes a matrix
+    product, whose gradients are faster.
 
-    Parameters, their names and the network's state stay what they are. A layer is left alone if its
-    output goes to anything but one normalization, if either is called more than once, or if it is
-    of a kind that is not known.
+    Parameters, their names and the state dict do not change. A layer is not folded if its output is
+    used by anything but one normalization, if either is called more than once, or if its type is
+    not supported.
 
     Args:
         network: Its batch normalization must stay in evaluation mode from now on.
-        images: Images of the kind it will get; they go through it once, without gradients.
+        images: Example input, passed through the network once, without gradients.
 
     Returns:
-        How many layers of batch normalization are part of a convolution now.
+        The number of folded batch normalization layers.
 
     Example:
         >>> network = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()).eval()
@@ -48,8 +48,8 @@ def fold_batch_norm(network: nn.Module, images: Tensor) -> int:
     """
     pairs = _find_pairs(network, images)
     for convolution, normalization in pairs:
-        # Classes and a plain attribute, not functions that are bound to these very layers: a
-        # compiled network then serves others like it.
+        # Classes and a plain attribute rather than functions bound to these layers, so that
+        # networks of the same structure share compiled code.
         convolution.__class__ = _FOLDED[type(convolution)]  # type: ignore[assignment]
         object.__setattr__(convolution, "normalization", normalization)
         normalization.__class__ = _FOLDED[type(normalization)]  # type: ignore[assignment]
@@ -102,8 +102,7 @@ class _Activation(BatchNormAct2d):
         return activated
 
 
-#: Layers whose forward pass is known, exactly these and not what is derived from them; and what
-#: becomes of them.
+#: Supported types of layers, without their subclasses, and the types that replace them.
 _FOLDED: Mapping[type[nn.Module], type[nn.Module]] = {
     nn.Conv2d: _Convolution,
     Conv2dSame: _SameConvolution,
@@ -130,7 +129,7 @@ def _find_pairs(network: nn.Module, images: Tensor) -> list[Pair]:
 
 
 class _Uses(TorchFunctionMode):
-    """Notes which layer made a tensor, and what it goes to."""
+    """Records which layer computes a tensor, and where the tensor is used."""
 
     def __init__(
         self, convolutions: Sequence[nn.Module], normalizations: Sequence[nn.Module]
@@ -138,7 +137,7 @@ class _Uses(TorchFunctionMode):
         super().__init__()
         self._convolutions, self._normalizations = convolutions, normalizations
         self._hooks: list[Any] = []
-        # Outputs are kept, so that no other tensor gets the identity of one.
+        # Outputs are kept alive, so that their ids are not reused.
         self._outputs: dict[int, tuple[Tensor, nn.Module]] = {}
         self._elsewhere: set[int] = set()
         self._calls: list[nn.Module] = []
@@ -173,7 +172,7 @@ class _Uses(TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
     def pairs(self) -> list[Pair]:
-        """The pairs that a network can do without the second of."""
+        """Return the pairs whose normalization can be folded."""
         pairs = []
         for identity, normalization in self._entered:
             _, convolution = self._outputs[identity]

@@ -1,4 +1,4 @@
-"""Embedders whose backbone does not learn: its feature maps are computed once, the rest trains."""
+"""Embedders with a frozen backbone: its feature maps are computed once, the rest is trained."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Cut(NamedTuple):
     """An embedder in two parts.
 
     Attributes:
-        frozen: From images to feature maps.
-        learned: The embedder for these maps in place of images.
-        digest: SHA-256 of what ``frozen`` computes: name, options and weights.
+        frozen: Maps images to feature maps.
+        learned: The embedder that takes these maps instead of images.
+        digest: SHA-256 of the name, options and weights of ``frozen``.
     """
 
     frozen: nn.Module
@@ -31,18 +31,18 @@ class Cut(NamedTuple):
 
 
 def cut(model: Embedder, blocks: int = 0) -> Cut:
-    """``model`` cut before the last ``blocks`` blocks of its backbone; 0 is behind all of them.
+    """Split ``model`` before the last ``blocks`` blocks of its backbone; 0 splits after the last.
 
-    Both parts share their layers with ``model``: what they learn, it has learned.
+    Both parts share their layers with ``model``, so training them trains it.
 
     Args:
         model: The embedder.
-        blocks: Last blocks that belong to the part that learns. A block is a layer with a matrix,
-            or a module of them, of those that the network runs one after the other.
+        blocks: Number of final blocks in the learned part. Blocks are the modules with weight
+            matrices or kernels among those that the network runs in sequence.
 
     Raises:
-        ModelError: If the backbone has no more blocks than that, or does not run its modules one
-            after the other.
+        ModelError: If the backbone does not have more blocks, or does not run its modules in
+            sequence.
 
     Example:
         >>> from sumpool.models import EmbedderConfig, build_embedder
@@ -68,7 +68,7 @@ def cut(model: Embedder, blocks: int = 0) -> Cut:
 
 
 def _parts(network: nn.Module, name: str, blocks: int) -> tuple[list[str], list[str]]:
-    """Names of the modules before and from the last ``blocks`` blocks on, in their order."""
+    """Names of the modules before the last ``blocks`` blocks, and of those after, in order."""
     modules = _chain(network)
     places = [
         place
@@ -91,7 +91,7 @@ def _chain(module: nn.Module, prefix: str = "") -> list[str]:
 
 
 def _without(module: nn.Module, names: Collection[str], prefix: str = "") -> nn.Module:
-    """A twin that shares all layers but those of these names, which pass on what they get."""
+    """Copy of ``module`` that shares its layers, with identities in place of the named ones."""
     twin = copy.copy(module)
     twin._modules = dict(module._modules)
     for name, child in module.named_children():
@@ -111,7 +111,7 @@ def _check(model: Embedder, frozen: nn.Module, learned: nn.Module, blocks: int) 
     try:
         with torch.no_grad():
             same = torch.equal(learned(frozen(images)), model.backbone(images))
-    # Maps are no images for what comes first, and an identity is no list of blocks.
+    # Networks that are not sequential fail in many ways when modules are replaced by identities.
     except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError, KeyError):
         same = False
     finally:

@@ -1,4 +1,4 @@
-"""What follows the backbone of an embedder: the linear map and the pooling."""
+"""The head of an embedder: its linear map and pooling."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sumpool.models.config import EmbedderConfig
 from sumpool.models.layout import FeatureLayout
 from sumpool.pooling import GlobalPool, build_pooling, pooling_class, pooling_options
 
-#: Length of the rows of an orthogonal map: that of the uniform one of torch.
+#: Norm of the rows of an orthogonal map, about that of torch's uniform initialization.
 ORTHOGONAL_GAIN = 3**-0.5
 
 
 def build_head_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int) -> GlobalPool:
-    """The pooling of ``config`` for features that lie as ``layout`` says."""
+    """Build the pooling of ``config`` for features of the given layout."""
     sequence = layout.format == "NLC"
     options: dict[str, Any] = {**config.pooling_options, "input_fmt": layout.format}
     if sequence:
@@ -38,13 +38,13 @@ def build_head_pooling(config: EmbedderConfig, layout: FeatureLayout, seed: int)
 def build_map(
     config: EmbedderConfig, layout: FeatureLayout, pooling: GlobalPool, seed: int
 ) -> nn.Module:
-    """The linear map to the embedding size, where ``pooling`` wants it, initialized.
+    """Build the linear map to the embedding size; the identity if ``pooling`` has its own map.
 
-    It comes from the seed alone, whatever ``pooling`` drew for itself: poolings that are compared
+    The map depends on the seed alone, not on what ``pooling`` has drawn, so that poolings compared
     seed by seed start from the same map.
 
     Raises:
-        ValueError: If the initialization needs a single map and the pooling has others.
+        ValueError: If the initialization needs a single linear map and the pooling has others.
     """
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
@@ -64,22 +64,22 @@ def build_map(
 
 
 def single_map(mapped: nn.Module, pooling: GlobalPool) -> nn.Linear | nn.Conv2d | None:
-    """The linear map of an embedder, its own or that inside of its pooling; None if not one."""
-    # Poolings with a map inside have it under the same name, if it is a single one.
+    """Return the linear map of an embedder or inside its pooling; None unless there is just one."""
+    # Poolings with a single map inside store it as ``map``.
     single = getattr(pooling, "map", None) if pooling.linear_map == "inside" else mapped
     return single if isinstance(single, nn.Linear | nn.Conv2d) else None
 
 
 @torch.no_grad()
 def keep_principal_axes(layer: nn.Linear | nn.Conv2d, vectors: Tensor) -> None:
-    """Turn an orthogonal map, in place, to the subspace that keeps most of ``vectors``.
+    """Turn an orthogonal map, in place, to the principal subspace of ``vectors``.
 
-    Its rows become the first principal axes of the vectors at unit length, which are not centered.
-    Where there are fewer vectors than rows, what is left of the map as it was fills the rest.
+    Its rows become the first principal axes of the normalized vectors, which are not centered. If
+    there are fewer vectors than rows, the remaining rows come from the previous map.
 
     Args:
-        layer: From C to D dimensions; one with D ≥ C loses nothing and stays as it is.
-        vectors: What the map gets to see, (N, C).
+        layer: Maps C to D dimensions; left unchanged if D ≥ C, where nothing is lost.
+        vectors: Inputs of the map, (N, C).
 
     Example:
         >>> layer = nn.Linear(3, 1, bias=False)

@@ -9,25 +9,25 @@ from types import ModuleType
 from sumpool.models.errors import ModelError
 from sumpool.models.storage import DESCRIPTION, TENSORS
 
-#: What an address of a model on the Hub begins with.
+#: Prefix of the address of a model on the Hub.
 PREFIX = "hf://"
 _NAME = r"[\w.-]+/[\w.-]+"
 
 
 def is_hub_address(source: str | Path) -> bool:
-    """Whether ``source`` is an address on the Hub rather than a folder."""
+    """Whether ``source`` is a Hub address rather than a folder."""
     return str(source).startswith(PREFIX)
 
 
 def download(address: str) -> Path:
-    """The folder with the files of a model on the Hub; files that are there are not fetched again.
+    """Download the files of a model on the Hub, unless they are cached, and return their folder.
 
     Args:
         address: "hf://organization/name" or "hf://organization/name@revision".
 
     Raises:
-        ModelError: If the address is none, huggingface_hub is not installed, or the files cannot be
-            had.
+        ModelError: If the address is invalid, huggingface_hub is not installed, or the download
+            fails.
     """
     match = re.fullmatch(rf"{PREFIX}({_NAME})(?:@([\w./-]+))?", address)
     if match is None:
@@ -42,7 +42,7 @@ def download(address: str) -> Path:
         )
     except ModelError:
         raise
-    except Exception as error:  # a download fails in any way
+    except Exception as error:  # a download can raise anything
         raise ModelError(f"{address} could not be downloaded: {_reason(error)}") from error
     return Path(found)
 
@@ -51,7 +51,7 @@ def upload(folder: Path, name: str, *, private: bool, token: str | None) -> str:
     """Upload the files in ``folder``; see :meth:`Embedder.push_to_hub`.
 
     Returns:
-        The address of the repository, for people.
+        The URL of the repository.
     """
     if re.fullmatch(_NAME, name) is None:
         raise ModelError(f"name must be organization/name, got {name!r}")
@@ -59,7 +59,7 @@ def upload(folder: Path, name: str, *, private: bool, token: str | None) -> str:
     try:
         address = api.create_repo(name, private=private, exist_ok=True)
         api.upload_folder(repo_id=name, folder_path=folder, commit_message="Upload a sumpool model")
-    except Exception as error:  # an upload fails in any way
+    except Exception as error:  # an upload can raise anything
         raise ModelError(f"{name} could not be uploaded: {_reason(error)}") from error
     return str(address)
 

@@ -1,4 +1,4 @@
-"""How local features lie in the output of a network."""
+"""The layout of local features in the output of a network."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 
 class FeatureLayout(NamedTuple):
-    """What comes out of a backbone.
+    """Layout of the output of a backbone.
 
     Attributes:
         format: "NCHW" or "NHWC" for maps, "NLC" for token sequences.
         channels: Length of a local feature.
-        num_prefix_tokens: Leading tokens of a sequence (class, registers), which stand for no place
+        num_prefix_tokens: Leading tokens of a sequence (class, registers), which have no position
             in the image.
     """
 
@@ -24,19 +24,19 @@ class FeatureLayout(NamedTuple):
 
 
 def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
-    """Send a blank image through ``network`` and look at what comes out.
+    """Infer the layout from the output of ``network`` for a blank image.
 
-    timm's networks announce maps that are not NCHW by ``output_fmt``, and tokens before the patches
-    by ``num_prefix_tokens`` or a ``cls_token``.
+    timm's networks declare maps other than NCHW by ``output_fmt``, and tokens before the patches by
+    ``num_prefix_tokens`` or a ``cls_token``.
 
     Args:
-        network: From images (B, 3, size, size) to local features.
-        name: What messages call it.
+        network: Maps images (B, 3, size, size) to local features.
+        name: Name of the network in error messages.
         size: Side of the image.
 
     Raises:
-        ValueError: If the network does not take images of this size, or gives something other than
-            local features.
+        ValueError: If the network does not accept images of this size, or its output is not local
+            features.
     """
     parameter = next(network.parameters())
     blank = torch.zeros(1, 3, size, size, device=parameter.device, dtype=parameter.dtype)

@@ -1,4 +1,4 @@
-"""Models by the folder they are in: that of a run, or their own."""
+"""Loading and saving of models in the folder of a run or their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from sumpool.models.weights import load_state
 
 
 def load(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
-    """The model of a run, a saved model, or "pretrained", in evaluation mode.
+    """Load the model of a run, a saved model, or "pretrained", in evaluation mode.
 
     Args:
-        folder: Folder of a run, one that :func:`save_embedder` wrote, or "hf://organization/name"
-            on the Hugging Face Hub. "pretrained", unless there is a folder of that name, is the
-            packaged network as it is: the mean of its last map.
-        device: Where to put it.
+        folder: Folder of a run, one written by :func:`save_embedder`, or "hf://organization/name"
+            on the Hugging Face Hub. "pretrained", unless a folder has that name, is the packaged
+            network without further training: the mean of its last map.
+        device: Device of the model.
 
     Raises:
         ModelError: If there is no model in ``folder``, or it cannot be loaded; the message names
@@ -33,19 +33,18 @@ def load(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
 
 
 def save_embedder(model: Embedder, folder: str | Path) -> None:
-    """Write ``model`` into ``folder``, as model.safetensors and model.json.
+    """Write ``model`` to ``folder`` as model.safetensors and model.json.
 
-    :meth:`Embedder.save_pretrained` adds a model card, for a model that is passed on. Each file is
-    written completely or not at all. A folder with only one of them replaced is recognized when it
-    is loaded.
+    :meth:`Embedder.save_pretrained` adds a model card, for sharing the model. Each file is written
+    completely or not at all; if only one of them was replaced, loading detects the mismatch.
 
     Args:
         model: The model itself, not a wrapper around it.
-        folder: Made where it is not there; a model in it is replaced.
+        folder: Created if missing; a model in it is replaced.
 
     Raises:
         TypeError: If ``model`` is not an :class:`Embedder`.
-        ModelError: If a file cannot be written; what was there before stays.
+        ModelError: If a file cannot be written; its previous version is kept.
     """
     if not isinstance(model, Embedder):
         raise TypeError(
@@ -55,13 +54,13 @@ def save_embedder(model: Embedder, folder: str | Path) -> None:
 
 
 def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Embedder:
-    """The model that :func:`save_embedder` wrote, in evaluation mode.
+    """Load a model written by :func:`save_embedder`, in evaluation mode.
 
-    Nothing in the files is executed, and neither a network nor packaged weights are needed.
+    Nothing in the files is executed, and neither network access nor packaged weights are needed.
 
     Args:
         folder: Folder with model.safetensors and model.json.
-        device: Where to put it.
+        device: Device of the model.
 
     Raises:
         ModelError: If a file is missing, damaged, written by a newer version, or does not describe
@@ -84,10 +83,10 @@ def load_embedder(folder: str | Path, device: torch.device | str = "cpu") -> Emb
 def start_from(model: Embedder, source: Embedder) -> str:
     """Copy weights of ``source`` into ``model``: the backbone, and map and pooling if they fit.
 
-    A pooling is taken only together with the map, behind which its prototypes lie.
+    The pooling is copied only together with the map, in whose output space its prototypes lie.
 
     Returns:
-        What was taken and what is new, in words.
+        A sentence on what was copied and what is new.
 
     Raises:
         ModelError: If the backbones differ.
@@ -115,7 +114,7 @@ def start_from(model: Embedder, source: Embedder) -> str:
 
 
 def _misfit(own: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> str:
-    """The first tensor of ``own`` that ``other`` has no counterpart of the same shape for."""
+    """Describe the first tensor whose shapes differ or that only one side has; empty if none."""
     for name in (*own, *other):
         if name not in own or name not in other:
             return f"{name} only in one"

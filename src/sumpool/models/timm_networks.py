@@ -1,4 +1,4 @@
-"""Networks of timm without classifier and pooling, and what their images go through."""
+"""Networks of timm without classifier and pooling, and their preprocessing."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import nn
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.errors import ModelError
 
-#: Options of timm's networks that are accepted: they change the network, and open no files.
+#: Accepted options of timm's networks: those that change the network and open no files.
 OPTIONS = (
     *("output_stride", "img_size", "patch_size", "dynamic_img_size", "strict_img_size"),
     *("embed_dim", "depth", "depths", "num_heads", "mlp_ratio", "window_size"),
@@ -23,19 +23,20 @@ OPTIONS = (
 def build_timm(
     name: str, *, pretrained: bool, crop: int | None, options: Mapping[str, Any]
 ) -> tuple[nn.Module, Preprocessing, tuple[str, ...]]:
-    """Build timm's ``name``.
+    """Build a network of timm.
 
     Args:
-        name: A name that timm knows, with or without its tag.
-        pretrained: Whether timm loads its weights, which it downloads unless they are cached.
-        crop: Side of the images that a network for one size is built for; None for its own.
-        options: Further arguments of ``timm.create_model``, of those in ``OPTIONS``.
+        name: A timm model name, with or without its tag.
+        pretrained: Whether to load timm's weights, which are downloaded unless cached.
+        crop: Image side that a network of fixed input size is built for; None for its own.
+        options: Further arguments of ``timm.create_model``, from ``OPTIONS``.
 
     Returns:
-        The network, what its images go through, and the modules that are its classifier.
+        The network, its preprocessing, and the names of its classifier modules.
 
     Raises:
-        ValueError: If there are no pretrained weights, or an option or the tag is unknown.
+        ValueError: If there are no pretrained weights, an option or the tag is unknown, or timm
+            cannot build the network.
         ModelError: If timm cannot load the weights.
     """
     unknown = [key for key in options if key not in OPTIONS]
@@ -58,7 +59,7 @@ def build_timm(
         network: nn.Module = timm.create_model(
             name, pretrained=pretrained, num_classes=0, global_pool="", **arguments
         )
-    except Exception as error:  # a download fails in any way, and so do options of networks
+    except Exception as error:  # downloads and options of networks can raise anything
         reason = str(error) or type(error).__name__
         if pretrained:
             raise ModelError(
@@ -87,11 +88,11 @@ def _usual_resize(crop: int) -> int:
 
 
 def with_sizes(view: Preprocessing, resize: int | None, crop: int | None) -> Preprocessing:
-    """``view`` with other sizes, its random boxes covering the same shares of an image."""
+    """Return ``view`` with other sizes; its random boxes cover the same share of an image."""
     if crop is None:
         crop = view.crop
     elif resize is None and crop != view.crop:
-        # Whole images stay whole.
+        # Images that are not cropped stay uncropped.
         resize = crop if view.resize == view.crop else _usual_resize(crop)
     if resize is None:
         resize = view.resize

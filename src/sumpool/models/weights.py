@@ -1,4 +1,4 @@
-"""Weights of backbones: from files, and from packages that carry them."""
+"""Reading files of weights, and loading them into networks."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from torch import Tensor, nn
 
 from sumpool.models.errors import ModelError
 
-#: Key of a safetensors file under which it has the digest of its tensors.
+#: Metadata key for the digest of the tensors in a safetensors file.
 DIGEST = "tensors_sha256"
-#: Most names that a message spells out.
+#: Maximum number of names listed in a message.
 _SPELLED = 5
 
 
 def read_state(path: str | Path) -> dict[str, Tensor]:
-    """The tensors by name in a safetensors file (by its suffix) or a torch file.
+    """Read tensors by name from a safetensors file (by its suffix) or a torch file.
 
     No pickle is executed: torch files are read with ``weights_only=True``.
 
     Raises:
-        ModelError: If there is no such file, or it is not one of named tensors.
+        ModelError: If the file is missing, or contains anything but finite tensors by name.
     """
     path = Path(path)
     if not path.is_file():
@@ -33,7 +33,7 @@ def read_state(path: str | Path) -> dict[str, Tensor]:
         return _finite(path, read_safetensors(path)[0])
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # a damaged or foreign file fails in any way
+    except Exception as error:  # damaged or foreign files can raise anything
         reason = str(error).split("\n", 1)[0]
         raise ModelError(f"{path} cannot be read as a torch file of weights: {reason}") from error
     if not isinstance(state, Mapping):
@@ -58,11 +58,11 @@ def _finite(path: Path, state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors by name in a safetensors file, and what else it says.
+    """Read the tensors by name and the metadata of a safetensors file.
 
     Raises:
-        ModelError: If it cannot be read, or its tensors are not those that its digest is of. Files
-            without a digest, of earlier versions or other programs, are taken as they are.
+        ModelError: If the file cannot be read, or its tensors do not match its digest. Files
+            without a digest, from earlier versions or other programs, are accepted.
     """
     try:
         with safetensors.safe_open(path, "pt") as file:
@@ -79,7 +79,7 @@ def read_safetensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
 
 
 def tensors_digest(state: Mapping[str, Tensor]) -> str:
-    """SHA-256 of names, types, shapes and values of CPU tensors, whatever their order."""
+    """Return the SHA-256 of names, dtypes, shapes and values of CPU tensors, in any order."""
     digest = hashlib.sha256()
     for name, value in sorted(state.items()):
         digest.update(f"{name} {value.dtype} {tuple(value.shape)}\n".encode())
@@ -95,20 +95,20 @@ def load_state(
     classifier: Iterable[str] = (),
     exact: bool = False,
 ) -> None:
-    """Copy ``state`` into ``network``, all of it and nothing less.
+    """Copy ``state`` into ``network``, which it must match completely.
 
-    Unless ``exact``, peculiarities of old files are accepted: no count of the batches that batch
-    normalization has seen, and its vectors as (1, C).
+    Unless ``exact``, quirks of old files are accepted: batch normalization without
+    ``num_batches_tracked``, and with vectors of shape (1, C).
 
     Args:
         network: Its parameters and buffers are set in place.
         state: Tensors by name.
-        source: Where they come from, for messages.
-        classifier: Names of modules that may be in ``state`` and are left out.
-        exact: Whether ``state`` must be just what ``network.state_dict()`` gives, dtypes included.
+        source: Origin of the tensors, for error messages.
+        classifier: Names of modules whose tensors in ``state`` are ignored.
+        exact: Whether ``state`` must match ``network.state_dict()`` including dtypes.
 
     Raises:
-        ModelError: If a tensor is missing, unknown or of another shape.
+        ModelError: If a tensor is missing, unknown or of the wrong shape or, if ``exact``, dtype.
     """
     dropped = tuple(f"{name}." for name in classifier)
     expected = network.state_dict()

@@ -1,4 +1,4 @@
-"""HTML pages from the templates beside this module: files that open anywhere and load nothing."""
+"""Self-contained HTML pages from the templates of this package."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sumpool.system.files import refuse_overwriting, write_atomic
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawn figure.
+    """A rendered figure.
 
     Attributes:
-        png: The image.
-        alt: What it shows, for those who do not see it.
+        png: The image in PNG format.
+        alt: Alternative text.
     """
 
     png: bytes
@@ -30,15 +30,15 @@ class Picture:
 
     @property
     def wide(self) -> bool:
-        """Whether it has panels in a row, too small to read in half the width of the page."""
-        # Width and height stand in the header, after signature, length and name of the first chunk.
+        """Whether the figure is a row of panels, too small to read at half the page width."""
+        # Width and height follow the signature and the length and name of the first chunk.
         width, height = struct.unpack(">II", self.png[16:24])
         return bool(width > 1.8 * height)
 
 
 @cache
 def templates(package: str = "sumpool.report") -> Environment:
-    """The templates of a package; everything that is filled in is escaped."""
+    """Return the template environment of a package; all inserted values are escaped."""
     found = Environment(
         loader=PackageLoader(package),
         autoescape=True,
@@ -52,12 +52,12 @@ def templates(package: str = "sumpool.report") -> Environment:
 
 
 def render(template: str, **values: Any) -> str:
-    """The template filled with ``values``; everything in them is escaped."""
+    """Render a template with ``values``, which are escaped."""
     return templates().get_template(template).render(values)
 
 
 def render_part(name: str, *values: Any) -> str:
-    """What the macro ``name`` of ``parts.html`` makes of ``values``.
+    """Render the macro ``name`` of ``parts.html`` with ``values``.
 
     Example:
         >>> render_part("image", b"abc", "a <dot>", "jpeg")
@@ -67,37 +67,37 @@ def render_part(name: str, *values: Any) -> str:
 
 
 def write_page(out: Path, template: str, **values: Any) -> Path:
-    """Write the filled template to ``out``, whole or not at all, and return ``out``."""
+    """Write the rendered template to ``out`` atomically, and return ``out``."""
     write_atomic(out, render(template, **values).encode())
     return out
 
 
 def refuse_foreign_page(out: Path, *, overwrite: bool = False) -> None:
-    """Refuse to write over a file that is not a page of this package, unless asked to.
+    """Refuse to replace a file that is not a page of this package, unless ``overwrite``.
 
     Raises:
-        StoreError: Naming it.
+        StoreError: The message names the file.
     """
     try:
         with out.open("rb") as file:
             start = file.read(2000)
     except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         start = b""
-    # Pages of the first version have only the title.
+    # Pages of the first version are recognized by their title.
     if not (b'name="generator" content="sumpool"' in start or b"<title>sumpool" in start):
         refuse_overwriting([out], overwrite=overwrite)
 
 
 def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
-    """Write a page with a title in plain text and a body in HTML; ``style`` adds CSS rules."""
+    """Write a page with a plain-text title and an HTML body; ``style`` adds CSS rules."""
     return write_page(out, "page.html", title=title, body=Markup(body), style=Markup(style.strip()))
 
 
 def pictures_html(pictures: Sequence[Picture], kind: str = "") -> str:
-    """Figures in a row, or one below the other where the page is narrow, of the class ``kind``."""
+    """Render figures in a row that wraps on narrow pages, with the CSS class ``kind``."""
     return render_part("pictures", pictures, kind)
 
 
 def paragraphs(notes: Sequence[str]) -> str:
-    """Each note, plain text, as a paragraph."""
+    """Render each plain-text note as a paragraph."""
     return render_part("paragraphs", notes)

@@ -1,4 +1,4 @@
-"""Names and conditions of cells, as tables and figures share them."""
+"""Names and conditions of cells, shared by tables and figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STAND_IN = (
 
 
 def loss_name(row: Row) -> str:
-    """The loss of a cell.
+    """Name a cell's loss.
 
     Example:
         >>> loss_name(Row("collage", {}, {"loss": "c2"}, {}, {}, 0.0, None))
@@ -26,7 +26,7 @@ def loss_name(row: Row) -> str:
 
 
 def rate_name(rate: float) -> str:
-    """A learning rate as it is written.
+    """Format a learning rate.
 
     Example:
         >>> rate_name(0.001), rate_name(0.00025)
@@ -36,32 +36,32 @@ def rate_name(rate: float) -> str:
 
 
 def losses_and_rates(rows: Iterable[Row]) -> list[tuple[str, float]]:
-    """The pairs of loss and learning rate that occur, losses by name, higher rates first."""
+    """Return the pairs of loss and learning rate that occur, losses by name, higher rates first."""
     pairs = {(loss_name(row), float(row.cell["lr"])) for row in rows}
     return sorted(pairs, key=lambda pair: (pair[0], -pair[1]))
 
 
 def trained_with(row: Row) -> tuple[str, float]:
-    """Loss and learning rate of a cell."""
+    """Return the loss and learning rate of a cell."""
     return loss_name(row), float(row.cell["lr"])
 
 
 def losses(rows: Iterable[Row]) -> list[str]:
-    """The losses that occur, by name."""
+    """Return the losses that occur, by name."""
     return sorted({loss_name(row) for row in rows})
 
 
 def in_given_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
-    """Each name once: first those of ``order``, in it, then the others as they come.
+    """Return each name once: first those in ``order``, then the others as they come.
 
-    Cells that run in parallel are stored in the order they finish, which means nothing.
+    Cells that run in parallel are stored in the order they finish, which has no meaning.
     """
     found = list(dict.fromkeys(names))
     return [*(name for name in order if name in found), *(it for it in found if it not in order)]
 
 
 def conditions(settings: Mapping[str, Any]) -> list[str]:
-    """What all cells share, as notes."""
+    """Return notes on shared settings."""
     plain = {**settings, **_mapping(settings.get("config"))}
     listed = ", ".join(
         f"{name.replace('_', ' ')} {value:g}"
@@ -80,7 +80,7 @@ def on_collages(settings: Mapping[str, Any]) -> bool:
 
 
 def dataset_label(settings: Mapping[str, Any]) -> str:
-    """What the models are trained and evaluated on."""
+    """Return the name of the data."""
     if not on_collages(settings):
         return "CUB-200-2011"
     known = {"CIFAR-100": "collages of CIFAR-100", "glyphs": "collages of letters and digits"}
@@ -88,7 +88,7 @@ def dataset_label(settings: Mapping[str, Any]) -> str:
 
 
 def evaluated_on(settings: Mapping[str, Any]) -> str:
-    """The images that scores are measured on: "test" or "validation".
+    """Return what scores are measured on: "test" or "validation".
 
     Example:
         >>> evaluated_on({"data": "glyphs"})

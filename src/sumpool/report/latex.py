@@ -1,10 +1,10 @@
-"""Tables in LaTeX, with the rules of the package booktabs."""
+"""Tables in LaTeX, with the rules of booktabs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 
-#: What LaTeX reads as a command, and signs that its fonts have in mathematics alone.
+#: Special characters of LaTeX, and characters that its fonts only have in math mode.
 _SIGNS = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
@@ -30,12 +30,12 @@ _SIGNS = {
     "…": r"\dots{}",
     "↳": r"$\hookrightarrow$",
 }
-#: Begins the name of a row that continues the one above.
+#: Prefix of the name of a row that continues the one above.
 UNDER = "↳"
 
 
 def escape_latex(text: str) -> str:
-    r"""``text`` as LaTeX prints it, letter by letter.
+    r"""Escape the special characters of ``text`` for LaTeX.
 
     Example:
         >>> print(escape_latex("50 % of a_b & 0.3 ± 0.1"))
@@ -52,13 +52,13 @@ def latex_table(
     strong: Collection[tuple[int, int]] = (),
     spans: Sequence[Sequence[tuple[str, int]]] = (),
 ) -> str:
-    """A table in LaTeX; the package booktabs is needed.
+    """Format a table in LaTeX, which requires booktabs.
 
     Args:
         header: Names of the columns.
         rows: The cells. A row whose name begins with ↳ continues the one above.
-        caption: What is tabulated.
-        strong: Row and column of the cells that are bold.
+        caption: Caption; without one, only the ``tabular`` is returned.
+        strong: Row and column of the cells in bold.
         spans: Lines above the header: names, each with the number of columns it covers.
     """
     parts = (
@@ -88,7 +88,7 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _span(line: Sequence[tuple[str, int]]) -> list[str]:
-    """The names over their columns, and a rule under each."""
+    """The names above their columns, and a rule below each."""
     cells, rules, first = [], [], 1
     for name, width in line:
         if name:

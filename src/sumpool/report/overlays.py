@@ -1,4 +1,4 @@
-"""Pooling weights laid over images, all of a page on one scale."""
+"""Overlays of pooling weights on images, with one scale per page."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from numpy.typing import NDArray
 from PIL import Image
 
 MAP = mpl.colormaps["inferno"]
-#: Share of the heat in the blend; the rest is the image in gray.
+#: Opacity of the heat map over the gray image.
 HEAT = 0.62
 
 
 def scale_top(maps: Iterable[NDArray[np.float32]]) -> float:
-    """The upper end of a scale that begins at 0 and holds 1, the equal weight, in its middle."""
+    """Return the upper end of a scale from 0: the largest weight, at least twice an equal one."""
     return max([2.0, *(float(weights.max()) for weights in maps)])
 
 
 def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
-    """The image in gray under the heat of its weights, as JPEG.
+    """Draw weights as a heat map over the gray image, as JPEG.
 
     Args:
         jpeg: The image.
-        weights: Weight of each position relative to an equal one, (h, w); smoothed in between.
+        weights: Weight of each position relative to an equal one, (h, w); interpolated in between.
         top: The weight that is drawn brightest.
     """
     blend = blended(np.asarray(Image.open(io.BytesIO(jpeg)).convert("RGB")), weights, top)
@@ -38,7 +38,7 @@ def overlay(jpeg: bytes, weights: NDArray[np.float32], top: float) -> bytes:
 def blended(
     image: NDArray[np.uint8], weights: NDArray[np.float32], top: float
 ) -> NDArray[np.uint8]:
-    """The image (H, W, 3) in gray under the heat of its weights (h, w), as :func:`overlay`."""
+    """Draw weights (h, w) over the gray image (H, W, 3), as in :func:`overlay`."""
     picture = Image.fromarray(image)
     field = Image.fromarray(np.asarray(weights, np.float32))
     smooth = np.asarray(field.resize(picture.size, Image.Resampling.BILINEAR))
@@ -49,9 +49,9 @@ def blended(
 
 
 def stored_image(arrays: Mapping[str, NDArray[Any]], number: int, side: int) -> NDArray[np.uint8]:
-    """One of the stored ``images``, enlarged to ``side`` pixels; plain gray if none are stored.
+    """Return one of the stored ``images``, resized to ``side`` pixels; gray if none are stored.
 
-    Results can so be passed on, and drawn again, where the images may not be.
+    Results can thus be shared and drawn again where the images must not be shared.
     """
     if "images" not in arrays:
         return np.full((side, side, 3), 128, np.uint8)
@@ -60,12 +60,12 @@ def stored_image(arrays: Mapping[str, NDArray[Any]], number: int, side: int) -> 
 
 
 def scale_stops() -> list[str]:
-    """Nine colors of the scale, evenly spaced from 0 to its upper end."""
+    """Return nine colors of the scale, evenly spaced from 0 to its upper end."""
     return [mpl.colors.to_hex(MAP(step / 8)) for step in range(9)]
 
 
 def effective_share(weights: NDArray[np.float32]) -> float:
-    """Positions that equal weights would be spread over, as a share of all: 1 / (n Σ p²).
+    """Return the effective share of positions, 1 / (n Σ p²); 1 for equal weights.
 
     Example:
         >>> effective_share(np.ones((2, 2), np.float32))

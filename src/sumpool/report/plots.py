@@ -1,4 +1,4 @@
-"""A small kit for figures: images of them, panels in a row, legends below, looks by place."""
+"""Helpers for figures: rendering, rows of panels, legends, colors and markers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sumpool.report.style import COLORS, MARKERS
 
 
 def picture(figure: Figure, alt: str, *, dpi: int = 140, **options: Any) -> Picture:
-    """The figure as a PNG image; ``alt`` says what it shows, ``options`` are of ``savefig``."""
+    """Render a figure with the alternative text ``alt``; ``options`` are passed to ``savefig``."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=dpi, **options)
     return Picture(buffer.getvalue(), alt)
@@ -25,10 +25,10 @@ def picture(figure: Figure, alt: str, *, dpi: int = 140, **options: Any) -> Pict
 def panel_row(
     names: Sequence[str], width: float, height: float, **options: Any
 ) -> tuple[Figure, dict[str, Axes]]:
-    """A figure of the given size in inches with one panel per name, from left to right.
+    """Create a figure, sized in inches, with one panel per name from left to right.
 
     Args:
-        names: The names, all different.
+        names: Distinct names of the panels.
         width: Width of the whole figure.
         height: Height of the figure.
         **options: Options of ``Figure.subplots``, such as ``sharey``.
@@ -39,7 +39,7 @@ def panel_row(
 
 
 def legend_below(figure: Figure, handles: Sequence[Artist], most: int, **options: Any) -> None:
-    """A legend without a frame below all panels, of ``most`` columns if the figure has room."""
+    """Add a frameless legend below all panels, with at most ``most`` columns, as space permits."""
     shared: dict[str, Any] = {"fontsize": 8.5, "frameon": False, **options}
     room = 72 * figure.get_figwidth() / shared["fontsize"]
     ncols = _columns([len(str(it.get_label())) for it in handles], most, room)
@@ -47,26 +47,26 @@ def legend_below(figure: Figure, handles: Sequence[Artist], most: int, **options
 
 
 def _columns(lengths: Sequence[int], most: int, room: float) -> int:
-    """How many columns of labels with so many letters fit into ``room``, in sizes of the font.
+    """Number of columns of labels with these lengths that fit into ``room``, in font sizes.
 
     Example:
         >>> _columns([20, 5, 5, 20], 4, 40.0), _columns([20, 5, 5, 20], 4, 35.0)
         (3, 2)
     """
     for columns in range(most, 1, -1):
-        # As matplotlib splits them.
+        # The way matplotlib splits them.
         widest = [it.max() for it in np.array_split(np.array(lengths), columns) if len(it)]
-        # A letter is about half as wide as the font is large; the sign and the gaps take 5 sizes.
+        # A letter is about half a font size wide; the handle and the gaps take 5 font sizes.
         if 0.55 * sum(widest) + 5 * len(widest) <= room:
             return columns
     return 1
 
 
 def color_at(place: int) -> str:
-    """The color of the item at ``place``; they repeat."""
+    """The color of the item at ``place``; colors repeat."""
     return COLORS[place % len(COLORS)]
 
 
 def marker_at(place: int) -> str:
-    """The marker of the item at ``place``; they repeat."""
+    """The marker of the item at ``place``; markers repeat."""
     return MARKERS[place % len(MARKERS)]

@@ -1,4 +1,4 @@
-"""A study on a page, and what all studies share there."""
+"""Sections of studies, and helpers shared by all studies."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from sumpool.report.html_page import Picture
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.rows import Row
 
-#: Stands where there is nothing to show.
+#: Placeholder for missing values.
 NOTHING = "–"
-#: Data that is drawn, or comes with a package: no folder is to be given.
+#: Data that is drawn or comes with a package, and needs no folder.
 _DRAWN = (None, "stand-in", "glyphs", "digits")
 
 Key = TypeVar("Key", bound=Hashable)
@@ -22,15 +22,15 @@ Column = TypeVar("Column")
 
 @dataclass(frozen=True)
 class Section:
-    """One study on a page.
+    """The section of a study on a page.
 
     Attributes:
         title: Heading.
         question: What the study asks.
         tables: The numbers, averaged over seeds.
         pictures: The figures.
-        notes: How to read them, and under which conditions they hold.
-        provenance: Command, seeds, versions and time.
+        notes: How to read the results, and under which conditions they hold.
+        provenance: Command, seeds and versions.
     """
 
     title: str
@@ -42,14 +42,14 @@ class Section:
 
 
 def render_png(draw: Callable[[BinaryIO], None], alt: str) -> Picture:
-    """The figure that ``draw`` writes to a file, with its text for those who do not see it."""
+    """Return the figure that ``draw`` writes to a file, with the alternative text ``alt``."""
     buffer = io.BytesIO()
     draw(buffer)
     return Picture(buffer.getvalue(), alt)
 
 
 def grouped(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:
-    """The rows by their key, keys and rows in the order they come."""
+    """Group rows by key; keys and rows keep their order."""
     groups: dict[Key, list[Row]] = {}
     for row in rows:
         groups.setdefault(key(row), []).append(row)
@@ -57,12 +57,12 @@ def grouped(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[Ro
 
 
 def values(rows: Sequence[Row], name: str) -> list[float]:
-    """The metric of those rows that have it."""
+    """Return a metric of the rows that have it."""
     return [float(row.metrics[name]) for row in rows if name in row.metrics]
 
 
 def measured(rows: Sequence[Row], columns: Mapping[str, Column]) -> dict[str, Column]:
-    """The columns, by the name of their metric, that any of the rows has something for."""
+    """Return the columns, by the name of their metric, that any of the rows has a value for."""
     return {
         name: column for name, column in columns.items() if any(name in row.metrics for row in rows)
     }
@@ -71,14 +71,14 @@ def measured(rows: Sequence[Row], columns: Mapping[str, Column]) -> dict[str, Co
 def over_seeds(
     rows: Sequence[Row], name: str, digits: int, scale: float = 1.0, of: int | None = None
 ) -> str:
-    """Mean ± standard deviation of a metric over the rows that have it, a dash if none has.
+    """Format mean ± standard deviation over the rows that have the metric; a dash if none has.
 
     Args:
-        rows: Those of one cell of a table, one row per seed.
-        name: The metric.
-        digits: Digits after the point.
-        scale: Factor on it.
-        of: Seeds that there should be; if there are fewer, their number follows in parentheses.
+        rows: Rows of one table cell, one per seed.
+        name: Name of the metric.
+        digits: Digits after the decimal point.
+        scale: Factor applied to the metric.
+        of: Expected number of seeds; if there are fewer, their number follows in parentheses.
     """
     found = values(rows, name)
     if not found:
@@ -88,18 +88,18 @@ def over_seeds(
 
 
 def seeds_in_words(rows: Sequence[Row]) -> str:
-    """Over how many seeds a table averages."""
+    """Describe how many seeds a table averages over."""
     count = seed_count(rows)
     return "one seed" if count == 1 else f"mean ± standard deviation over {count} seeds"
 
 
 def provenance(rows: Sequence[Row]) -> str:
-    """The command that produces these rows, and the versions it ran with."""
+    """Return the command that produces these rows, and the versions it ran with."""
     versions = ", ".join(f"{name} {version}" for name, version in rows[-1].versions.items())
     data = " --data DIR" if rows[0].settings.get("data") not in _DRAWN else ""
     return f"sumpool study {rows[0].study} --seeds {seed_count(rows)}{data}; {versions}"
 
 
 def seed_count(rows: Sequence[Row]) -> int:
-    """How many seeds there are among the rows."""
+    """Return the number of different seeds of the rows."""
     return len({row.cell["seed"] for row in rows})

@@ -1,4 +1,4 @@
-"""The look that all figures share: colors, markers, axes."""
+"""The shared style of all figures: colors, markers, axes."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 
-#: Colors that color-blind readers tell apart, and line styles and markers for those who see none.
+#: Colors that color-blind readers can tell apart, and line styles and markers for print in gray.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
 STYLES = ("-", "--", "-.", ":")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 BLUE, ORANGE, GREEN, _, _, SKY, PURPLE, GREY = COLORS
-#: Ten colors far from each other, for classes.
+#: Ten clearly different colors, for classes.
 CLASS_COLORS = (*COLORS[:7], "#8C564B", "#B5BD00", "#111111")
 
 
 def plain_text(text: str) -> str:
-    r"""``text`` with matplotlib's special characters escaped.
+    r"""Escape matplotlib's special characters in ``text``.
 
     Example:
         >>> print(plain_text("5 $"))
         5 \$
     """
     text = text.replace("$", r"\$")
-    return f" {text}" if text.startswith("_") else text  # else a legend would leave it out
+    return f" {text}" if text.startswith("_") else text  # legends omit labels that begin with _
 
 
 def to_png(figure: Figure) -> bytes:
-    """The figure as a PNG image."""
+    """Render the figure as a PNG image."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=140)
     return buffer.getvalue()
 
 
 def shade(color: str, position: int, count: int) -> str:
-    """The ``position``-th of ``count`` shades of a color, from the color itself to a pale one.
+    """Return the ``position``-th of ``count`` shades of a color, from the color to a pale one.
 
     Example:
         >>> shade("#000000", 0, 2), shade("#000000", 1, 2)
@@ -50,7 +50,7 @@ def shade(color: str, position: int, count: int) -> str:
 
 
 def mean_and_deviation(values: Sequence[float], scale: float = 100.0) -> tuple[float, float]:
-    """Mean and sample standard deviation times ``scale``; a single value deviates by 0."""
+    """Return mean and sample standard deviation times ``scale``; the latter is 0 for one value."""
     scaled = [scale * value for value in values]
     return statistics.fmean(scaled), statistics.stdev(scaled) if len(scaled) > 1 else 0.0
 
@@ -58,7 +58,7 @@ def mean_and_deviation(values: Sequence[float], scale: float = 100.0) -> tuple[f
 def style_axes(
     axes: Axes, title: str, *, xlabel: str = "", ylabel: str = "", grid: str = "y"
 ) -> None:
-    """Titles, labels, a pale grid on one axis, and no frame above and to the right."""
+    """Set title, labels and a pale grid on one axis, and hide the top and right spines."""
     axes.set_title(title, fontsize=10.5)
     axes.set_xlabel(xlabel, fontsize=9)
     axes.set_ylabel(ylabel, fontsize=9)
@@ -71,7 +71,7 @@ def style_axes(
 def hbar_with_error(
     axes: Axes, place: float, values: Sequence[float], *, height: float, color: str
 ) -> float:
-    """Draw the mean of ``values`` in percent as a bar with its standard deviation and its number.
+    """Draw the mean of ``values`` in percent as a bar with its standard deviation and a label.
 
     Args:
         axes: The axes to draw on.

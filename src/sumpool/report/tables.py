@@ -1,4 +1,4 @@
-"""Tables of stored numbers: as text for a terminal, as Markdown, as HTML, as LaTeX."""
+"""Tables as plain text, Markdown, HTML or LaTeX."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sumpool.report.latex import latex_table
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as they are printed; the first column names the row.
+    """A table of formatted cells; the first column names the row.
 
     Attributes:
         header: Names of the columns.
         rows: Rows, each as long as the header; one that begins with ↳ continues the one above.
-        caption: What is tabulated and over what is averaged.
-        strong: Row and column of the cells that stand out: bold, or with a star in plain text.
+        caption: What the table shows, and what it averages over.
+        strong: Row and column of the highlighted cells: bold, or with a star in plain text.
         spans: Lines above the header, from the top: names, each with the number of columns that it
-            covers. Text and Markdown, which have one line, write them before the columns' names.
+            covers. Plain text and Markdown, which have a single line, prepend them to the header.
     """
 
     header: Sequence[str]
@@ -40,7 +40,7 @@ class Table:
                 raise ValueError(f"rows must have {len(self.header)} cells, got {list(row)}")
 
     def text(self) -> str:
-        """The table in columns of even width, for a terminal."""
+        """Format the table as aligned columns, for a terminal."""
         lines = [self._flat_header(), *self._marked("*{}")]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         lines.insert(1, ["-" * width for width in widths])
@@ -54,18 +54,18 @@ class Table:
         return "\n".join([self.caption, *body] if self.caption else body)
 
     def markdown(self) -> str:
-        """The table in Markdown, without the caption."""
+        """Format the table in Markdown, without the caption."""
         rule = ["---", *("---:" for _ in self.header[1:])]
         rows = self._marked("**{}**", lambda cell: cell.replace("|", r"\|"))
         lines = [[name.replace("|", r"\|") for name in self._flat_header()], rule, *rows]
         return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
     def html(self) -> str:
-        """The table in HTML without the caption, everything in it escaped."""
+        """Format the table in HTML without the caption; the text is escaped."""
         return render_part("table_of", self)
 
     def latex(self) -> str:
-        """The table in LaTeX with its caption, everything in it escaped; it needs booktabs."""
+        """Format the table in LaTeX with its caption; the text is escaped. Requires booktabs."""
         return latex_table(
             self.header, self.rows, caption=self.caption, strong=self.strong, spans=self.spans
         )
@@ -88,7 +88,7 @@ class Table:
 
 
 def mean_and_spread(values: Sequence[float], digits: int = 3, scale: float = 1.0) -> str:
-    """Mean ± sample standard deviation of the values; the mean alone for a single one.
+    """Format mean ± sample standard deviation of the values; only the mean for a single one.
 
     Example:
         >>> mean_and_spread([0.5, 0.7]), mean_and_spread([0.5], digits=1, scale=100)

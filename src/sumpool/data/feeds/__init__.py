@@ -1,1 +1,1 @@
-"""Batches of images on a device, decoded on demand or once."""
+"""Feeds: batches of images on a device, decoded on demand or once."""

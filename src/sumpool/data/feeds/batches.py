@@ -1,4 +1,4 @@
-"""Batches, and the interface of all feeds."""
+"""Batches and the interface of all feeds."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sumpool.data.views.preprocessing import Preprocessing
 
 
 class Batch(NamedTuple):
-    """Images as a network takes them.
+    """A batch of network inputs.
 
     Attributes:
-        images: Normalized pixels, (b, 3, H, W) float32, on the feed's device; of a feed of feature
-            maps, those in their place.
-        labels: Labels as the data set has them, (b,) int64, on the feed's device.
-        indices: Which images of the data set they are, (b,) int64, on the CPU.
+        images: Normalized pixels, (b, 3, H, W) float32, on the feed's device; feeds of feature maps
+            put the maps here.
+        labels: Labels of the data set, (b,) int64, on the feed's device.
+        indices: Indices of the images in the data set, (b,) int64, on the CPU.
     """
 
     images: Tensor
@@ -31,13 +31,13 @@ class Batch(NamedTuple):
 
 
 class ImageFeed(ABC):
-    """Yields the images of a data set in batches, on a device, ready for a network.
+    """Base class of feeds, which yield the images of a data set as batches of network inputs.
 
     Args:
-        dataset: The images; without transforms, since the views are the feed's.
-        preprocessing: The views.
-        device: Where batches are wanted.
-        seed: Fixes the random views.
+        dataset: The images; it must have no transforms, since the feed creates the views.
+        preprocessing: The train and the test view.
+        device: Device of the batches.
+        seed: Determines the random views.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class ImageFeed(ABC):
 
     @abstractmethod
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """Random views of the sampler's batches, without end.
+        """Yield random views of the sampler's batches, forever.
 
-        The view at a position of the global batch is a pure function of the feed's seed, the
-        step and the position: a run that resumes at ``start`` sees the same pixels, whatever the
-        number of workers or processes. Global random states are not touched.
+        The view at a position of the global batch is a pure function of the feed's seed, the step
+        and the position: a run that resumes at ``start`` gets the same pixels, for any number of
+        workers or processes. Global random states are not modified.
 
         Args:
             sampler: Chooses the images; built for the labels of this feed's data set.
@@ -74,10 +74,10 @@ class ImageFeed(ABC):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Central views of images in the order given; the last batch may be smaller.
+        """Yield central views of images, in the given order; the last batch may be smaller.
 
         Args:
-            indices: Which images, (n,); None is all.
+            indices: Indices of the images, (n,); None for all.
             batch_size: Images per batch.
 
         Raises:
@@ -85,7 +85,7 @@ class ImageFeed(ABC):
         """
 
     def close(self) -> None:  # noqa: B027 - most feeds have no workers
-        """End idle worker processes; the feed can still be used."""
+        """Terminate idle worker processes; the feed remains usable."""
 
     def _check_sampler(self, sampler: ClassBatchSampler) -> None:
         if sampler.images != len(self.dataset):
@@ -95,7 +95,7 @@ class ImageFeed(ABC):
             )
 
     def _split(self, indices: Tensor | Sequence[int] | None, batch_size: int) -> tuple[Tensor, ...]:
-        """The indices of each test batch."""
+        """Return the indices of each test batch."""
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         count = len(self.dataset)

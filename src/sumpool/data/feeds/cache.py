@@ -1,4 +1,4 @@
-"""Images decoded once, all pixels in one flat buffer."""
+"""Images decoded once into a flat pixel buffer."""
 
 from __future__ import annotations
 
@@ -22,26 +22,27 @@ from sumpool.data.feeds.threads import map_ahead
 from sumpool.system.cores import usable_cores
 from sumpool.system.memory import available_memory
 
-#: Bytes by which a buffer in memory grows.
+#: Minimum number of bytes by which a buffer in memory grows.
 _GROWTH = 2**26
 
 
 @dataclass(frozen=True, eq=False)
 class DecodedImages:
-    """The images of a data set, decoded, the shorter side brought to one length.
+    """The decoded images of a data set, optionally resized to a common shorter side.
 
-    Images keep their aspect ratio and lie one after the other in one buffer, rows of RGB pixels.
-    The buffer serves feeds of the data set and of its subsets, whose images are found by name.
+    Images keep their aspect ratio and are stored in one buffer, one after another, as rows of RGB
+    pixels. The buffer serves feeds of the data set and of its subsets, whose images are looked up
+    by name.
 
     Attributes:
         pixels: The buffer, uint8 (bytes,), on the CPU or a GPU.
-        starts: Place of each image's first number in the buffer, (N,).
-        sizes: Height and width of each image, (N, 2); 0 × 0 where it could not be read.
-        names: Name of each image, as its data set gives it.
-        resize: Length of the shorter side; None if images were left as they are.
-        broken: Why an image could not be read, by position.
-        path: The file that the buffer is mapped from; None if there is none.
-        checksums: What :meth:`check` compares the images of that file with, (N,), or None.
+        starts: Buffer position of each image's first value, (N,).
+        sizes: Height and width of each image, (N, 2); 0 × 0 if it could not be read.
+        names: Name of each image in its data set.
+        resize: Length of the shorter side; None if images were not resized.
+        broken: Reasons why images could not be read, by position.
+        path: The file that the buffer is mapped from, or None.
+        checksums: Expected checksums of the images in that file, (N,), or None; see :meth:`check`.
     """
 
     pixels: Tensor
@@ -58,11 +59,11 @@ class DecodedImages:
 
     @property
     def readable(self) -> Tensor:
-        """Positions of the images that could be read, (n,) int64; for ``dataset.subset``."""
+        """Positions of the readable images, (n,) int64, as needed for ``dataset.subset``."""
         return torch.tensor([it for it in range(len(self)) if it not in self.broken])
 
     def image(self, position: int) -> Tensor:
-        """The pixels of one image, uint8 (height, width, 3), a view of the buffer."""
+        """Return the pixels of one image, uint8 (height, width, 3), as a view of the buffer."""
         if position in self.broken:
             raise BrokenImageError(self.broken[position])
         self.check(np.array([position]))
@@ -70,13 +71,13 @@ class DecodedImages:
         return self._pixels(position).view(height, width, 3)
 
     def check(self, rows: NDArray[np.int64]) -> None:
-        """Compare images with their checksums, each once: when it is first used.
+        """Verify the checksums of images; each image is checked once, when it is first used.
 
         Args:
-            rows: Their positions.
+            rows: Positions of the images.
 
         Raises:
-            DataError: If one is not what was stored.
+            DataError: If an image differs from what was stored.
         """
         if self.checksums is None:
             return
@@ -89,11 +90,11 @@ class DecodedImages:
             self._unchecked[row] = False
 
     def rows(self, dataset: ImageDataset) -> NDArray[np.int64]:
-        """Positions here of the images of ``dataset``, found by name, (len(dataset),).
+        """Look up the images of ``dataset`` by name and return their positions, (len(dataset),).
 
         Raises:
-            DataError: If one is not here.
-            BrokenImageError: If one is here but could not be read.
+            DataError: If an image was not decoded.
+            BrokenImageError: If an image could not be read.
         """
         rows = []
         for name in map(dataset.item_name, range(len(dataset))):
@@ -105,11 +106,11 @@ class DecodedImages:
         return np.array(rows, dtype=np.int64)
 
     def to(self, device: torch.device | str) -> DecodedImages:
-        """The same images on another device; itself if it is there already.
+        """Copy the images to a device; return ``self`` if they are already there.
 
         Raises:
-            CacheMemoryError: If the device has too little memory free.
-            DataError: If an image is not what was stored.
+            CacheMemoryError: If the device has too little free memory.
+            DataError: If an image differs from what was stored.
         """
         device = torch.device(device)
         if device.type == "cuda" and device.index is None:
@@ -145,25 +146,24 @@ def decode_images(
     progress: bool = True,
     threads: int | None = None,
 ) -> DecodedImages:
-    """Decode every image of a data set, with the shorter side brought to ``resize``.
+    """Decode every image of a data set and resize its shorter side to ``resize``.
 
-    The pixels are those the test view crops from, bit for bit.
+    The pixels are bit for bit those that the test view crops from.
 
     Args:
         dataset: The images.
-        resize: Length of the shorter side, in pixels; None leaves images as they are.
-        cache_dir: Folder in which the pixels are stored. They are then decoded once for all
-            processes and runs that use the folder, and mapped into memory from there. The files
-            are identified by names, sizes and modification times of the images, and each image has
-            a checksum, which is compared when it is first used. None keeps the pixels in the
-            memory of this process.
-        skip_broken: Whether images that cannot be read are recorded in ``broken``, not an error.
+        resize: Length of the shorter side in pixels; None for no resizing.
+        cache_dir: Folder in which to store the pixels. They are then decoded once for all processes
+            and runs that use the folder, and memory-mapped. The files are identified by names,
+            sizes and modification times of the images; the checksum of each image is verified when
+            it is first used. None keeps the pixels in the memory of this process.
+        skip_broken: Whether to record unreadable images in ``broken`` instead of raising.
         progress: Whether to show a progress bar.
-        threads: How many decode at once; None is one per core.
+        threads: Number of decoding threads; None for one per core.
 
     Raises:
-        BrokenImageError: If an image cannot be read, unless ``skip_broken``.
-        CacheMemoryError: If the pixels would not fit into memory or onto the disk.
+        BrokenImageError: If an image cannot be read and ``skip_broken`` is False, or if none can.
+        CacheMemoryError: If the pixels do not fit into memory or on the disk.
         DataError: If the files in ``cache_dir`` cannot be written.
     """
     if not len(dataset):
@@ -199,7 +199,7 @@ def decode_images(
             first, *others = index.broken.values()
             more = f" (and {len(others):,} more)" if others else ""
             raise BrokenImageError(f"{first}{more}")
-        # Mapped, not read: pages come as they are used, and processes share them.
+        # Memory-mapped: pages are loaded on demand and shared between processes.
         pixels = torch.from_file(str(path), size=index.total(), dtype=torch.uint8)
     if len(index.broken) == len(dataset):
         raise BrokenImageError(f"no image can be read; the first: {index.broken[0]}")
@@ -217,7 +217,7 @@ def decode_images(
 
 
 class _GrowingBuffer:
-    """Bytes in memory, written one piece after the other."""
+    """In-memory byte buffer that is written sequentially."""
 
     def __init__(self) -> None:
         self._data = np.empty(0, dtype=np.uint8)
@@ -226,12 +226,12 @@ class _GrowingBuffer:
     def write(self, pixels: Pixels) -> None:
         end = self._used + pixels.size
         if end > self._data.size:
-            # The C library moves large blocks by renaming pages: no copy, and never two of them.
+            # The C library moves large blocks by remapping pages, without a second copy.
             self._data.resize(max(end, self._data.size + _GROWTH), refcheck=False)
         self._data[self._used : end] = pixels
         self._used = end
 
     def finished(self) -> Pixels:
-        """What was written; nothing can be written afterwards."""
+        """Return the written bytes; the buffer cannot be written afterward."""
         self._data.resize(self._used, refcheck=False)
         return self._data

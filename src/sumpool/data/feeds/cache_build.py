@@ -1,4 +1,4 @@
-"""Decoding all images of a data set once, on several threads, in order."""
+"""Multithreaded decoding of all images of a data set, in order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.views.preprocessing import resize_shorter_side
 from sumpool.system.cores import usable_cores
 
-#: Images that the size of all is estimated from.
+#: Number of images sampled to estimate the total size or to fingerprint generated images.
 _SAMPLES = 32
 
 Pixels = NDArray[np.uint8]
@@ -32,9 +32,9 @@ def decode_into(
     progress: bool,
     threads: int | None,
 ) -> PixelIndex:
-    """Decode every image, bring its shorter side to ``resize`` and write its pixels, in order.
+    """Decode every image, resize its shorter side to ``resize`` and write its pixels, in order.
 
-    ``write`` takes the pixels of one image after the other, uint8 (n,), rows of RGB; the other
+    ``write`` is called with the pixels of each image, uint8 (n,), as rows of RGB; the other
     arguments are those of :func:`~sumpool.data.feeds.cache.decode_images`.
     """
 
@@ -61,18 +61,18 @@ def decode_into(
             else:
                 broken[position] = str(pixels)
                 reasons.append((dataset.item_name(position), pixels.reason))
-    if reasons and not skip_broken:  # only now, so that all are known
+    if reasons and not skip_broken:  # after the loop, to report all of them
         raise BrokenImageError.of(reasons)
     return PixelIndex(sizes, broken)
 
 
 def _spread(count: int, most: int) -> list[int]:
-    """At most ``most`` positions spread evenly over 0..count − 1."""
+    """Return at most ``most`` positions spread evenly over 0..count − 1."""
     return sorted(set(np.linspace(0, count - 1, min(count, most)).astype(int).tolist()))
 
 
 def estimate_bytes(dataset: ImageDataset, resize: int | None) -> int:
-    """About how many bytes all decoded images take, from a few of them."""
+    """Estimate the number of bytes of all decoded images from a sample."""
     lengths = []
     for position in _spread(len(dataset), _SAMPLES):
         try:
@@ -85,10 +85,10 @@ def estimate_bytes(dataset: ImageDataset, resize: int | None) -> int:
 
 
 def fingerprint(dataset: ImageDataset, resize: int | None) -> str:
-    """A name for the decoded images of a data set that changes with the images.
+    """Compute an identifier for the decoded images of a data set that changes with the images.
 
-    It is made of path, size and modification time of files that are images, or hold them; for items
-    that are in no file, of their names and the pixels of a few.
+    It is a hash of the name, file size and modification time of images loaded from files. For other
+    images, it covers the names and the pixels of a few of them.
     """
     digest = hashlib.sha256(f"resize={resize} images={len(dataset)}".encode())
     made_up = []

@@ -1,4 +1,4 @@
-"""Decoded pixels in a file that processes share: written once, complete or not at all."""
+"""Files of decoded pixels, written once and atomically, and shared between processes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import exclusive, is_claimed
 
-#: Version of the files; changes with their form.
+#: Version of the file format.
 _FORMAT = 1
-#: Key of the SHA-256 of an index; those of an earlier version have none.
+#: Key of the SHA-256 of an index; files of earlier versions lack it.
 _DIGEST = "sha256"
-#: Bytes that are added up before what they sum to is hashed.
+#: Size in bytes of the blocks that :func:`checksum` sums before hashing.
 _BLOCK = 4096
 
 
 @dataclass(frozen=True)
 class PixelIndex:
-    """Which images a buffer holds, one after the other.
+    """Index of the images in a buffer, which follow one another.
 
     Attributes:
-        sizes: Height and width of each image, (N, 2); 0 × 0 where it could not be read.
-        broken: Why an image could not be read, by position.
-        checksums: :func:`checksum` of each image, (N,); None if they are not known.
+        sizes: Height and width of each image, (N, 2); 0 × 0 if it could not be read.
+        broken: Reasons why images could not be read, by position.
+        checksums: :func:`checksum` of each image, (N,), or None if unknown.
     """
 
     sizes: NDArray[np.int64]
@@ -44,20 +44,20 @@ class PixelIndex:
     checksums: NDArray[np.uint32] | None = None
 
     def lengths(self) -> NDArray[np.int64]:
-        """Bytes of each image, (N,)."""
+        """Return the number of bytes of each image, (N,)."""
         lengths: NDArray[np.int64] = 3 * self.sizes[:, 0] * self.sizes[:, 1]
         return lengths
 
     def total(self) -> int:
-        """Bytes of all images."""
+        """Return the total number of bytes."""
         return int(self.lengths().sum())
 
 
 def checksum(pixels: NDArray[np.uint8]) -> int:
-    """A checksum of ``pixels`` (n,) that takes a hundredth of the time of decoding them.
+    """Compute a checksum of ``pixels`` (n,) in about a hundredth of the decoding time.
 
-    It is the CRC-32 of the sums of blocks of 4 KB, in words of 8 bytes, and of what is left: other
-    than CRC-32 of all bytes, it overlooks words that change places within a block.
+    This is the CRC-32 of the sums of 8-byte words over blocks of 4 KB, followed by the remaining
+    bytes. Unlike the CRC-32 of all bytes, it does not detect swapped words within a block.
 
     Example:
         >>> hex(checksum(np.arange(9, dtype=np.uint8)))
@@ -71,17 +71,17 @@ def checksum(pixels: NDArray[np.uint8]) -> int:
 def stored_pixels(
     folder: Path, key: str, build: Callable[[BinaryIO], PixelIndex]
 ) -> tuple[Path, PixelIndex]:
-    """The file of pixels that belongs to ``key``; ``build`` writes it if there is none.
+    """Return the pixel file of ``key`` and its index; ``build`` writes a missing or damaged file.
 
-    Of several processes that ask for the same file, one writes it and the others wait.
+    If several processes request the same file, one writes it and the others wait.
 
     Args:
-        folder: Where the files are; created if needed.
-        key: Name of the file, a fingerprint of what it holds.
-        build: Writes the pixels into the given file and returns their index.
+        folder: Folder of the files; created if needed.
+        key: Name of the file, a fingerprint of its content.
+        build: Writes the pixels to the given file and returns their index.
 
     Raises:
-        DataError: If the files cannot be written; names the file and says why.
+        DataError: If the files cannot be written; names the file.
     """
     pixels, index, lock = (folder / f"{key}.{ending}" for ending in ("pixels", "json", "lock"))
     try:
@@ -90,7 +90,7 @@ def stored_pixels(
         with exclusive(lock):
             found = _read_index(pixels, index)
             if found is None:
-                for path in (pixels, index):  # left by processes that were killed
+                for path in (pixels, index):  # left by killed processes
                     for left in folder.glob(f".{path.name}.*.part"):
                         left.unlink(missing_ok=True)
                 found = _write(pixels, index, build)
@@ -110,12 +110,12 @@ def _write(pixels: Path, index: Path, build: Callable[[BinaryIO], PixelIndex]) -
         "checksums": None if written.checksums is None else written.checksums.tolist(),
     }
     content[_DIGEST] = _digest(content)
-    write_atomic(index, json.dumps(content).encode())  # last: it vouches for the pixels
+    write_atomic(index, json.dumps(content).encode())  # last, since it marks the pixels as complete
     return written
 
 
 def _read_index(pixels: Path, index: Path) -> PixelIndex | None:
-    """The index of a stored file, or None if there is no intact one."""
+    """Read the index of a stored file; return None if it is missing or damaged."""
     if not index.exists():
         return None
     try:

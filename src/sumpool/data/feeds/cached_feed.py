@@ -1,4 +1,4 @@
-"""Batches cut out of decoded images."""
+"""Feed of batches cropped from decoded images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from sumpool.data.views.crops import Crops, choose_crops
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.data.views.resample import Window
 
-#: Batches that are prepared in advance on the host.
+#: Number of batches prepared in advance on the host.
 _AHEAD = 2
 
 
@@ -39,15 +39,15 @@ class _Prepared(NamedTuple):
 
 
 class CachedFeed(ImageFeed):
-    """Cuts batches out of decoded images, see :class:`~sumpool.data.feeds.cache.DecodedImages`.
+    """Feed of views cropped from :class:`~sumpool.data.feeds.cache.DecodedImages`.
 
-    With pixels on a GPU, whole batches are cropped, resized and mirrored there without waiting for
-    it. With pixels in main memory and batches on a GPU, the boxes are copied there first. On the
-    CPU, train views equal those of a feed that loads the images, bit for bit; on a GPU they are not
-    rounded to integers. Test views never differ.
+    With pixels on a GPU, whole batches are cropped, resized and mirrored there asynchronously. With
+    pixels in main memory and batches on a GPU, the boxes are first copied there. On the CPU, train
+    views equal bit for bit those of a feed that loads the images; on a GPU they are not rounded to
+    integers. Test views are identical in all cases.
 
-    The arguments are those of :class:`ImageFeed`, and ``decoded``: decoded images with the
-    ``resize`` of ``preprocessing``, those of ``dataset`` among them.
+    The arguments are those of :class:`ImageFeed` and ``decoded``, decoded images that include those
+    of ``dataset``, with the ``resize`` of ``preprocessing``.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class CachedFeed(ImageFeed):
         self._train_crops = choose_crops(decoded.pixels, preprocessing.train_side, device)
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`."""
+        """Yield random views of the sampler's batches, see :meth:`ImageFeed.train_batches`."""
         self._check_sampler(sampler)
 
         def choose(step: int) -> _Chosen:
@@ -89,7 +89,7 @@ class CachedFeed(ImageFeed):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Central views in the order given, see :meth:`ImageFeed.test_batches`."""
+        """Yield central views in the given order, see :meth:`ImageFeed.test_batches`."""
 
         def choose(part: Tensor) -> _Chosen:
             chosen = part.numpy()
@@ -106,7 +106,7 @@ class CachedFeed(ImageFeed):
         labels = self.dataset.labels[places]
         if self.device.type != "cuda":
             return _Prepared(places, labels, crops.prepare(window))
-        # A thread starts out on the first GPU, where it must not take memory.
+        # A new thread defaults to the first GPU, on which it must not allocate memory.
         with torch.cuda.device(self.device):
             return _Prepared(places, labels.pin_memory(), crops.prepare(window))
 

@@ -1,4 +1,4 @@
-"""Batches of collages, composed on the device."""
+"""Feed of collages composed on the device."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from sumpool.data.views.preprocessing import Preprocessing
 
 
 class CollageFeed(ImageFeed):
-    """Keeps only the tiles in memory, on the device, and composes collages there.
+    """Feed that keeps only the tiles in memory, on the device, and composes collages there.
 
-    The arguments are those of :class:`ImageFeed`, for which :func:`shows_collages` must hold.
+    The arguments are those of :class:`ImageFeed`; :func:`shows_collages` must be true for them.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class CollageFeed(ImageFeed):
         self._tiles = collages.tiles.to(device)
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """The sampler's batches, half of them mirrored, see :meth:`ImageFeed.train_batches`."""
+        """Yield the sampler's batches, randomly mirrored, see :meth:`ImageFeed.train_batches`."""
         self._check_sampler(sampler)
         side = self.preprocessing.crop
         for step in itertools.count(start):
@@ -48,7 +48,7 @@ class CollageFeed(ImageFeed):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Collages in the order given, see :meth:`ImageFeed.test_batches`."""
+        """Yield collages in the given order, see :meth:`ImageFeed.test_batches`."""
         for part in self._split(indices, batch_size):
             yield self._batch(part, None)
 
@@ -63,7 +63,7 @@ class CollageFeed(ImageFeed):
 
 
 def shows_collages(dataset: ImageDataset, preprocessing: Preprocessing) -> bool:
-    """Whether ``dataset`` holds collages and ``preprocessing`` shows all of their pixels as is."""
+    """Whether ``dataset`` has collages and ``preprocessing`` neither crops nor resizes them."""
     collages = _collages(dataset)
     if collages is None or preprocessing.augment != "none":
         return False

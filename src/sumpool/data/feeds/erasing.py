@@ -15,19 +15,19 @@ from sumpool.data.random_streams import ERASING
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import random_boxes, view_draws
 
-#: Least and largest share of a view that is erased, and ratio of width to height [random-erasing].
+#: Ranges of the erased share of a view and of its width-to-height ratio [random-erasing].
 AREA, ASPECT = (0.02, 0.4), (0.3, 1 / 0.3)
 
 
 class ErasingFeed(ImageFeed):
-    """A feed of images whose training views have a random rectangle erased.
+    """Wrapper of a feed that erases a random rectangle of training views.
 
-    Rectangles are set to 0, the mean color of normalized pixels. Like the views, they depend on the
-    seed, the step and the position in the batch alone.
+    Rectangles are set to 0, the mean color of normalized pixels. Like the views, they depend only
+    on the seed, the step and the position in the batch.
 
     Args:
-        feed: Its images; test batches are as they are there.
-        probability: Share of training views with a rectangle, in [0, 1].
+        feed: The feed to wrap; its test batches are unchanged.
+        probability: Probability that a training view has a rectangle erased, in [0, 1].
     """
 
     def __init__(self, feed: ImageFeed, probability: float) -> None:
@@ -38,7 +38,7 @@ class ErasingFeed(ImageFeed):
         self.probability = probability
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """The batches of the feed, erased, see :meth:`ImageFeed.train_batches`."""
+        """Yield the feed's training batches with erasing, see :meth:`ImageFeed.train_batches`."""
         first = sampler.rank * sampler.local_size
         batches: Any = self.feed.train_batches(sampler, start)
         with closing(batches):
@@ -48,11 +48,11 @@ class ErasingFeed(ImageFeed):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Central views, whole, see :meth:`ImageFeed.test_batches`."""
+        """Yield the feed's test batches, see :meth:`ImageFeed.test_batches`."""
         return self.feed.test_batches(indices, batch_size)
 
     def close(self) -> None:
-        """End idle worker processes of the feed."""
+        """Terminate idle worker processes of the feed."""
         self.feed.close()
 
     def _erased(self, images: Tensor, step: int, first: int) -> Tensor:
@@ -60,7 +60,7 @@ class ErasingFeed(ImageFeed):
         draws = view_draws(self.seed, step, first, count, ERASING)
         low, high = (share * height * width for share in AREA)
         boxes = random_boxes(np.tile([height, width], (count, 1)), draws, (low, high), ASPECT)
-        boxes[draws[:, -1] >= self.probability] = 0  # the number that boxes leave to spare
+        boxes[draws[:, -1] >= self.probability] = 0  # the spare number of each view
         top, left, tall, wide = torch.from_numpy(boxes).to(images.device).T[..., None]  # (b, 1)
         down = torch.arange(height, device=images.device)
         across = torch.arange(width, device=images.device)

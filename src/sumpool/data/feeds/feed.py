@@ -1,4 +1,4 @@
-"""Opening a feed of batches of images."""
+"""Construction of image feeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 
 __all__ = ["Batch", "Cache", "ImageFeed", "open_feed"]
 
-#: Where decoded images are kept: nowhere, in main memory, on the GPU.
+#: Where decoded images are cached: nowhere, in main memory or on the GPU.
 Cache = Literal["none", "ram", "gpu"]
 
 
@@ -35,30 +35,30 @@ def open_feed(
     cache_dir: str | os.PathLike[str] | None = None,
     decoded: DecodedImages | None = None,
 ) -> ImageFeed:
-    """Batches of a data set's images on a device, loaded when needed or decoded in advance.
+    """Open a feed of a data set's images, which are loaded on demand or decoded in advance.
 
-    All feeds show the same views: with the same seed and sampler, the same boxes of the same
-    images, mirrored alike.
+    The views do not depend on the kind of cache: equal seeds and samplers give the same boxes and
+    flips of the same images.
 
     Args:
         dataset: The images, without transforms.
         preprocessing: The train and the test view.
-        cache: "none" loads an image each time it is shown; "ram" decodes all images once into
-            main memory; "gpu" also copies them to the GPU and crops batches there. For CIFAR
-            collages both keep only the tiles, on ``device``, and join them there.
-        device: Where batches are wanted.
-        workers: With cache "none" the worker processes that load; otherwise the threads that
-            decode, at least one. None is one per core.
-        seed: Fixes the random views.
-        progress: Whether decoding shows a progress bar.
+        cache: "none" loads an image each time it is used; "ram" decodes all images once into main
+            memory; "gpu" also copies them to the GPU and crops batches there. For CIFAR collages
+            both keep only the tiles, on ``device``, and compose collages there.
+        device: Device of the batches.
+        workers: Number of worker processes that load images with cache "none", otherwise of
+            decoding threads, at least one. None for one per core.
+        seed: Determines the random views.
+        progress: Whether to show a progress bar while decoding.
         cache_dir: Folder in which decoded images are stored for other processes and later runs,
             see :func:`~sumpool.data.feeds.cache.decode_images`.
-        decoded: Decoded images to share between feeds: of the data set, or of one that it is a
-            subset of; may be on the GPU already (``decoded.to(device)``) with cache "gpu".
+        decoded: Decoded images to share between feeds, of the data set or of its parent. With
+            cache "gpu" they may already be on the GPU (``decoded.to(device)``).
 
     Raises:
         BrokenImageError: If an image cannot be decoded; names it.
-        CacheMemoryError: If there is too little memory; says how many bytes are needed.
+        CacheMemoryError: If memory is insufficient; gives the bytes needed.
 
     Example:
         >>> import torch
@@ -93,7 +93,7 @@ def open_feed(
     if decoded is None and shows_collages(dataset, preprocessing):
         return CollageFeed(dataset, preprocessing, device, seed)
     if decoded is None:
-        if cache == "gpu":  # better now than after minutes of decoding
+        if cache == "gpu":  # fail before minutes of decoding
             needed = estimate_bytes(dataset, preprocessing.resize)
             check_room(needed, torch.cuda.mem_get_info(device)[0], f"on {device}")
         decoded = decode_images(

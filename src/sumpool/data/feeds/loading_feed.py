@@ -1,4 +1,4 @@
-"""Batches of images that worker processes load when needed."""
+"""Feed of images loaded on demand by worker processes."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.system.cores import usable_cores
 from sumpool.system.signals import SIGNALS, obey_parent_alone, shielded_children
 
-#: Most workers by default.
+#: Maximum default number of workers.
 _MOST_WORKERS = 16
 
-#: An image and its view: (step, position in the global batch), or None for the central view.
+#: Image index and view: (step, position in the global batch), or None for the central view.
 Request = tuple[int, tuple[int, int] | None]
 
 
 class LoadingFeed(ImageFeed):
-    """Loads and crops images in worker processes.
+    """Feed that loads and crops images in worker processes.
 
-    The arguments are those of :class:`ImageFeed`, and ``workers``: the number of processes. 0 loads
-    in this one; None is one per core, shared between the processes that a launcher such as torchrun
-    has started on this machine.
+    The arguments are those of :class:`ImageFeed` and ``workers``, the number of processes. 0 loads
+    in this process; None is one per core, up to 16, divided among the processes that a launcher
+    such as torchrun has started on this machine.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class LoadingFeed(ImageFeed):
         if workers < 0:
             raise ValueError(f"workers must be at least 0, got {workers}")
         self.workers = workers
-        # Workers of test batches wait for the next validation.
+        # Workers of test batches, kept for the next validation.
         self._idle: list[tuple[_Plan, DataLoader[Any]]] = []
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """Random views of the sampler's batches, see :meth:`ImageFeed.train_batches`.
+        """Yield random views of the sampler's batches, see :meth:`ImageFeed.train_batches`.
 
-        The workers end with the iterator, also when it is closed early.
+        The workers terminate with the iterator, even if it is closed early.
         """
         self._check_sampler(sampler)
         first = sampler.rank * sampler.local_size
@@ -70,15 +70,16 @@ class LoadingFeed(ImageFeed):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Central views in the order given, see :meth:`ImageFeed.test_batches`.
+        """Yield central views in the given order, see :meth:`ImageFeed.test_batches`.
 
-        The workers stay for the next call until :meth:`close`, unless the iterator is closed early.
+        Unless the iterator is closed early, the workers are reused by later calls until
+        :meth:`close`.
         """
         parts = self._split(indices, batch_size)
         return self._test(_Plan([[(it, None) for it in part.tolist()] for part in parts]))
 
     def close(self) -> None:
-        """End the workers that wait for the next test batches."""
+        """Terminate the workers kept for the next test batches."""
         self._idle.clear()
 
     def _test(self, plan: _Plan) -> Iterator[Batch]:
@@ -98,7 +99,7 @@ class LoadingFeed(ImageFeed):
             collate_fn=_collate,
             pin_memory=self.device.type == "cuda",
             worker_init_fn=_start_worker,
-            generator=torch.Generator(),  # else a number is taken from the global one
+            generator=torch.Generator(),  # otherwise DataLoader draws from the global one
             persistent_workers=keep and self.workers > 0,
             prefetch_factor=4 if self.workers else None,
         )
@@ -114,12 +115,12 @@ class LoadingFeed(ImageFeed):
                 images = self.preprocessing.normalize(pixels.to(self.device, non_blocking=True))
                 yield Batch(images, labels.to(self.device, non_blocking=True), indices)
         finally:
-            # Workers end with the last reference, which a traceback must not hold.
+            # Workers terminate with the last reference, which a traceback must not keep alive.
             del source, loader
 
 
 class _Plan:
-    """The batches of a loader, which can be replaced between two rounds of the loader."""
+    """Batch sampler whose batches can be replaced between two iterations of the loader."""
 
     def __init__(self, batches: Iterable[list[Request]]) -> None:
         self.batches = batches
@@ -129,7 +130,7 @@ class _Plan:
 
 
 class _Views(Dataset[Any]):
-    """Loads views. Errors are returned, not raised, because torch would wrap them."""
+    """Data set of views. Errors are returned, not raised, because torch would wrap them."""
 
     def __init__(self, dataset: ImageDataset, preprocessing: Preprocessing, seed: int) -> None:
         self.dataset = dataset
@@ -165,7 +166,7 @@ def _start_worker(worker: int) -> None:
 
 
 def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    # The thread that hands tensors over reports whatever happens to it: an interrupted parent that
-    # hangs up in the middle of a handshake is nothing to tell.
+    # The thread that transfers tensors reports all exceptions, but a connection that an interrupted
+    # parent closes is not an error.
     if not isinstance(error, (EOFError, ConnectionError)):
         sys.__excepthook__(kind, error, trace)

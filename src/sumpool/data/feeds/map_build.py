@@ -1,4 +1,4 @@
-"""Sending the images of a data set through a frozen network once, and keeping what comes out."""
+"""Computation of the feature maps of a data set's images by a frozen network."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from sumpool.system.wording import counted
 
 logger = logging.getLogger(__name__)
 
-#: Views that go through the network together.
+#: Number of views per network call.
 _BATCH = 64
-#: Seconds after which maps that were computed are brought to disk.
+#: Interval in seconds at which computed maps are committed to disk.
 _COMMIT_SECONDS = 20.0
-#: Seed of the random views: runs with different seeds share them.
+#: Seed of the random views, fixed so that runs with different seeds share them.
 _SEED = 0
-#: Settings of the random views; the central one depends on the others alone.
+#: Settings that affect only the random views, not the central one.
 _OF_RANDOM_VIEWS = ("augment", "flip", "area", "aspect", "area_share")
 
 
@@ -53,10 +53,10 @@ def store_maps(
     threads: int | None,
     progress: bool,
 ) -> list[Tensor]:
-    """The maps of each view, float16 (len(dataset), …); those of ``rows`` are there.
+    """Compute missing maps of ``rows`` and return the maps per view, float16 (len(dataset), …).
 
-    View 0 is the central one. View v > 0 of an image is a pure function of v and its row. The
-    other arguments are those of :func:`~sumpool.data.feeds.map_feed.open_map_feed`.
+    View 0 is the central one. View v > 0 of an image is a pure function of v and its row. The other
+    arguments are those of :func:`~sumpool.data.feeds.map_feed.open_map_feed`.
     """
     side = preprocessing.crop
     if preprocessing.train_side != side:
@@ -68,7 +68,7 @@ def store_maps(
     keys = [_key(base, preprocessing, view) for view in range(views)]
     files = [MapFile(folder, key, len(dataset), shape) for key in keys]
     with contextlib.ExitStack() as held:
-        for file in sorted(files, key=lambda file: file.path):  # two processes cannot cross
+        for file in sorted(files, key=lambda file: file.path):  # same order everywhere: no deadlock
             held.enter_context(file.writing())
         wanted: dict[int, list[int]] = {}
         for view, file in enumerate(files):
@@ -81,7 +81,7 @@ def store_maps(
 
 def _key(base: str, preprocessing: Preprocessing, view: int) -> str:
     settings = asdict(preprocessing)
-    del settings["train_crop"]  # maps of all views have one size
+    del settings["train_crop"]  # has no effect: it equals crop or is None
     if view == 0:
         settings = {name: it for name, it in settings.items() if name not in _OF_RANDOM_VIEWS}
     text = f"maps 1 {base} {view} {sorted(settings.items())}"
@@ -98,7 +98,7 @@ def _compute(
     threads: int | None,
     progress: bool,
 ) -> None:
-    """Compute the wanted views of each row, and write them to the files of these views."""
+    """Compute the wanted views of each row and write their maps to the files."""
     count = sum(map(len, wanted.values()))
     needed, folder = count * files[0].row_bytes, files[0].path.parent
     logger.info(

@@ -1,4 +1,4 @@
-"""Batches of feature maps that a frozen network gave once, in place of images."""
+"""Feed of precomputed feature maps of a frozen network, in place of images."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 
-#: Share of a GPU's free memory that maps may take unasked.
+#: Share of a GPU's free memory that maps may take by default.
 _MOST_OF_GPU = 0.5
 
 
 class MapFeed(ImageFeed):
-    """Yields stored feature maps as the images of its batches, (b, …) float32.
+    """Feed that yields stored feature maps as the images of its batches, (b, …) float32.
 
     The arguments are those of :class:`ImageFeed`, and
 
     Args:
-        maps: One tensor per view, float16 (N, …), the central view first; in main memory, or all
-            on ``device``.
-        rows: Place of each image of ``dataset`` in them, (len(dataset),).
+        maps: One tensor per view, float16 (N, …), the central view first; all in main memory or
+            all on ``device``.
+        rows: Position of each image of ``dataset`` in the maps, (len(dataset),).
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class MapFeed(ImageFeed):
         self._maps, self._rows = maps, rows
 
     def train_batches(self, sampler: ClassBatchSampler, start: int = 0) -> Iterator[Batch]:
-        """Random ones of the stored views, see :meth:`ImageFeed.train_batches`."""
+        """Yield maps of randomly chosen stored views, see :meth:`ImageFeed.train_batches`."""
         self._check_sampler(sampler)
         for step in itertools.count(start):
             indices = np.array(sampler.local_batch(step))
@@ -61,7 +61,7 @@ class MapFeed(ImageFeed):
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
     ) -> Iterator[Batch]:
-        """Maps of central views in the order given, see :meth:`ImageFeed.test_batches`."""
+        """Yield maps of central views in the given order, see :meth:`ImageFeed.test_batches`."""
         for part in self._split(indices, batch_size):
             chosen = part.numpy()
             yield self._batch(chosen, np.zeros_like(chosen))
@@ -88,30 +88,30 @@ def open_map_feed(
     seed: int = 0,
     progress: bool = True,
 ) -> MapFeed:
-    """Batches of what ``network`` makes of a data set's images, computed once and kept on disk.
+    """Open a feed of the feature maps of a data set's images, computed once and stored on disk.
 
-    The maps of an image are stored for the data set that it belongs to, so that feeds of other
-    subsets, and of runs with other seeds, find them. Views do not depend on ``seed``, which only
-    decides which of them a step sees.
+    Maps are stored for the parent data set, so that feeds of other subsets and runs with other
+    seeds reuse them. The stored views do not depend on ``seed``, which only determines which of
+    them are used at each step.
 
     Args:
         dataset: The images, without transforms.
-        preprocessing: Their views.
-        network: From normalized images (b, 3, crop, crop) on ``device`` to maps (b, …); it must not
-            change.
-        identity: Changes with the network and its weights.
-        views: Views of each image for training: the central one, and random ones up to this number.
+        preprocessing: The views of the images.
+        network: Frozen network from normalized images (b, 3, crop, crop) on ``device`` to maps
+            (b, …).
+        identity: Identifier of the network and its weights.
+        views: Number of training views per image: the central one, the others random.
         cache: "gpu" keeps the maps on the GPU and "ram" in main memory, mapped from the files;
-            "none" is "gpu" where they take less than half of what is free there, and else "ram".
-        cache_dir: Folder of the files; None is ``sumpool`` in the user's folder of caches.
-        device: Where batches are wanted.
-        workers: Threads that decode images, at least one; None is one per core.
-        seed: Fixes which views are shown.
+            "none" selects "gpu" if they take less than half of its free memory, otherwise "ram".
+        cache_dir: Folder of the files; None for ``sumpool`` in the user's cache folder.
+        device: Device of the batches.
+        workers: Number of threads that decode images, at least one; None for one per core.
+        seed: Determines which views are used at each step.
         progress: Whether to show a progress bar.
 
     Raises:
         BrokenImageError: If images cannot be read; names them.
-        CacheMemoryError: If there is too little room on the disk, or with cache "gpu" on the GPU.
+        CacheMemoryError: If the disk has too little space or, with cache "gpu", the GPU.
         DataError: If the files cannot be written, or a map is not finite in float16.
     """
     device = torch.device(device)
@@ -142,7 +142,7 @@ def open_map_feed(
 
 
 def _copied(maps: Tensor, rows: NDArray[np.int64], device: torch.device) -> Tensor:
-    """``maps[rows]`` on ``device``, piece by piece: main memory holds one piece."""
+    """Copy ``maps[rows]`` to ``device`` in chunks, so that main memory holds only one of them."""
     out = torch.empty(len(rows), *maps.shape[1:], dtype=maps.dtype, device=device)
     places = torch.from_numpy(rows)
     for some, part in zip(out.split(1024), places.split(1024), strict=True):

@@ -1,4 +1,4 @@
-"""Feature maps of a data set in files that processes share: rows are added as they are needed."""
+"""Files of feature maps, shared between processes and extended on demand."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from sumpool.system.wording import counted
 
 
 def default_folder() -> Path:
-    """The folder of maps where none is given: ``sumpool`` in the user's folder of caches."""
+    """Return the default folder of maps: ``sumpool`` in the user's cache folder."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sumpool"
 
 
 class MapFile:
-    """One map per image of a data set, float16, in ``KEY.maps``.
+    """File of one float16 map per image of a data set, ``KEY.maps``.
 
-    The file has room for all images from the beginning, but takes disk space only for those that
-    are written. ``KEY.rows`` beside it has a byte per image, 1 once its map is on disk: an
-    interrupted process loses what it wrote after the last :meth:`commit`, and nothing else.
-    ``KEY.sums`` has a checksum per image; files of an earlier version have none.
+    The file is sparse: it has the size of all maps from the start, but only written maps take disk
+    space. ``KEY.rows`` has a byte per image, 1 once its map is on disk: an interrupted process
+    loses only what it wrote after the last :meth:`commit`. ``KEY.sums`` has a checksum per image;
+    earlier versions did not write it.
 
     Args:
-        folder: Where the files are; created if needed.
-        key: Their name, which must change with whatever changes the maps.
+        folder: Folder of the files; created if needed.
+        key: Name of the files, which must change with anything that affects the maps.
         count: Number of images.
         shape: Shape of a map.
     """
@@ -46,17 +46,17 @@ class MapFile:
         self.path, self._rows = folder / f"{key}.maps", folder / f"{key}.rows"
         self._checksums, self._lock = folder / f"{key}.sums", folder / f"{key}.lock"
         self._shape = (count, *shape)
-        #: Bytes of a map.
+        #: Size of a map in bytes.
         self.row_bytes = 2 * int(np.prod(shape))
         self._stored = np.zeros(count, dtype=np.uint8)
-        self._sums = np.zeros(count, dtype=np.uint32)  # 0 is not known
+        self._sums = np.zeros(count, dtype=np.uint32)  # 0 if unknown
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the file, to find out what is missing and to add it; other processes wait.
+        """Lock the file, to determine and write missing maps; other processes wait.
 
         Raises:
-            DataError: If the files cannot be written; names the file and says why.
+            DataError: If the files cannot be written; names the file.
         """
         try:
             if is_claimed(self._lock):
@@ -68,7 +68,7 @@ class MapFile:
             raise DataError(f"feature maps cannot be stored: {error}") from error
 
     def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Those of ``rows`` that are not stored, or are damaged, which a warning says."""
+        """Return the ``rows`` that are not stored or are damaged; warn about damage."""
         bad = [row for row in rows[self._sums[rows] > 0].tolist() if not self._is_sound(row)]
         if bad:
             images = counted(len(bad), "image")
@@ -83,7 +83,7 @@ class MapFile:
         return bool(checksum(pixels) == self._sums[row])
 
     def write(self, row: int, values: NDArray[np.float16]) -> None:
-        """Store the map of one image; it counts after the next :meth:`commit`."""
+        """Write the map of one image, which is durable after the next :meth:`commit`."""
         flat = np.ascontiguousarray(values).reshape(-1).view(np.uint8)
         with self.path.open("r+b") as file:
             file.seek(row * self.row_bytes)
@@ -91,7 +91,7 @@ class MapFile:
         self._stored[row], self._sums[row] = 1, checksum(flat)
 
     def commit(self) -> None:
-        """Bring to disk what was written, and note that it is there."""
+        """Flush written maps to disk and mark them as stored."""
         handle = os.open(self.path, os.O_RDWR)
         try:
             os.fsync(handle)
@@ -101,7 +101,7 @@ class MapFile:
         write_atomic(self._rows, self._stored.tobytes())
 
     def maps(self) -> Tensor:
-        """All maps, float16 (count, *shape), mapped into memory; zeros where none is stored."""
+        """Memory-map all maps, float16 (count, *shape); maps that are not stored are zero."""
         size = int(np.prod(self._shape))
         return torch.from_file(str(self.path), size=size, dtype=torch.float16).view(self._shape)
 

@@ -1,4 +1,4 @@
-"""Checks that decoded images and feature maps fit into memory."""
+"""Check that decoded images and feature maps fit into memory."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from sumpool.data.base import DataError
 
 
 class CacheMemoryError(DataError, MemoryError):
-    """Images or maps do not fit; the message says how many bytes are needed and available."""
+    """Images or maps do not fit into memory; the message gives needed and available bytes."""
 
 
 def check_room(
     needed: int, available: int | None, where: str, what: str = "decoded images"
 ) -> None:
-    """Raise unless ``needed`` bytes are available; None is unknown and passes."""
+    """Raise unless ``needed`` bytes are available; ``available=None`` (unknown) passes."""
     if available is not None and needed > available:
         raise CacheMemoryError(
             f"{what} need {_format_bytes(needed)} {where}, of which "

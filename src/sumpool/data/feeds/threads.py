@@ -1,4 +1,4 @@
-"""Work that threads do before its results are asked for."""
+"""Threaded map with bounded lookahead."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Result = TypeVar("Result")
 def map_ahead(
     work: Callable[[Item], Result], items: Iterable[Item], threads: int, ahead: int
 ) -> Generator[Result, None, None]:
-    """``map(work, items)`` on threads, at most ``ahead`` items before they are asked for.
+    """Compute ``map(work, items)`` in threads, at most ``ahead`` items in advance.
 
-    Closing the generator, as Ctrl-C does, drops what has not begun.
+    Closing the generator, as Ctrl-C does, cancels items that have not started.
     """
     waiting: collections.deque[Future[Result]] = collections.deque()
     pool = ThreadPoolExecutor(threads, thread_name_prefix="sumpool")

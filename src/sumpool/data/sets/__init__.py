@@ -1,1 +1,1 @@
-"""Readers: published data sets, folders and CSV files."""
+"""Readers of published data sets, image folders, CSV files and Parquet files."""

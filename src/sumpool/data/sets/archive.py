@@ -1,4 +1,4 @@
-"""Finding an unpacked archive by the files it has, and reading its plain-text lists."""
+"""Location of unpacked archives by their files, and reading of their plain-text lists."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from sumpool.data.base import DataError
 
 @dataclass(frozen=True)
 class ArchiveLayout:
-    """The files of an unpacked archive.
+    """File layout of an unpacked archive.
 
     Attributes:
-        title: The data set's name in messages.
+        title: Name of the data set in messages.
         wanted: Required files, relative to the archive's folder; each a tuple of alternatives.
-        inside: Names that the archive's folder may have below the root that a user gives.
+        inside: Possible paths of the archive's folder below the given root.
     """
 
     title: str
@@ -25,11 +25,11 @@ class ArchiveLayout:
     inside: tuple[str, ...] = ()
 
     def find(self, root: Path) -> Path | None:
-        """The archive's folder: ``root`` or a folder in it; None if neither has the files."""
+        """Return the archive's folder, ``root`` or one of ``inside``; None if not found."""
         return next((it for it in self._places(root) if not self._absent(it)), None)
 
     def locate(self, root: str | os.PathLike[str]) -> Path:
-        """The archive's folder, see :meth:`find`; an error names the missing files."""
+        """Like :meth:`find`, but raise an error that names the missing files."""
         root = existing(root)
         found = self.find(root)
         if found is not None:
@@ -39,7 +39,7 @@ class ArchiveLayout:
         raise DataError(f"{root} holds no {self.title}: {nearest} lacks {lacking}")
 
     def path(self, home: Path, name: str) -> Path:
-        """The path of the required file ``name``, or of an alternative that exists."""
+        """Return the path of the required file ``name`` or of its existing alternative."""
         places = next(it for it in self.wanted if name in it)
         return next((home / it for it in places if (home / it).is_file()), home / name)
 
@@ -55,7 +55,7 @@ class ArchiveLayout:
 
 
 def existing(root: str | os.PathLike[str]) -> Path:
-    """``root`` as a path; raises if there is nothing."""
+    """Convert ``root`` to a path; raise if it does not exist."""
     path = Path(root)
     if not path.exists():
         raise DataError(f"the data folder {path} does not exist")
@@ -63,9 +63,9 @@ def existing(root: str | os.PathLike[str]) -> Path:
 
 
 def read_rows(path: Path, columns: Sequence[type], header: int = 0) -> list[list[str | int]]:
-    """The rows of a UTF-8 list whose columns, str or int, are separated by spaces.
+    """Read a UTF-8 table with whitespace-separated columns of type str or int.
 
-    The last column may contain spaces; ``header`` lines come before the first row.
+    The last column may contain spaces. The first ``header`` lines are skipped.
 
     Raises:
         DataError: If a row has other columns; names the file and the line.
@@ -86,7 +86,7 @@ def read_rows(path: Path, columns: Sequence[type], header: int = 0) -> list[list
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file."""
+    """Read the lines of a UTF-8 file."""
     try:
         return path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:

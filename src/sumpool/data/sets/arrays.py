@@ -1,4 +1,4 @@
-"""Data sets whose images are all in memory."""
+"""Data sets that hold all images in memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from sumpool.data.sets.published import Count, check_split
 
 
 class ImageArrays(ImageDataset):
-    """Images that are slices of arrays: the base of the data sets of small images.
+    """Base class of data sets of small images, stored in one array.
 
     Args:
         pixels: Gray images (N, H, W) or RGB images (N, H, W, 3), uint8.
-        sources: The files the images came from, in order, with the number of images of each.
+        sources: Source files in the order of the images, each with its number of images.
         labels: The class of each image, (N,) integers that index ``class_names``.
         class_names: One name per class.
         transforms: See :class:`~sumpool.data.base.Transforms`.
@@ -47,31 +47,31 @@ class ImageArrays(ImageDataset):
         self._starts = [0, *accumulate(count for _, count in sources)]
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``; gray ones have three equal channels."""
+        """Return the image at ``index``; gray images get three equal channels."""
         image = Image.fromarray(np.ascontiguousarray(self.pixels[index]))
         return image if image.mode == "RGB" else image.convert("RGB")
 
     def item_name(self, index: int) -> str:
-        """The file of the image at ``index``, with its number there: "cifar/train[17]"."""
+        """Return the source file of an image and its position in it, such as "cifar/train[17]"."""
         source = bisect_right(self._starts, index) - 1
         return f"{self._files[source]}[{index - self._starts[source]}]"
 
 
 class PublishedArrays(ImageArrays):
-    """Base of the data sets of small images with a published layout and published counts.
+    """Base class of data sets of small images with a published layout and published counts.
 
     Args:
         root: The folder of the archive, or the folder that contains it.
         split: One of :attr:`published`, or "all".
-        check_counts: Whether classes and images must be as many as published.
+        check_counts: Whether to require the published numbers of classes and images.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If a file is missing, damaged or not what it should be; names it.
+        DataError: If a file is missing, damaged or invalid, or a count differs.
     """
 
     layout: ClassVar[ArchiveLayout]
-    #: Classes and images per split.
+    #: Number of classes and images of each split.
     published: ClassVar[Mapping[str, Count]]
 
     def __init__(
@@ -106,10 +106,10 @@ class PublishedArrays(ImageArrays):
 
     @abstractmethod
     def read_names(self, home: Path) -> Sequence[str]:
-        """The names of the classes."""
+        """Return the class names."""
 
     @abstractmethod
     def read(
         self, home: Path, part: str, classes: int
     ) -> Iterator[tuple[Path, NDArray[np.uint8], list[int]]]:
-        """Path, images and labels of each file of a split; labels are below ``classes``."""
+        """Yield path, images and labels of each file of a split; labels must be < ``classes``."""

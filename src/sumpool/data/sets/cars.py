@@ -1,4 +1,4 @@
-"""Cars196: cars by make, model and year."""
+"""Cars196: photographs of cars by make, model and year."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
 
 
 class Cars196(PublishedDataset):
-    """Cars196 [cars]: 16,185 photographs of 196 models of cars.
+    """Cars196 [cars]: 16,185 photographs of 196 car models.
 
-    Read from ``cars_annos.mat`` and ``car_ims/``. Splits: "train", the first 98 classes, "test",
-    the last 98, and "all".
+    Read from ``cars_annos.mat`` and ``car_ims/``. Splits: "train" (the first 98 classes), "test"
+    (the last 98) and "all".
     """
 
     layout = ArchiveLayout(
@@ -25,7 +25,7 @@ class Cars196(PublishedDataset):
 
     @classmethod
     def read(cls, home: Path) -> Listing:
-        """All images, in the order of the annotations."""
+        """List all images in the order of the annotations."""
         path = home / "cars_annos.mat"
         try:
             content = read_mat(path)

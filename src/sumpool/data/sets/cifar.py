@@ -22,10 +22,10 @@ _SIDE = 32
 class CIFAR10(PublishedArrays):
     """CIFAR-10 [cifar]: 60,000 images of 32×32 pixels in 10 classes.
 
-    Read from the pickles in ``cifar-10-batches-py/``, of which nothing is executed
+    Read from the pickles in ``cifar-10-batches-py/`` without executing them
     (:mod:`sumpool.data.sets.pickles`). Splits: "train" (50,000 images), "test" (10,000) and "all";
-    both have all classes. Its arguments are those of
-    :class:`~sumpool.data.sets.arrays.PublishedArrays`.
+    every split has all classes. See :class:`~sumpool.data.sets.arrays.PublishedArrays` for the
+    arguments.
     """
 
     layout = ArchiveLayout(
@@ -38,11 +38,11 @@ class CIFAR10(PublishedArrays):
         "train": tuple(f"data_batch_{it}" for it in range(1, 6)),
         "test": ("test_batch",),
     }
-    #: File with the names of the classes, their key there, and the key of the labels.
+    #: File of the class names, the key of the names in it, and the key of the labels.
     _keys: tuple[str, str, str] = ("batches.meta", "label_names", "labels")
 
     def read_names(self, home: Path) -> list[str]:
-        """The names of the classes, as the archive has them."""
+        """Read the class names from the archive."""
         file, key, _ = self._keys
         path = home / file
         names = _entry(path, read_pickle(path), key)
@@ -53,7 +53,7 @@ class CIFAR10(PublishedArrays):
     def read(
         self, home: Path, part: str, classes: int
     ) -> Iterator[tuple[Path, NDArray[np.uint8], list[int]]]:
-        """Path, images and labels of each file of a split."""
+        """Yield path, images and labels of each file of a split."""
         key = self._keys[2]
         for path in (home / file for file in self._batches[part]):
             content = read_pickle(path)
@@ -70,24 +70,24 @@ class CIFAR10(PublishedArrays):
                 or not all(type(it) is int and 0 <= it < classes for it in labels)
             ):
                 raise DataError(f"{path}: {key} must be {len(pixels)} integers in 0..{classes - 1}")
-            # Pixels are stored channel by channel.
+            # The file stores channels first.
             yield path, pixels.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1), labels
 
 
 class CIFAR100(CIFAR10):
-    """CIFAR-100 [cifar]: 60,000 images of 32×32 pixels in 100 classes of 20 super-classes.
+    """CIFAR-100 [cifar]: 60,000 images of 32×32 pixels in 100 classes of 20 superclasses.
 
-    Read from the pickles in ``cifar-100-python/``, of which nothing is executed. Splits: "train"
-    (50,000 images), "test" (10,000) and "all"; both have all classes.
+    Read from the pickles in ``cifar-100-python/`` without executing them. Splits: "train" (50,000
+    images), "test" (10,000) and "all"; every split has all classes.
 
     Args:
         root: The folder of the archive, or the folder that contains it.
         split: "train", "test" or "all".
-        labels: "fine", the 100 classes, or "coarse", the 20 super-classes.
+        labels: "fine" for the 100 classes, "coarse" for the 20 superclasses.
         options: Further arguments of :class:`~sumpool.data.sets.arrays.PublishedArrays`.
 
     Raises:
-        DataError: If a file is missing, damaged or not what it should be; names it.
+        DataError: If a file is missing, damaged or invalid, or a count differs.
     """
 
     layout = ArchiveLayout(

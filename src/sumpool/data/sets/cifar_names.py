@@ -1,8 +1,8 @@
-"""The classes of CIFAR-100 [cifar]: their names, and which super-class each belongs to."""
+"""Names of the CIFAR-100 classes and superclasses [cifar], and the superclass of each class."""
 
 from __future__ import annotations
 
-#: The classes of each super-class; super-classes by number, classes by name.
+#: The classes of each superclass; superclasses ordered by number, classes by name.
 _MEMBERS = {
     "aquatic_mammals": "beaver dolphin otter seal whale",
     "fish": "aquarium_fish flatfish ray shark trout",
@@ -29,9 +29,9 @@ _COARSE = {
     fine: coarse for coarse, members in enumerate(_MEMBERS.values()) for fine in members.split()
 }
 
-#: The 20 super-classes, in the order of their numbers.
+#: The 20 superclasses, ordered by number.
 COARSE_NAMES: tuple[str, ...] = tuple(_MEMBERS)
-#: The 100 classes, in the order of their numbers, which is that of the alphabet.
+#: The 100 classes, ordered by number, which is also alphabetical order.
 FINE_NAMES: tuple[str, ...] = tuple(sorted(_COARSE))
-#: The number of the super-class of each class.
+#: The superclass number of each class.
 COARSE_OF_FINE: tuple[int, ...] = tuple(_COARSE[name] for name in FINE_NAMES)

@@ -1,4 +1,4 @@
-"""Any CSV file that lists images with their classes."""
+"""CSV files that list images with their classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = (*_REQUIRED, "split")
 
 
 class Row(NamedTuple):
-    """One row of a table, with its line number."""
+    """A row of the CSV file and its line number."""
 
     line: int
     path: str
@@ -28,20 +28,19 @@ class Row(NamedTuple):
 class ImageTable(ImageFiles):
     """Images listed in a CSV file with the columns ``path``, ``label`` and, optionally, ``split``.
 
-    The first line names the columns, in any order; the file is UTF-8. Paths are relative to the
-    folder of the file, or absolute, and stay inside that folder. Labels are text and become the
-    class names, sorted, by value if all of them are integers. A class has the same label in all
-    splits.
+    The file is UTF-8; its first line names the columns, in any order. Paths are absolute or
+    relative to the folder of the file, and stay inside it. Labels are text; sorted (by value if all
+    are digits), they become the class names. A class has the same label in all splits.
 
     Args:
         root: The file, or a folder with exactly one CSV file.
         split: "all", or a value of the column ``split``.
-        allow_outside: Accept images outside the folder of the file.
+        allow_outside: Whether to accept images outside the folder of the file.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If columns are wrong, a cell is empty, an image does not exist, lies outside the
-            folder or is listed twice in a split; names the file and the line.
+        DataError: If columns are wrong, a cell is empty, or an image does not exist, lies outside
+            the folder or is listed twice in a split; names the file and the line.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class ImageTable(ImageFiles):
 
 
 def table_file(root: str | os.PathLike[str]) -> Path:
-    """The CSV file ``root`` is, or the one it holds."""
+    """Return ``root`` if it is a file, else the only CSV file in it."""
     path = existing(root)
     if not path.is_dir():
         return path
@@ -87,7 +86,7 @@ def table_file(root: str | os.PathLike[str]) -> Path:
 
 
 def read_header(path: Path) -> list[str]:
-    """The names in the first line of a CSV file; none if it is empty or no text."""
+    """Return the column names of a CSV file; none if it is empty or not text."""
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             return [name.strip() for name in next(csv.reader(file), [])]
@@ -96,7 +95,7 @@ def read_header(path: Path) -> list[str]:
 
 
 def read_table(path: Path) -> list[Row]:
-    """The rows of a table; see :class:`ImageTable` for its rules."""
+    """Read and check the rows of a CSV file; see :class:`ImageTable` for the format."""
     rows: list[Row] = []
     lines: dict[tuple[str, str], int] = {}
     line = 1
@@ -122,7 +121,7 @@ def read_table(path: Path) -> list[Row]:
 
 
 def find_splits(root: str | os.PathLike[str]) -> tuple[str, ...]:
-    """The values of the column ``split``, sorted; none where there is no such column."""
+    """Return the sorted values of the column ``split``, if it exists."""
     return _splits(read_table(table_file(root)))
 
 
@@ -133,7 +132,7 @@ def _splits(rows: list[Row]) -> tuple[str, ...]:
 def _check_inside(path: Path, rows: list[Row]) -> None:
     folder = os.path.abspath(path.parent)
     for row in rows:
-        # By name: links inside the folder may lead anywhere, as in a folder of images.
+        # Links are not resolved: as in an image folder, they may point anywhere.
         if not os.path.abspath(os.path.join(folder, row.path)).startswith(os.path.join(folder, "")):
             raise DataError(
                 f"{path}, line {row.line}: {row.path} lies outside {path.parent}; accept such "
@@ -167,7 +166,7 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Row:
 
 def _sorted_names(names: set[str]) -> list[str]:
     if all(name.isascii() and name.isdigit() for name in names):
-        # By value, without int(), which takes no more than 4,300 digits.
+        # By value, but without int(), which accepts at most 4,300 digits.
         digits = {name: name.lstrip("0") for name in names}
         return sorted(names, key=lambda name: (len(digits[name]), digits[name], name))
     return sorted(names)

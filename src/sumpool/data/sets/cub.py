@@ -1,4 +1,4 @@
-"""CUB-200-2011: birds."""
+"""CUB-200-2011: photographs of birds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CUB200(PublishedDataset):
     """CUB-200-2011 [cub]: 11,788 photographs of 200 species of birds.
 
     Read from ``CUB_200_2011/``: ``images.txt``, ``image_class_labels.txt``, ``classes.txt`` and
-    ``images/``. Splits: "train", the first 100 classes, "test", the last 100, and "all".
+    ``images/``. Splits: "train" (the first 100 classes), "test" (the last 100) and "all".
     """
 
     layout = ArchiveLayout(
@@ -26,7 +26,7 @@ class CUB200(PublishedDataset):
 
     @classmethod
     def read(cls, home: Path) -> Listing:
-        """All images, in the order of their numbers."""
+        """List all images by number."""
         names = _by_number(home / "classes.txt", str)
         paths = _by_number(home / "images.txt", str)
         classes = _by_number(home / "image_class_labels.txt", int)

@@ -1,4 +1,4 @@
-"""From an image file of any common kind to RGB pixels, or an error that names the file."""
+"""Decode image files of all common formats to RGB; errors name the file."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from PIL import Image, UnidentifiedImageError
 
 from sumpool.data.base import BrokenImageError
 
-#: Formats that are read. Pillow knows more, but some of those start another program (EPS), only
-#: identify a file (MPEG, HDF5) or hold no picture in the usual sense.
+#: Supported formats. Pillow knows more, but some start an external program (EPS), only identify
+#: the file (MPEG, HDF5) or contain no image in the usual sense.
 FORMATS = (
     "JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "TGA", "DIB", "ICO",
     "PCX", "QOI", "SGI",
 )  # fmt: skip
 
-# What EXIF's orientation says has to be done to see the picture upright.
+# The transposition that turns an image upright, by the value of the EXIF orientation tag.
 _ORIENTATION = 0x0112
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -30,46 +30,46 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-# Trouble of the machine, not of the image: it must not pass for a broken file.
+# Failures of the machine, not of the image: they must not be reported as broken files.
 _NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 @functools.cache
 def image_formats() -> tuple[str, ...]:
-    """Those of ``FORMATS`` that the installed Pillow can read."""
+    """Return the names in ``FORMATS`` that the installed Pillow can read."""
     Image.init()
     return tuple(name for name in FORMATS if name in Image.OPEN)
 
 
 @functools.cache
 def image_extensions() -> frozenset[str]:
-    """Endings of image files, lower case with the dot: ".jpg", ".png", ..."""
+    """Return the file extensions of images, lowercase with the dot: ".jpg", ".png", ..."""
     formats = image_formats()
     known = Image.registered_extensions().items()
     return frozenset(ending for ending, name in known if name in formats)
 
 
 def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
-    """The image in a file, RGB and upright; see :func:`as_rgb`. Of an animation, the first frame.
+    """Read an image as upright RGB, see :func:`as_rgb`; of an animation, the first frame.
 
-    This is the only way from a file, or from an image that a caller opened, to pixels: every entry
-    sees the same ones.
+    All file paths and opened images are decoded here, so that every entry point sees the same
+    pixels.
 
     Raises:
-        BrokenImageError: If there is no such file, or it is cut short, damaged or no image.
+        BrokenImageError: If the file is missing, truncated, damaged or not an image.
     """
     try:
         if isinstance(source, Image.Image):
             source.load()
             return as_rgb(source)
-        if not stat.S_ISREG(os.stat(source).st_mode):  # a pipe, say, which nobody may ever fill
+        if not stat.S_ISREG(os.stat(source).st_mode):  # e.g. a pipe: reading might block forever
             raise ValueError("it is no regular file")
         with Image.open(source, formats=image_formats()) as image:
             image.load()
             return as_rgb(image)
     except MemoryError:
         raise
-    except Exception as error:  # decoders raise all sorts on damaged bytes
+    except Exception as error:  # damaged bytes can make decoders raise anything
         if isinstance(error, OSError) and error.errno in _NOT_THE_FILE:
             raise
         name = source if not isinstance(source, Image.Image) else _name(source)
@@ -79,12 +79,12 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
 
 
 def as_rgb(image: Image.Image) -> Image.Image:
-    """``image`` in RGB, 8 bits per channel, turned upright as its EXIF orientation says.
+    """Convert ``image`` to RGB with 8 bits per channel, upright according to its EXIF orientation.
 
-    Gray, palette, CMYK and other color spaces are converted. Transparent pixels are laid over
-    white, since the color below them is arbitrary. 16-bit gray is scaled to 8 bits by its full
+    Gray, palette, CMYK and other color spaces are converted. Transparent pixels are composited
+    over white, since their own color is arbitrary. 16-bit gray is scaled to 8 bits by its full
     range, 65535 to 255. Pixels without a known range (32-bit integers beyond 16 bits, floating
-    point) are an error rather than a guess. An EXIF block that cannot be read counts as none.
+    point) raise an error. An unreadable EXIF block is ignored.
     """
     turn = _UPRIGHT.get(_orientation(image))
     if image.mode.startswith("I"):  # I;16, I;16B, and I from files of 16 bits
@@ -99,7 +99,7 @@ def as_rgb(image: Image.Image) -> Image.Image:
         image = image.convert("RGB")
     if turn is not None:
         image = image.transpose(turn)
-        image.info.pop("exif", None)  # or whoever looks there would turn it again
+        image.info.pop("exif", None)  # so that the orientation is not applied again
     return image
 
 
@@ -115,7 +115,7 @@ def _eight_bits(
 def _orientation(image: Image.Image) -> int:
     try:
         value = image.getexif().get(_ORIENTATION, 1)
-    except Exception:  # metadata in disorder; the pixels are what counts
+    except Exception:  # invalid metadata; the pixels may still be fine
         return 1
     return value if isinstance(value, int) else 1
 

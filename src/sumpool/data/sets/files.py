@@ -1,4 +1,4 @@
-"""Data sets whose images are files, and fast lookup of many files."""
+"""Data sets of image files, and fast listing of many files."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from sumpool.data.sets.decoding import image_extensions, read_image
 
 
 class ImageFiles(ImageDataset):
-    """Images that are files: the base of the data sets that come as folders.
+    """Base class of data sets in which each image is a file.
 
     Args:
-        folder: The folder that relative paths start from.
+        folder: The folder that relative paths refer to.
         paths: Path of each image, relative to ``folder`` or absolute.
         labels: The class of each image, (N,) integers that index ``class_names``.
         class_names: One name per class.
@@ -41,22 +41,22 @@ class ImageFiles(ImageDataset):
         self.paths = tuple(paths)
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB and upright."""
+        """Return the image at ``index`` as upright RGB."""
         return read_image(self.item_name(index))
 
     def item_name(self, index: int) -> str:
-        """The path of the image at ``index``."""
+        """Return the path of the image at ``index``."""
         return os.path.join(self.folder, self.paths[index])
 
     def item_file(self, index: int) -> str:
-        """The path of the image at ``index``."""
+        """Return the path of the image at ``index``."""
         return self.item_name(index)
 
 
 def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
-    """Which of ``paths`` (absolute, or relative to ``folder``) are not files, as indices.
+    """Return the indices of the ``paths`` (absolute, or relative to ``folder``) that are not files.
 
-    Each folder is listed once, which is fast even where a lookup of a single file is slow.
+    Lists each folder once, which is fast even where looking up a single file is slow.
     """
     listings: dict[str, frozenset[str]] = {}
     missing = []
@@ -64,7 +64,7 @@ def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:
         head, tail = os.path.split(path)
         if head not in listings:
             listings[head] = _file_names(os.path.join(folder, head))
-        # A file system may accept other spellings than it lists.
+        # A file system may accept names that differ from those it lists, e.g. in case.
         if tail not in listings[head] and not os.path.isfile(os.path.join(folder, path)):
             missing.append(index)
     return missing
@@ -79,10 +79,10 @@ def _file_names(folder: str) -> frozenset[str]:
 
 
 def image_paths(folder: Path) -> tuple[list[str], list[str]]:
-    """Paths, relative to ``folder``, of all files at any depth below it, sorted.
+    """List the files at any depth below ``folder``, as sorted paths relative to it.
 
-    The first list has the image files, by their extension; the second has the others. Hidden files
-    and folders are skipped.
+    Returns the image files (by extension) and the other files, as two lists. Hidden files and
+    folders are skipped.
     """
     found = sorted(_walk(folder, "", set()), key=lambda path: path.split(os.sep))
     images = [path for path in found if is_image_name(os.path.basename(path))]
@@ -95,7 +95,7 @@ def holds_images(folder: Path) -> bool:
 
 
 def image_names(folder: Path) -> list[str]:
-    """Names of the image files that are in ``folder`` itself, sorted."""
+    """Return the sorted names of the image files directly in ``folder``."""
     with scan(folder) as entries:
         return sorted(it.name for it in entries if is_image_name(it.name) and it.is_file())
 
@@ -118,18 +118,18 @@ def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str
 
 
 def is_image_name(name: str) -> bool:
-    """Whether a file of this name is an image: it is not hidden and has the extension of one."""
+    """Whether a file name is not hidden and has an image extension."""
     return not name.startswith(".") and os.path.splitext(name)[1].lower() in image_extensions()
 
 
 def folder_names(folder: Path) -> list[str]:
-    """Names of the folders in ``folder`` that are not hidden, sorted."""
+    """Return the sorted names of the folders in ``folder``, without hidden ones."""
     with scan(folder) as entries:
         return sorted(it.name for it in entries if it.is_dir() and not it.name.startswith("."))
 
 
 def scan(folder: str | Path) -> AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """``os.scandir`` that raises :class:`DataError`."""
+    """Call ``os.scandir``, raising :class:`DataError` instead of :class:`OSError`."""
     try:
         return os.scandir(folder)
     except OSError as error:

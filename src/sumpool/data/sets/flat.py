@@ -1,4 +1,4 @@
-"""Images without classes: a single file, or a folder of image files."""
+"""Images without class labels: a single file or a folder of image files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from sumpool.data.sets.files import (
 
 
 class FlatImages(ImageFiles):
-    """One image file, or the image files of a folder sorted by name; they have no labels.
+    """An image file, or the image files of a folder sorted by name, without labels.
 
     Args:
         root: The file or the folder.
-        deep: Whether images in folders below it, at any depth, are included.
+        deep: Whether to include images in subfolders, at any depth.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If there is no image.
+        DataError: If no image is found.
     """
 
     labeled = False
@@ -47,7 +47,7 @@ class FlatImages(ImageFiles):
 
 
 def is_flat(root: str | os.PathLike[str]) -> bool:
-    """Whether ``root`` is an image file, or a folder with images but none in folders below it."""
+    """Whether ``root`` is an image file or a folder that has images, but none in subfolders."""
     path = Path(root)
     if not path.is_dir():
         return path.is_file() and is_image_name(path.name)

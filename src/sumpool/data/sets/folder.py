@@ -1,4 +1,4 @@
-"""Any folder of class folders."""
+"""Image folders with one subfolder per class."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from sumpool.data.sets.files import (
 from sumpool.data.sets.published import check_split
 from sumpool.system.wording import counted
 
-#: Folders of these names are splits, where they have class folders in them.
+#: Folders with these names are splits if they contain class folders.
 SPLIT_FOLDERS = ("train", "val", "validation", "test")
 
 logger = logging.getLogger(__name__)
 
 
 class ImageFolder(ImageFiles):
-    """A folder with one folder for each class, at any depth below which its images are.
+    """A folder with one subfolder per class, which contains its images at any depth.
 
-    Classes are the names of the folders, sorted; images of a class are sorted by path. Hidden
-    files are skipped; class folders without images, images outside class folders and files that
-    are no images are skipped with a note. Folders ``train``, ``val``, ``validation`` and ``test``
-    that hold class folders themselves are splits; a class has the same label in all of them.
+    Class names are the sorted folder names; the images of a class are sorted by path. Hidden files
+    are skipped. Class folders without images, images outside class folders and files of other types
+    are skipped with a warning. Folders named ``train``, ``val``, ``validation`` or ``test`` are
+    splits if they contain class folders; a class has the same label in all of them.
 
     Args:
-        root: The folder of class folders, or of splits.
-        split: "all", or the name of one of the folders that are splits.
+        root: The folder of class folders or splits.
+        split: "all", or the name of a split folder.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If there is no class folder, or no image in any.
+        DataError: If there are no class folders or no images in them.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class ImageFolder(ImageFiles):
 
 
 def split_folders(folder: Path) -> tuple[str, ...]:
-    """The folders in ``folder`` that are splits, in the order of ``SPLIT_FOLDERS``; often none.
+    """Return the names of the split folders in ``folder``, in the order of ``SPLIT_FOLDERS``.
 
     Raises:
-        DataError: If there are both splits and other folders, which may be either.
+        DataError: If ``folder`` mixes split folders and class folders.
     """
     names = folder_names(folder)
     found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
     others = [it for it in names if it not in found]
-    if len(found) == 1 and others:  # a class that happens to be called "train"
+    if len(found) == 1 and others:  # a class that happens to be named "train"
         return ()
     others = [it for it in others if found and holds_images(folder / it)]
     if not others:

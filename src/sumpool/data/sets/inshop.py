@@ -1,4 +1,4 @@
-"""In-shop Clothes Retrieval, the part of DeepFashion with shop photographs."""
+"""In-shop Clothes Retrieval, the benchmark of DeepFashion with shop photographs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _LIST = "list_eval_partition.txt"
 class InShop(PublishedDataset):
     """In-shop Clothes Retrieval [inshop]: 52,712 photographs of 7,982 pieces of clothing.
 
-    Read from ``list_eval_partition.txt``, also where it lies in ``Eval/``, and ``img/``, also where
-    it lies in ``Img/``. Splits: "train", 3,997 pieces; "query" and "gallery", of the 3,985 others,
-    where queries are looked for in the gallery; and "all".
+    Read from ``list_eval_partition.txt`` (which may be in ``Eval/``) and ``img/`` (which may be in
+    ``Img/``). Splits: "train" (3,997 pieces), "query" and "gallery" (the other 3,985), and "all".
+    Queries are retrieved from the gallery.
     """
 
     layout = ArchiveLayout(
@@ -40,9 +40,9 @@ class InShop(PublishedDataset):
 
     @classmethod
     def read(cls, home: Path) -> Listing:
-        """All images, in the order of the list."""
+        """List all images in file order."""
         path = cls.layout.path(home, _LIST)
-        rows = read_rows(path, (str, str, str), header=2)  # a count and the names of the columns
+        rows = read_rows(path, (str, str, str), header=2)  # image count, column names
         paths, items, parts = ([str(row[it]).strip() for row in rows] for it in range(3))
         for image, part in zip(paths, parts, strict=True):
             if part not in cls.published:

@@ -1,7 +1,7 @@
-"""MATLAB files of version 5 with text, numbers, cells and structures, read within limits.
+"""Reader of MATLAB version 5 files (text, numbers, cells, structures) with resource limits.
 
-SciPy's reader allocates what a file claims to hold, and takes minutes for some files of a few
-hundred bytes. This one takes nothing on trust: an array has at most as many elements as bytes.
+SciPy's reader allocates whatever a file declares, and takes minutes for some files of a few hundred
+bytes. This reader requires that an array has at most as many elements as bytes.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-#: Most bytes of a file and of what it decompresses to, most arrays, deepest nesting.
+#: Limits on bytes (of the file and decompressed), number of arrays and nesting.
 BYTES = 2**26
 ARRAYS = 1_000_000
 DEPTH = 8
 
 _MATRIX, _COMPRESSED = 14, 15
 _CELL, _STRUCT, _CHAR = 1, 2, 4
-#: Codes of ``struct`` by the number of a type of data.
+#: Format characters of ``struct`` by MATLAB data type number.
 _NUMBERS = {1: "b", 2: "B", 3: "h", 4: "H", 5: "i", 6: "I", 7: "f", 9: "d", 12: "q", 13: "Q"}
 _TEXT = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 
 
 def read_mat(path: Path) -> dict[str, Any]:
-    """The variables of a file by name.
+    """Read the variables of a file, by name.
 
-    Text is a string, a number a number; other arrays are lists in the order of the file, those of
-    structures lists of dictionaries.
+    Text becomes a string, a numeric array of one element a number, a structure array a list of
+    dictionaries; other arrays become flat lists in file order.
 
     Raises:
-        OSError: If it cannot be read.
-        ValueError: If it is no such file, damaged, or beyond the limits.
+        OSError: If the file cannot be read.
+        ValueError: If it is not a MATLAB version 5 file, is damaged, or exceeds the limits.
     """
     with path.open("rb") as file:
         content = file.read(BYTES + 1)
@@ -75,11 +75,11 @@ class _File:
     def element(
         self, view: memoryview, *, aligned: bool = True
     ) -> tuple[int, memoryview, memoryview]:
-        """Type and data of the first element, and what follows it."""
+        """Return the type and data of the first element, and the remaining bytes."""
         if len(view) < 8:
             raise ValueError("it is cut short")
         first, size = struct.unpack_from(f"{self.order}II", view)
-        if first >> 16:  # up to four bytes, inside of the tag
+        if first >> 16:  # small element: up to four bytes, inside the tag
             kind, size, begin, end = first & 0xFFFF, first >> 16, 4, 8
         else:
             kind, begin = first, 8

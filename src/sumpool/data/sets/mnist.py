@@ -1,4 +1,4 @@
-"""MNIST and Fashion-MNIST: small gray pictures of digits and of clothes."""
+"""MNIST and Fashion-MNIST: small gray images of digits and clothes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sumpool.data.sets.arrays import PublishedArrays
 from sumpool.data.sets.published import Count
 
 _SIDE = 28
-#: Most bytes of a file, unpacked; the largest of MNIST has 47 million.
+#: Maximum uncompressed size of a file in bytes; the largest MNIST file has 47 million.
 _MOST = 2**27
 _FILES = {
     "train": ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"),
@@ -28,27 +28,27 @@ _WANTED = tuple((name, f"{name}.gz") for names in _FILES.values() for name in na
 
 
 class MNIST(PublishedArrays):
-    """MNIST [mnist]: 70,000 handwritten digits, 28×28 gray pixels, given as RGB.
+    """MNIST [mnist]: 70,000 handwritten digits, 28×28 gray pixels, returned as RGB.
 
-    Read from the four IDX files, plain or ``.gz``, in ``root`` or in the places where torchvision
-    puts them (``MNIST/raw``). Splits: "train" (60,000 images), "test" (10,000) and "all"; both have
-    all classes. Its arguments are those of :class:`~sumpool.data.sets.arrays.PublishedArrays`.
+    Read from the four IDX files, plain or ``.gz``, in ``root`` or where torchvision stores them
+    (``MNIST/raw``). Splits: "train" (60,000 images), "test" (10,000) and "all"; every split has all
+    classes. See :class:`~sumpool.data.sets.arrays.PublishedArrays` for the arguments.
     """
 
     layout: ClassVar = ArchiveLayout("MNIST", _WANTED, inside=("MNIST/raw", "raw", "MNIST"))
     published: ClassVar = {"train": Count(10, 60000), "test": Count(10, 10000)}
     names: ClassVar[tuple[str, ...]] = tuple("0123456789")
-    #: Only the first training labels show which data set four files of these names hold.
+    #: First training labels, which distinguish data sets with the same file names.
     first_labels: ClassVar[tuple[int, ...]] = (5, 0, 4, 1, 9, 2, 1, 3, 1, 4)
 
     def read_names(self, home: Path) -> tuple[str, ...]:
-        """The names of the classes, which the files do not have."""
+        """Return the class names, which the files do not contain."""
         return self.names
 
     def read(
         self, home: Path, part: str, classes: int
     ) -> Iterator[tuple[Path, NDArray[np.uint8], list[int]]]:
-        """Path, images and labels of the one file of a split."""
+        """Yield path, images and labels of the single image file of a split."""
         image_file, label_file = (self.layout.path(home, name) for name in _FILES[part])
         images, labels = read_idx(image_file, 3), read_idx(label_file, 1)
         if images.shape[1:] != (_SIDE, _SIDE):
@@ -68,15 +68,15 @@ class MNIST(PublishedArrays):
 
     @classmethod
     def recognizes(cls, home: Path) -> bool:
-        """Whether the files in ``home`` are this data set and not one with files of such names."""
+        """Whether ``home`` holds this data set rather than another with the same file names."""
         labels = read_idx(cls.layout.path(home, _FILES["train"][1]), 1)
         return tuple(labels[: len(cls.first_labels)].tolist()) == cls.first_labels
 
 
 class FashionMNIST(MNIST):
-    """Fashion-MNIST [fashion-mnist]: 70,000 pictures of clothes in the sizes and files of MNIST.
+    """Fashion-MNIST [fashion-mnist]: 70,000 images of clothes, in the sizes and files of MNIST.
 
-    Its arguments are those of :class:`MNIST`; the folder may also be ``FashionMNIST/raw``.
+    The arguments are those of :class:`MNIST`; the files may be in ``FashionMNIST/raw``.
     """
 
     layout: ClassVar = ArchiveLayout(
@@ -90,14 +90,14 @@ class FashionMNIST(MNIST):
 
 
 def read_idx(path: Path, ndim: int) -> NDArray[np.uint8]:
-    """The array of unsigned bytes in an IDX file, plain or, where its name ends so, ``.gz``.
+    """Read an array of unsigned bytes from an IDX file.
 
     Args:
-        path: The file.
-        ndim: The number of dimensions it must have.
+        path: The file; decompressed if its name ends in ``.gz``.
+        ndim: Required number of dimensions.
 
     Raises:
-        DataError: If it is cut short, too long, damaged or of another type; names the file.
+        DataError: If the file is truncated, too long, damaged or of another type; names the file.
     """
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:

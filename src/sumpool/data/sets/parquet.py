@@ -1,4 +1,4 @@
-"""Images inside Parquet files, as exports of data lakes and published data sets have them."""
+"""Images in Parquet files, a common export format of data lakes and published data sets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sumpool.data.sets.archive import existing
 from sumpool.data.sets.decoding import image_formats, read_image
 from sumpool.data.sets.published import check_split
 
-#: Row groups that are kept in memory: images are mostly read in their order.
+#: Row groups kept in memory: images are mostly read in order.
 _KEPT = 4
 _reading = threading.Lock()
 
@@ -27,16 +27,17 @@ _reading = threading.Lock()
 class ParquetImages(ImageDataset):
     """Encoded images (JPEG, PNG, …) in the column ``image`` of Parquet files.
 
-    The column holds the bytes, or a structure with the field ``bytes``, as Hugging Face's data sets
-    do. A column ``label``, of text or numbers, gives the classes; without one, there are none.
+    The column contains the bytes, or structures with a field ``bytes`` as in Hugging Face data
+    sets. The column ``label``, text or integers, gives the classes; images are unlabeled unless all
+    files have it.
 
     Args:
-        root: A file, or a folder with such files, which are taken in the order of their names.
+        root: A Parquet file, or a folder of Parquet files, which are read sorted by name.
         split: "all".
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If a file cannot be read, or lacks the column.
+        DataError: If a file cannot be read, columns are invalid, or there is no image.
     """
 
     def __init__(
@@ -54,7 +55,7 @@ class ParquetImages(ImageDataset):
             for group in range(opened[file].metadata.num_row_groups)
         ]
         self._groups = [(file, group) for file, group, _ in groups]
-        #: The first row of each row group, and one after the last.
+        #: First row of each row group, followed by the total number of rows.
         self._starts = np.cumsum([0, *(rows for _, _, rows in groups)])
         self._first = np.cumsum([0, *(it.metadata.num_rows for it in opened)]).tolist()
         labels = [it.read(["label"])["label"] for it in opened if "label" in it.schema_arrow.names]
@@ -73,7 +74,7 @@ class ParquetImages(ImageDataset):
         super().__init__([place[it] for it in values], [*map(str, names)], **transforms)
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB and upright."""
+        """Return the image at ``index`` as upright RGB."""
         file, group, row = self._place(index)
         name = self.item_name(index)
         path, written = self.files[file], self._written[file]
@@ -82,29 +83,29 @@ class ParquetImages(ImageDataset):
             raise BrokenImageError(f"cannot read the image {name}: it is missing", "it is missing")
         try:
             image = Image.open(io.BytesIO(content), formats=image_formats())
-        except Exception as error:  # decoders raise all sorts on damaged bytes
+        except Exception as error:  # damaged bytes can make decoders raise anything
             reason = f"it is in none of the formats {', '.join(image_formats())}"
             raise BrokenImageError(f"cannot read the image {name}: {reason}", reason) from error
         image.filename = name
         return read_image(image)
 
     def item_name(self, index: int) -> str:
-        """The file of the image at ``index``, and its row there."""
+        """Return the file and row of the image at ``index``, such as "train.parquet#17"."""
         file = self._place(index)[0]
         return f"{self.files[file]}#{index - self._first[file]}"
 
     def item_file(self, index: int) -> str:
-        """The Parquet file that holds the image at ``index``."""
+        """Return the Parquet file that contains the image at ``index``."""
         return str(self.files[self._place(index)[0]])
 
     def _place(self, index: int) -> tuple[int, int, int]:
-        """File, row group, and row in that."""
+        """Return the file, the row group and the row in that group."""
         at = int(np.searchsorted(self._starts, index, side="right")) - 1
         return (*self._groups[at], index - int(self._starts[at]))
 
 
 def parquet_files(folder: Path) -> tuple[Path, ...]:
-    """The Parquet files in ``folder``, sorted by name."""
+    """Return the Parquet files in ``folder``, sorted by name."""
     return tuple(sorted(folder.glob("*.parquet")))
 
 
@@ -116,7 +117,7 @@ def _open(path: Path) -> Any:
 
 
 def _image_column(files: list[Any]) -> str:
-    """The column of the bytes, the same in all files."""
+    """Return the column of image bytes, which must be the same in all files."""
     found = {name for file in files for name in [_bytes_of(file.schema_arrow)]}
     if len(found) > 1:
         raise DataError("Parquet files must be alike: in some, image has the field bytes")
@@ -147,6 +148,6 @@ def _read_group(path: str, written: int, group: int, column: str) -> Any:
 
 
 def _row_group(path: str, written: int, group: int, column: str) -> Any:
-    """The rows of a file as it was ``written``: one that is replaced has others."""
-    with _reading:  # threads that want the same rows wait for one another
+    """Read a row group, cached by the file's modification time ``written``."""
+    with _reading:  # concurrent threads read a group only once
         return _read_group(path, written, group, column)

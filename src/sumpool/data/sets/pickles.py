@@ -1,8 +1,8 @@
-"""Reading pickled arrays without running anything that a pickle asks for.
+"""Safe reader of pickled arrays.
 
-A pickle is a program: it may name any function of any module and have it called. Here every name
-but those that a pickled array needs is refused, and the permitted ones are stand-ins that only
-record what they are given. Arrays are made afterwards, from checked types, shapes and bytes.
+A pickle is a program that can call any function of any module. This reader rejects all names except
+those that pickled arrays need, and replaces these by stand-ins that only record their arguments.
+Arrays are then built from checked types, shapes and bytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[<>|=]?(b1|[iu][1248]|f[248])")
 
 
 class _StandIn:
-    """Records arguments and state. A class, because state set on a function would outlive us."""
+    """Record of arguments and state. A class, since state set on a function would be global."""
 
     state: Any = None
 
@@ -43,7 +43,7 @@ class _Dtype(_StandIn): ...
 class _Reconstruct(_StandIn): ...
 
 
-class _Encode(_StandIn): ...  # by which protocols below 3 write bytes
+class _Encode(_StandIn): ...  # how protocols below 3 write bytes
 
 
 _PERMITTED: dict[tuple[str, str], type[_StandIn]] = {
@@ -63,13 +63,13 @@ class _ArrayUnpickler(pickle.Unpickler):
 
 
 def read_pickle(path: Path) -> dict[str, Any]:
-    """The dictionary pickled in a file: arrays of numbers, containers, numbers and text.
+    """Read a pickled dictionary of numeric arrays, containers, numbers and text.
 
-    Reads the pickles of Python 2 and of Python 3, as the CIFAR archives have them. Nothing in the
-    file is executed. Keys that are bytes become text.
+    Accepts pickles of Python 2 and 3, such as the CIFAR archives. Nothing in the file is executed.
+    Keys of type bytes become text.
 
     Raises:
-        DataError: If the file holds anything else, or is damaged; names the file.
+        DataError: If the file is damaged or contains anything else; names the file.
     """
     try:
         with path.open("rb") as file:
@@ -79,14 +79,14 @@ def read_pickle(path: Path) -> dict[str, Any]:
         plain = _plain(content, {})
     except MemoryError as error:
         raise DataError(f"{path} is not a sound pickle: it asks for too much memory") from error
-    except Exception as error:  # damaged bytes make the unpickler raise all sorts
+    except Exception as error:  # damaged bytes can make the unpickler raise anything
         reason = error if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         raise DataError(f"{path} is not a pickle of arrays: {reason}") from error
     return {it.decode("latin1") if isinstance(it, bytes) else it: plain[it] for it in plain}
 
 
 def _plain(value: Any, done: dict[int, Any]) -> Any:
-    """``value`` with stand-ins replaced by what they stand for; shared objects stay shared."""
+    """Replace the stand-ins in ``value`` by arrays and bytes; shared objects stay shared."""
     if value is None or type(value) in _SCALARS:
         return value
     if id(value) in done:
@@ -127,7 +127,7 @@ def _number_type(value: _Dtype) -> np.dtype[Any]:
     code = value.arguments[0] if value.arguments else None
     if not isinstance(code, str) or not _NUMBER.fullmatch(code):
         raise DataError(f"an array of type {code!r}, which is no plain number")
-    # (version, byte order, sub-array, names, fields, ...): the middle three make structures.
+    # (version, byte order, subarray, names, fields, ...); structured types set the middle three.
     match value.state:
         case (int(), "<" | ">" | "|" | "=" as order, None, None, None, *_):
             return np.dtype(code.lstrip("<>|=")).newbyteorder(order)

@@ -1,4 +1,4 @@
-"""Published data sets: image lists in known layouts, checked against published counts."""
+"""Base of published data sets: image lists in known layouts, checked against published counts."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.files import ImageFiles, missing_files
 from sumpool.system.wording import counted
 
-#: How many missing files an error names.
+#: Number of missing files named in an error message.
 NAMED = 5
 
 
 class Listing(NamedTuple):
-    """All images of a data set, as its own lists give them.
+    """All images of a data set, according to its own lists.
 
     Attributes:
-        folder: The folder that paths are relative to.
+        folder: The folder that ``paths`` are relative to.
         paths: Path of each image.
         labels: The class of each image, 0 … C−1.
         class_names: One name per class.
@@ -36,7 +36,7 @@ class Listing(NamedTuple):
 
 
 class Count(NamedTuple):
-    """Size of a split: classes and images."""
+    """Size of a split: number of classes and images."""
 
     classes: int
     images: int
@@ -46,16 +46,16 @@ class Count(NamedTuple):
 
 
 class PublishedDataset(ImageFiles):
-    """Base of the data sets whose layout and counts are published.
+    """Base class of data sets with a published layout and published counts.
 
-    A subclass says where its files are (:attr:`layout`), how many images there must be
-    (:attr:`published`) and how its lists are read (:meth:`read`).
+    Subclasses define the location of the files (:attr:`layout`), the expected size of each split
+    (:attr:`published`) and the reader of the image lists (:meth:`read`).
 
     Args:
         root: The folder of the archive, or the folder that contains it.
         split: One of :attr:`published`, or "all".
-        check_counts: Whether classes and images must be as many as published. A listed image that
-            is missing is always an error.
+        check_counts: Whether to require the published numbers of classes and images. Missing
+            images are always an error.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
@@ -63,7 +63,7 @@ class PublishedDataset(ImageFiles):
     """
 
     layout: ClassVar[ArchiveLayout]
-    #: Classes and images by split.
+    #: Number of classes and images of each split.
     published: ClassVar[Mapping[str, Count]]
 
     def __init__(
@@ -90,7 +90,7 @@ class PublishedDataset(ImageFiles):
     @classmethod
     @abstractmethod
     def read(cls, home: Path) -> Listing:
-        """All images, as the lists in the archive's folder ``home`` give them."""
+        """Read the image lists in ``home``, the folder of the archive."""
 
     @classmethod
     def _check(cls, home: Path, listing: Listing, check_counts: bool) -> None:
@@ -123,5 +123,5 @@ def check_split(split: str, splits: Iterable[str]) -> None:
 
 
 def halves(labels: Sequence[int], classes: int) -> list[str]:
-    """The usual zero-shot split: "train" for the first half of the classes, "test" for the rest."""
+    """Return the usual zero-shot split: first half of the classes "train", the rest "test"."""
     return ["train" if label < classes // 2 else "test" for label in labels]

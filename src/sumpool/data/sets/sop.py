@@ -1,4 +1,4 @@
-"""Stanford Online Products: things offered on eBay."""
+"""Stanford Online Products: photographs of products sold on eBay."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class StanfordOnlineProducts(PublishedDataset):
     """Stanford Online Products [lifted]: 120,053 photographs of 22,634 products.
 
     Read from ``Stanford_Online_Products/``: ``Ebay_train.txt``, ``Ebay_test.txt`` and the folders
-    they list. Splits: "train", 11,318 products, "test", the 11,316 others, and "all". A class is
-    named after its kind and number: "bicycle 1".
+    they list. Splits: "train" (11,318 products), "test" (the other 11,316) and "all". Classes are
+    named by category and number, such as "bicycle 1".
     """
 
     layout = ArchiveLayout(
@@ -28,7 +28,7 @@ class StanfordOnlineProducts(PublishedDataset):
 
     @classmethod
     def read(cls, home: Path) -> Listing:
-        """All images, the training list first."""
+        """List all images, training images first."""
         rows = [
             (int(number), str(path), part)
             for part, name in _LISTS.items()

@@ -1,1 +1,1 @@
-"""Images that are drawn or composed: glyphs, collages, photographs with clutter."""
+"""Generated and composite images: glyphs, collages, photographs with clutter."""

@@ -1,4 +1,4 @@
-"""Drawn images in the files of CIFAR-100, for smoke tests without the real data."""
+"""Synthetic images in the file layout of CIFAR-100, for smoke tests without the real data."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def write_cifar_stand_in(
     test_per_class: int = 10,
     seed: int = 0,
 ) -> Path:
-    """Write drawn images in the layout of CIFAR-100 [cifar] under ``folder/cifar-100-python``.
+    """Write synthetic images in the layout of CIFAR-100 [cifar] to ``folder/cifar-100-python``.
 
-    Names, numbers and super-classes of the classes are those of CIFAR-100. The images are not: a
-    super-class is one of five hues in one of four shapes on a gray ground, a class the direction
-    of the stripes on it; place, size, shade and noise vary. A few steps suffice to learn that.
-    :class:`CIFAR100` reads it with ``check_counts=False``.
+    Class names, numbers and superclasses are those of CIFAR-100. In the images, a superclass is one
+    of five hues in one of four shapes on a gray background, and a class is the direction of the
+    stripes on the shape; position, size, shade and noise vary. A few training steps suffice to
+    learn this. :class:`CIFAR100` reads the files with ``check_counts=False``.
 
     Args:
         folder: Parent of ``cifar-100-python``, whose files are replaced.
-        train_per_class: Images of each class in the file ``train``, at least 1.
-        test_per_class: Images of each class in the file ``test``, at least 1.
-        seed: Random seed; the same seed gives the same bytes.
+        train_per_class: Images per class in the file ``train``, at least 1.
+        test_per_class: Images per class in the file ``test``, at least 1.
+        seed: Random seed; equal seeds give identical bytes.
 
     Returns:
         ``folder/cifar-100-python``.
@@ -81,7 +81,7 @@ def _batch(per_class: int, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _place_among_siblings() -> NDArray[np.int64]:
-    """For each class, how many of its super-class come before it, 0..4."""
+    """Return the position of each class among those of its superclass, 0..4."""
     places = [COARSE_OF_FINE[:fine].count(coarse) for fine, coarse in enumerate(COARSE_OF_FINE)]
     return np.array(places)
 
@@ -89,7 +89,7 @@ def _place_among_siblings() -> NDArray[np.int64]:
 def _draw(
     coarse: NDArray[np.int64], variation: NDArray[np.int64], rng: np.random.Generator
 ) -> NDArray[np.uint8]:
-    """Images (N, 32, 32, 3) of super-classes (N,) in variations (N,)."""
+    """Draw images (N, 32, 32, 3) of superclasses (N,) with stripe directions (N,) in 0..4."""
 
     def draws(low: float, high: float) -> NDArray[np.float64]:
         return rng.uniform(low, high, (len(coarse), 1, 1))
@@ -98,7 +98,7 @@ def _draw(
     across = columns - draws(13, 19)  # (N, 32, 32)
     down = rows - draws(13, 19)
     extent = _extents(across, down)[coarse // _HUES, np.arange(len(coarse))]
-    inside = np.clip(draws(8, 12) - extent + 0.5, 0, 1)[..., None]  # soft by a pixel
+    inside = np.clip(draws(8, 12) - extent + 0.5, 0, 1)[..., None]  # antialiased
 
     angle = np.pi * variation[:, None, None] / _VARIATIONS + draws(-0.12, 0.12)
     along = np.cos(angle) * across + np.sin(angle) * down
@@ -115,7 +115,7 @@ def _draw(
 
 
 def _extents(across: NDArray[np.float64], down: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Half the size of the disc, square, diamond and cross that reach to a pixel, (4, ...)."""
+    """Return half the size of the disc, square, diamond and cross that reach a pixel, (4, ...)."""
     near, far = np.sort((abs(across), abs(down)), axis=0)
     return np.stack(
         [np.hypot(near, far), far * 1.15, (near + far) * 0.8, np.maximum(3 * near, far)]
@@ -123,5 +123,5 @@ def _extents(across: NDArray[np.float64], down: NDArray[np.float64]) -> NDArray[
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
-    # Protocol 4 has arrays as shape, type and bytes, which is all that a reader should trust.
+    # Protocol 4 stores arrays as shape, type and bytes, as ``read_pickle`` requires.
     write_atomic(path, pickle.dumps(content, protocol=4))

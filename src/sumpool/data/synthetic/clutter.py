@@ -1,4 +1,4 @@
-"""CUB photographs with clutter: a bird on a mosaic of photographs that all classes share."""
+"""CUB photographs with clutter: a bird on a mosaic of photographs shared by all classes."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from sumpool.data.sets.cub import CUB200
 from sumpool.data.sets.published import check_split, halves
 
 SPLITS = ("train", "test")
-#: Every tenth class is kept for the background: 010, 020, … 200.
+#: Every tenth class is reserved for the background: 010, 020, … 200.
 EVERY = 10
-#: Side of an image, and of a tile of its background, four of which fill it.
+#: Side length of an image and of each of the four tiles of its background, in pixels.
 SIDE, TILE = 256, 128
-#: Share of the image that the photograph covers.
+#: Range of the image area covered by the photograph.
 SHARE = (1 / 4, 1 / 2)
-#: Side of what a tile shows of a photograph, as a share of the photograph's shorter side.
+#: Range of the side length of a tile's crop, relative to the photograph's shorter side.
 EXTENT = (1 / 2, 1.0)
-#: Uniform numbers an image takes: photo, extent, top and left of each tile; then share, top and
-#: left of the foreground, and one to spare.
+#: Uniform numbers per image: photo, extent, top and left of each tile, then share, top and left of
+#: the foreground, and an unused one.
 _DRAWS = 5 * BLOCK
 
 
 class CubClutter(ImageDataset):
-    """Photographs of CUB-200-2011 with clutter: the bird covers a quarter to half of the image.
+    """Photographs of CUB-200-2011 with clutter: each covers a quarter to half of the image.
 
-    The label is the kind of bird. An image of 256×256 pixels shows the central square of one of its
-    photographs at a quarter to a half of the area, anywhere on a background: a mosaic of 2×2 crops
-    of other photographs. These are of every tenth class, which is used for nothing else, and the
-    same in training and test. The other classes keep the numbers and the split of CUB.
+    The label is the bird species. An image of 256×256 pixels shows the central square of a
+    photograph, on a quarter to half of the area and at a random position, over a background of 2×2
+    crops of other photographs. These are of every tenth class, which are used for nothing else and
+    are the same in training and test. The other classes keep the numbers and the split of CUB.
 
     An image depends only on the seed, its photograph and its view: it is the same in "all" and in
-    its own split, and more views extend fewer.
+    its own split, and with more views, the earlier ones stay the same.
 
     Args:
-        root: The folder of CUB-200-2011, as :class:`CUB200` takes it.
-        split: "train" (90 classes of the first 100), "test" (90 of the last 100) or "all".
-        views: Images per photograph, with different backgrounds and places.
-        seed: Seed of backgrounds and places.
-        check_counts: Whether CUB must have as many classes and images as published.
+        root: The folder of CUB-200-2011, see :class:`CUB200`.
+        split: "train" (90 of the first 100 classes), "test" (90 of the last 100) or "all".
+        views: Images per photograph, with different backgrounds and positions.
+        seed: Seed of backgrounds and positions.
+        check_counts: Whether to require the published numbers of classes and images of CUB.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Attributes:
-        boxes: Where the photograph is, (N, 4) int64: top, left, height and width in pixels.
-        pool: Photographs that backgrounds are made of, (P,) int64: numbers in CUB's "all".
-        tiles: Photographs on the tiles, row by row, (N, 4) int64: numbers in CUB's "all".
+        boxes: Box of the photograph, (N, 4) int64: top, left, height and width in pixels.
+        pool: Photographs used for backgrounds, (P,) int64: indices in CUB's "all".
+        tiles: Photographs on the tiles, row by row, (N, 4) int64: indices in CUB's "all".
 
     Raises:
-        DataError: If a file is missing or damaged, or a count differs; names it.
+        DataError: If a file is missing or damaged, or a count differs.
     """
 
     layout: ClassVar = CUB200.layout
@@ -95,7 +95,7 @@ class CubClutter(ImageDataset):
         self._photos, self._photo, self._once = photos, photo, len(shown)
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB."""
+        """Compose the image at ``index``."""
         image = Image.new("RGB", (SIDE, SIDE))
         for place, number in enumerate(self.tiles[index].tolist()):
             _, extent, top, left = self._crops[index, place].tolist()
@@ -109,13 +109,13 @@ class CubClutter(ImageDataset):
         return image
 
     def item_name(self, index: int) -> str:
-        """The path of its photograph, and the number of the view."""
+        """Return the path of the photograph and the number of the view."""
         path = self._photos.item_name(int(self._photo[index]))
         return f"{path} clutter {index // self._once}"
 
 
 def _boxes(draws: NDArray[np.float64]) -> NDArray[np.int64]:
-    """Boxes of the foregrounds, (N, 4), from share, top and left."""
+    """Return the boxes of the photographs, (N, 4), from draws of share, top and left."""
     low, high = SHARE
     side = (SIDE * np.sqrt(low + (high - low) * draws[:, 0])).astype(np.int64)
     corner = (draws[:, 1:3] * (SIDE - side + 1)[:, None]).astype(np.int64)
@@ -123,7 +123,7 @@ def _boxes(draws: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 def _square(photo: Image.Image, extent: float, top: float, left: float, side: int) -> Image.Image:
-    """A square of a photograph at ``side`` pixels; ``top`` and ``left`` are shares of its room."""
+    """Crop a square, with position ``top`` and ``left`` in 0..1, and resize it to ``side``."""
     length = extent * min(photo.size)
     x, y = left * (photo.width - length), top * (photo.height - length)
     box = (x, y, x + length, y + length)

@@ -1,4 +1,4 @@
-"""CIFAR collages: one image of the class among three that all classes share."""
+"""CIFAR collages: one image of the class among three that are shared by all classes."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from sumpool.data.random_streams import COLLAGES, uniforms
 from sumpool.data.sets.cifar import CIFAR100
 from sumpool.data.sets.published import check_split
 
-#: Super-classes whose images are the background of all classes [thesis, sec. 5.3.2].
+#: Superclasses whose images are the background of all classes [thesis, sec. 5.3.2].
 SHARED = ("large_man-made_outdoor_things", "large_natural_outdoor_scenes", "trees", "flowers")
 SPLITS = ("train", "validation", "test")
-#: Sub-classes of a super-class that go to each split, by their place in alphabetical order.
+#: Subclasses of a superclass in each split, by alphabetical position.
 _PLACES = {"train": (0, 1), "validation": (2,), "test": (3, 4)}
 
-#: Side of a tile, four of which make a collage.
+#: Side length of each of the four tiles of a collage, in pixels.
 TILE = 32
 
 
 class Sources(NamedTuple):
-    """What collages of a split are made from.
+    """The images that make up the collages of a split.
 
     Attributes:
-        pixels: Tiles, (T, 32, 32, 3) uint8: the foregrounds first.
-        labels: Super-class of each foreground, (F,) int64; the other tiles are backgrounds.
-        class_names: Names of the 16 super-classes.
+        pixels: Tiles, (T, 32, 32, 3) uint8, foregrounds first.
+        labels: Superclass of each foreground, (F,) int64; the other tiles are backgrounds.
+        class_names: Names of the 16 superclasses.
         names: Names of the foreground images.
     """
 
@@ -43,37 +43,37 @@ class Sources(NamedTuple):
 
 
 class CifarCollages(ImageDataset):
-    r"""Collages of CIFAR-100 images: the pooling has to find out which of four tiles matters.
+    r"""Collages of CIFAR-100 images: the pooling has to learn which of four tiles matters.
 
-    The label is one of 16 super-classes. A collage of 2×2 tiles shows an image of it on a random
-    tile and, on the others, images of four super-classes that serve all classes as background.
-    Each super-class gives two of its five sub-classes to training, one to validation and two to the
-    test, background as well as foreground [gsp, suppl. 2.2], [thesis, sec. 5.3.2]; in alphabetical
-    order. Training collages are made from CIFAR-100's training images, the others from its test
-    images, which a network that was pretrained on the classification has not seen.
+    The label is one of 16 superclasses. A collage of 2×2 tiles shows an image of its superclass on
+    a random tile and, on the others, images of four superclasses that serve as the background of
+    all classes. Of the five subclasses of each superclass, in alphabetical order, two are for
+    training, one for validation and two for testing, foreground and background alike
+    [gsp, suppl. 2.2], [thesis, sec. 5.3.2]. Training collages use CIFAR-100's training images, the
+    others its test images, which a network pretrained on CIFAR-100 classification has not seen.
 
-    A collage depends on the seed, the split and its number alone.
+    A collage depends only on the seed, the split and its number.
 
     Args:
-        root: The folder of CIFAR-100, as :class:`CIFAR100` takes it.
-        split: "train" (32 sub-classes), "validation" (16), "test" (32) or "all".
-        draws: Collages that show each foreground image, with other backgrounds and places; None is
+        root: The folder of CIFAR-100, see :class:`CIFAR100`.
+        split: "train" (32 subclasses), "validation" (16), "test" (32) or "all".
+        draws: Collages per foreground image, with different backgrounds and positions; None for
             10 in training and 1 elsewhere.
-        seed: Seed of backgrounds and places.
-        check_counts: Whether CIFAR-100 must have as many images as published.
+        seed: Seed of backgrounds and positions.
+        check_counts: Whether to require the published numbers of classes and images of CIFAR-100.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Attributes:
-        tiles: The images collages are made from, (T, 3, 32, 32) uint8.
-        pieces: Tiles of each collage, row by row, (N, 4) int64.
-        foreground_tile: Tile of the collage that holds the foreground, (N,) int64: 0 and 1 in the
-            upper row, 2 and 3 in the lower one.
+        tiles: The images that collages are composed of, (T, 3, 32, 32) uint8.
+        pieces: Indices in ``tiles`` for each collage, row by row, (N, 4) int64.
+        foreground_tile: Position of the foreground in each collage, (N,) int64: 0 and 1 in the
+            upper row, 2 and 3 in the lower.
 
     Raises:
-        DataError: If a file is missing, damaged or not what it should be; names it.
+        DataError: If a file is missing, damaged or invalid, or a count differs.
     """
 
-    #: Whether collages are shown whole, or their foreground alone.
+    #: Whether images are whole collages or only their foregrounds.
     whole: ClassVar[bool] = True
 
     def __init__(
@@ -111,45 +111,45 @@ class CifarCollages(ImageDataset):
         self._names = names
 
     def compose(self, indices: Tensor, tiles: Tensor | None = None) -> Tensor:
-        """The collages at ``indices`` (b,), uint8 (b, 3, 64, 64), on the device of ``tiles``.
+        """Compose the collages at ``indices`` (b,), as uint8 (b, 3, 64, 64).
 
-        ``tiles`` is a copy of ``self.tiles`` on another device; None is the CPU.
+        Pass as ``tiles`` a copy of ``self.tiles`` on another device to compose them there.
         """
         tiles = self.tiles if tiles is None else tiles
         return join_tiles(tiles[self.pieces[indices].to(tiles.device)])
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB."""
+        """Compose the image at ``index``."""
         (pixels,) = self.compose(torch.tensor([index]))
         return Image.fromarray(np.ascontiguousarray(pixels.permute(1, 2, 0).numpy()))
 
     def item_name(self, index: int) -> str:
-        """The name of its foreground image, and the number of the collage."""
+        """Return the name of the foreground image and the number of the collage."""
         return f"{self._names[index]} collage {index}"
 
 
 class CifarForegrounds(CifarCollages):
-    """Only the foregrounds of :class:`CifarCollages`, 32×32: "distilled" of their background.
+    """The foregrounds of :class:`CifarCollages` alone, 32×32, without background.
 
-    Results on them are an upper bound for a pooling that ignores the background entirely. The
-    arguments are the same; ``draws`` is 1 if None, and ``seed`` has no effect.
+    Results on them are the upper bound for a pooling that ignores the background entirely. The
+    arguments are the same, but ``draws=None`` is 1, and ``seed`` has no effect.
     """
 
     whole: ClassVar[bool] = False
 
     def compose(self, indices: Tensor, tiles: Tensor | None = None) -> Tensor:
-        """The foregrounds at ``indices`` (b,), uint8 (b, 3, 32, 32)."""
+        """Return the foregrounds at ``indices`` (b,), as uint8 (b, 3, 32, 32)."""
         tiles = self.tiles if tiles is None else tiles
         chosen = self.pieces[indices, self.foreground_tile[indices]]
         return tiles[chosen.to(tiles.device)]
 
     def item_name(self, index: int) -> str:
-        """The name of the foreground image."""
+        """Return the name of the foreground image."""
         return self._names[index]
 
 
 def join_tiles(tiles: Tensor) -> Tensor:
-    """Collages (b, c, 2s, 2s) of tiles (b, 4, c, s, s), row by row.
+    """Join tiles (b, 4, c, s, s), row by row, to collages (b, c, 2s, 2s).
 
     Example:
         >>> join_tiles(torch.arange(4).reshape(1, 4, 1, 1, 1)).squeeze()
@@ -162,10 +162,10 @@ def join_tiles(tiles: Tensor) -> Tensor:
 
 
 def sub_classes(coarse_of_fine: NDArray[np.int64], split: str) -> dict[int, list[int]]:
-    """The sub-classes of each super-class that belong to a split.
+    """Return the subclasses of each superclass that belong to a split.
 
-    ``coarse_of_fine`` is the super-class of each sub-class, whose numbers are in alphabetical
-    order; a super-class that does not have five raises a :class:`DataError`.
+    ``coarse_of_fine`` is the superclass of each subclass, with subclasses numbered alphabetically.
+    Raises :class:`DataError` unless every superclass has five.
     """
     found = {}
     for coarse in np.unique(coarse_of_fine).tolist():
@@ -205,12 +205,12 @@ def _sources(root: str | os.PathLike[str], split: str, check_counts: bool) -> So
 def _draw(
     sources: Sources, copies: int, seed: int, row: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Tiles (N, 4) of each collage and the place (N,) of its foreground."""
+    """Draw the tiles (N, 4) of each collage and the position (N,) of its foreground."""
     front = len(sources.labels)
     count, back = front * copies, len(sources.pixels) - front
     chances = uniforms(seed, COLLAGES, row, 4 * count).reshape(count, 4)
     place = (4 * chances[:, 0]).astype(np.int64)
-    # Three backgrounds in the order of the free tiles: those behind the place move on by one.
+    # The three backgrounds fill the free positions in order, skipping the foreground's.
     ground = front + (back * chances[:, 1:]).astype(np.int64)  # (N, 3)
     pieces = np.empty((count, 4), dtype=np.int64)
     free = np.arange(3)[None] + (np.arange(3)[None] >= place[:, None])

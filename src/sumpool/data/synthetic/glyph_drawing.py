@@ -1,4 +1,4 @@
-"""Drawing single glyphs on a tile, in the fonts that matplotlib ships."""
+"""Rendering of single glyphs with the fonts that ship with matplotlib."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from sumpool.data.base import DataError
 
-#: The text faces among matplotlib's fonts: three DejaVu families and STIX, four styles each.
+#: The text fonts of matplotlib: three DejaVu families and STIX, four styles each.
 FACES = (
     *(f"DejaVuSans{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
     *(f"DejaVuSansMono{style}" for style in ("", "-Bold", "-Oblique", "-BoldOblique")),
@@ -27,12 +27,12 @@ _MEASURING_SIZE = 64
 
 
 def font_folder() -> Path:
-    """Where matplotlib keeps its TrueType fonts."""
+    """Return the folder of matplotlib's TrueType fonts."""
     return Path(matplotlib.get_data_path()) / "fonts" / "ttf"
 
 
 def check_fonts() -> None:
-    """Raise :class:`DataError` that names the missing files, unless every face is there."""
+    """Raise :class:`DataError` if any font file is missing."""
     missing = [f"{face}.ttf" for face in FACES if not (font_folder() / f"{face}.ttf").is_file()]
     if missing:
         raise DataError(
@@ -48,7 +48,7 @@ def _character_map(face: str) -> frozenset[int]:
 
 @cache
 def faces_with(glyph: str) -> tuple[str, ...]:
-    """Those of :data:`FACES` that have ``glyph``, by their character maps.
+    """Return the names in :data:`FACES` whose fonts have ``glyph``.
 
     Example:
         >>> len(faces_with("A"))
@@ -61,7 +61,7 @@ def faces_with(glyph: str) -> tuple[str, ...]:
 
 @cache
 def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
-    # The basic layout is FreeType's alone: the same picture with or without the raqm library.
+    # The basic layout uses FreeType alone: identical pixels with or without the raqm library.
     return ImageFont.truetype(
         font_folder() / f"{face}.ttf", size, layout_engine=ImageFont.Layout.BASIC
     )
@@ -69,14 +69,14 @@ def _font(face: str, size: int) -> ImageFont.FreeTypeFont:
 
 @cache
 def _extent(glyph: str, face: str) -> float:
-    """Longer side of the ink of ``glyph``, as a share of the font size."""
+    """Return the longer side of the bounding box of ``glyph``, relative to the font size."""
     left, top, right, bottom = _font(face, _MEASURING_SIZE).getbbox(glyph)
     return max(right - left, bottom - top) / _MEASURING_SIZE
 
 
 @cache
 def _upright(glyph: str, face: str, size: int) -> Image.Image:
-    """The ink of ``glyph`` at a font size, with nothing around it."""
+    """Draw ``glyph`` at a font size, cropped to its bounding box."""
     left, top, right, bottom = (round(it) for it in _font(face, size).getbbox(glyph))
     image = Image.new("L", (right - left, bottom - top))
     ImageDraw.Draw(image).text((-left, -top), glyph, fill=255, font=_font(face, size))
@@ -86,23 +86,23 @@ def _upright(glyph: str, face: str, size: int) -> Image.Image:
 def draw_glyph(
     glyph: str, face: str, side: int, extent: float, angle: float, x: float, y: float
 ) -> NDArray[np.uint8]:
-    """The ink of a glyph on a square tile.
+    """Draw a glyph on a square tile.
 
     Args:
-        glyph: One character that the face has (:func:`faces_with`).
+        glyph: One character that the font has (:func:`faces_with`).
         face: One of :data:`FACES`.
-        side: Side of the tile in pixels.
-        extent: Wanted length of the glyph's longer side in pixels, met as nearly as whole font
+        side: Side length of the tile in pixels.
+        extent: Target length of the glyph's longer side in pixels, met as closely as integer font
             sizes allow.
         angle: Rotation about the glyph's center, counterclockwise, in degrees.
-        x: Position of the glyph's center, in pixels from the left.
-        y: Its position in pixels from the top.
+        x: Position of the glyph's center in pixels from the left.
+        y: Position of the glyph's center in pixels from the top.
 
     Returns:
-        (side, side) uint8, 255 where the ink covers a pixel.
+        Coverage of each pixel, (side, side) uint8; 255 is fully covered.
     """
     ink = _upright(glyph, face, max(1, round(extent / _extent(glyph, face))))
-    # Pillow wants the inverse: the place in the glyph that a pixel of the tile is taken from.
+    # Pillow expects the inverse map, from pixels of the tile to positions in the glyph.
     cos, sin = math.cos(math.radians(angle)), math.sin(math.radians(angle))
     back = (
         (cos, -sin, ink.width / 2 - cos * x + sin * y),

@@ -1,4 +1,4 @@
-"""Glyph collages: a letter among three digits, data that needs no download."""
+"""Glyph collages: a letter among three digits, generated without any download."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from sumpool.data.base import ImageDataset, Transforms
 from sumpool.data.sets.published import check_split
 from sumpool.data.synthetic.glyph_drawing import check_fonts, draw_glyph, faces_with
 
-#: The classes. A shape is in here once: a letter that another alphabet has too (Latin A, Greek Α,
-#: Cyrillic А), a lower case that is a smaller upper case (s, я) and a letter that can be taken for
-#: a digit (O, l, З, б) are left out.
+#: The classes. Each shape occurs once: duplicates across alphabets (Latin A, Greek Α, Cyrillic А),
+#: lowercase letters shaped like their uppercase (s, я) and letters that look like digits
+#: (O, l, З, б) are excluded.
 LETTERS = (
     "ABCDEFGHIJKLMNPQRSTUVWXYZ"  # Latin
     "abdefghijkmnqrt"
@@ -31,23 +31,23 @@ DIGITS = "0123456789"
 SPLITS = ("train", "validation", "test")
 PARTS = ("collage", "letter")
 
-#: Side of a tile, four of which make a collage.
+#: Side length of each of the four tiles of a collage, in pixels.
 TILE = 24
-#: Length of a glyph's longer side, as a share of the tile.
+#: Range of the length of a glyph's longer side, relative to the tile.
 EXTENT = (0.75, 0.85)
-#: Largest turn, in degrees.
+#: Maximum rotation in degrees.
 ANGLE = 8.0
-#: Brightness of paper and of ink, on the scale 0 to 255.
+#: Range of the brightness of paper and ink, on the scale 0 to 255.
 PAPER, INK = (0.0, 80.0), (150.0, 255.0)
-#: Standard deviation of the noise of each pixel.
+#: Standard deviation of the pixel noise.
 NOISE = 8.0
 
 
 def split_of(letter: str) -> str:
-    """The split that a class belongs to, by its place in :data:`LETTERS`.
+    """Return the split of a class, determined by its position in :data:`LETTERS`.
 
-    Every third one is a test class, two more in every fifteen are validation classes, so that all
-    alphabets are in all splits.
+    Every third class is for testing and two more in every fifteen are for validation, so that each
+    split has letters of all alphabets.
     """
     place = LETTERS.index(letter)
     if place % 3 == 1:
@@ -58,28 +58,28 @@ def split_of(letter: str) -> str:
 class GlyphCollages(ImageDataset):
     r"""Letters of three alphabets, each on one tile of a 2×2 collage with three digits.
 
-    The class is the letter: one of 99 Latin, Greek and Cyrillic ones, drawn in a random one of 16
-    faces, with random size, turn, place, brightness and noise. Digits, drawn in the same way, are
-    the background that all classes share: one tile in four, at a random place, identifies the
-    class. It is a smaller version of the CIFAR collage of [thesis, sec. 5.3.2]; no class is in two
-    splits.
+    The class is the letter: one of 99 Latin, Greek and Cyrillic letters, drawn in one of 16 fonts,
+    with random size, rotation, position, brightness and noise. Digits, drawn in the same way, are
+    the background shared by all classes: one tile of the four, at a random position, identifies the
+    class. This is a smaller version of the CIFAR collage of [thesis, sec. 5.3.2]; the splits have
+    disjoint classes.
 
-    An image depends only on the seed, its letter and its number: more images of a class only add
-    to those of fewer. All are drawn when the data set is created, thousands per second.
+    An image depends only on the seed, its letter and its number: a larger ``images_per_class`` only
+    adds images. All are drawn when the data set is created, thousands per second.
 
     Args:
         root: Must be None; there is nothing to read.
-        split: "train" (53 classes), "validation" (13), "test" (33) or "all" (those 99).
+        split: "train" (53 classes), "validation" (13), "test" (33) or "all" (99).
         images_per_class: Number of images of each letter.
-        seed: Seed of the images; the split is always the same.
-        part: "collage", 48×48 pixels, or "letter", only the 24×24 pixels of the letter's tile,
-            which leave a pooling nothing to ignore.
+        seed: Seed of the images; the split does not depend on it.
+        part: "collage", 48×48 pixels, or "letter", only the letter's tile of 24×24 pixels, in which
+            a pooling has nothing to ignore.
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Attributes:
         pixels: The images, (N, side, side, 3) uint8.
-        letter_tile: Tile of the collage that holds the letter, (N,) int64: 0 and 1 in the upper
-            row, 2 and 3 in the lower one; also for the part "letter".
+        letter_tile: Position of the letter in the collage, (N,) int64: 0 and 1 in the upper row, 2
+            and 3 in the lower; also for ``part="letter"``.
 
     Example:
         >>> data = GlyphCollages(split="test", images_per_class=2)
@@ -119,11 +119,11 @@ class GlyphCollages(ImageDataset):
         self.pixels: NDArray[np.uint8] = np.stack([image for image, _ in drawn])
 
     def load(self, index: int) -> Image.Image:
-        """The image at ``index``, RGB."""
+        """Return the image at ``index``."""
         return Image.fromarray(self.pixels[index])
 
     def item_name(self, index: int) -> str:
-        """A name made up of the letter and the number: "glyphs/Ж/0003"."""
+        """Return a name with the letter and the number, such as "glyphs/Ж/0003"."""
         letter = self.class_names[int(self.labels[index])]
         return f"glyphs/{letter}/{index % self.images_per_class:04d}"
 
@@ -132,7 +132,7 @@ def draw_collage(seed: int, letter: str, number: int) -> tuple[NDArray[np.uint8]
     """Draw image ``number`` of a letter.
 
     Returns:
-        The collage, (2·TILE, 2·TILE, 3) uint8, and the tile that holds the letter.
+        The collage, (2·TILE, 2·TILE, 3) uint8, and the tile that contains the letter.
     """
     generator = np.random.default_rng((seed, ord(letter), number))
     letter_tile = int(4 * generator.random())
@@ -162,11 +162,11 @@ def draw_collage(seed: int, letter: str, number: int) -> tuple[NDArray[np.uint8]
 
 
 def tiles_of(collage: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """The four tiles of a collage, (4, TILE, TILE, 3), row by row."""
+    """Return the four tiles of a collage row by row, (4, TILE, TILE, 3)."""
     return collage.reshape(2, TILE, 2, TILE, 3).swapaxes(1, 2).reshape(4, TILE, TILE, 3)
 
 
 def _between(bounds: tuple[float, float], chance: float) -> float:
-    """The number at the fraction ``chance`` between two bounds."""
+    """Interpolate linearly between two bounds."""
     low, high = bounds
     return low + (high - low) * float(chance)

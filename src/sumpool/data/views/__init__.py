@@ -1,1 +1,1 @@
-"""What a network sees of an image: boxes, crops, preprocessing."""
+"""Network inputs from images: boxes, crops and preprocessing."""

@@ -1,8 +1,8 @@
-"""Where crops lie: the random boxes of training and the central box of testing.
+"""Crop boxes: random boxes for training and the central box for testing.
 
-A box is (top, left, height, width) in pixels. One law of random boxes serves images that are loaded
-one at a time and batches that are cut out of a cache: both read the numbers of a view from the
-same place (:func:`view_draws`) and turn them into a box with the same function.
+A box is (top, left, height, width) in pixels. Images loaded one at a time and batches cropped from
+a cache get the same random boxes: both read the random numbers of a view with :func:`view_draws`
+and convert them to a box with :func:`random_boxes`.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from sumpool.data.random_streams import BLOCK, VIEWS, uniforms
 
-#: Tries to place a random box before the central one is taken, as in torchvision.
+#: Attempts to place a random box before falling back to the central one, as in torchvision.
 TRIES = 10
-#: Uniform numbers a view takes: area and aspect of each try, place (2), flip, one to spare so
+#: Uniform numbers per view: area and aspect of each attempt, position (2), flip, and a spare one so
 #: that views start at whole blocks of the generator.
 DRAWS = 24
 _TOP, _LEFT, _FLIP = 2 * TRIES, 2 * TRIES + 1, 2 * TRIES + 2
@@ -23,16 +23,16 @@ _TOP, _LEFT, _FLIP = 2 * TRIES, 2 * TRIES + 1, 2 * TRIES + 2
 def view_draws(
     seed: int, step: int, first: int, count: int, table: int = VIEWS
 ) -> NDArray[np.float64]:
-    """Numbers (count, ``DRAWS``) for the views at positions ``first``, ... of a global batch.
+    """Return the numbers (count, ``DRAWS``) for views ``first``, ``first`` + 1, ... of a batch.
 
-    Row i depends only on the seed, the step and the position ``first`` + i.
+    Row i depends only on the seed, the step and the position ``first`` + i in the global batch.
     """
     skip = first * (DRAWS // BLOCK)
     return uniforms(seed, table, step, count * DRAWS, skip).reshape(count, DRAWS)
 
 
 def random_flips(draws: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Which views are mirrored, (b,), half of them on average; from draws of shape (b, DRAWS)."""
+    """Choose the views to mirror, (b,), with probability 1/2, from draws (b, ``DRAWS``)."""
     flips: NDArray[np.bool_] = draws[:, _FLIP] < 0.5
     return flips
 
@@ -43,18 +43,18 @@ def random_boxes(
     area: tuple[float, float] | tuple[NDArray[np.float64], NDArray[np.float64]],
     aspect: tuple[float, float],
 ) -> NDArray[np.int64]:
-    """Boxes of random area and aspect at random places, as torchvision's ``RandomResizedCrop``.
+    """Draw boxes of random area, aspect and position, like torchvision's ``RandomResizedCrop``.
 
-    The area is uniform and the aspect (width over height) log-uniform between two bounds; then
-    sides are rounded. The first of ten tries that fits into the image is placed uniformly. If none
-    fits, the box is central and as large as the bounds of the aspect allow. Unlike torchvision's,
-    the bounds of the area are in square pixels, not shares of the image.
+    The area is uniform and the aspect (width over height) log-uniform between two bounds; then the
+    sides are rounded. The first of ten attempts that fits into the image is placed uniformly. If
+    none fits, the box is central and as large as the bounds of the aspect allow. Unlike in
+    torchvision, the bounds of the area are in square pixels instead of shares of the image.
 
     Args:
         sizes: Height and width of the images, (b, 2).
         draws: Uniform numbers, (b, ``DRAWS``).
-        area: Least and largest area, in square pixels; for all images, or for each, (b, 1).
-        aspect: Least and largest ratio of width to height.
+        area: Minimum and maximum area in square pixels, for all images or per image, (b, 1).
+        aspect: Minimum and maximum ratio of width to height.
 
     Returns:
         Boxes of shape (b, 4): top, left, height, width.
@@ -76,7 +76,7 @@ def random_boxes(
     first = np.arange(len(sizes)), fits.argmax(1)
     placed = fits.any(1)
 
-    # The central box: whole where the image's aspect lies within the bounds.
+    # The central box is the whole image if the image's aspect lies within the bounds.
     most_height = np.rint(image_width / aspect[0]).astype(np.int64)
     most_width = np.rint(image_height * aspect[1]).astype(np.int64)
     ratio = image_width / image_height
@@ -92,9 +92,9 @@ def random_boxes(
 
 
 def central_boxes(sizes: NDArray[np.int64], crop: int) -> NDArray[np.int64]:
-    """The central ``crop`` × ``crop`` pixels of images of ``sizes`` (b, 2); boxes (b, 4).
+    """Return the central ``crop`` × ``crop`` boxes (b, 4) of images of ``sizes`` (b, 2).
 
-    They are those of torchvision's ``CenterCrop``.
+    They are the boxes of torchvision's ``CenterCrop``.
     """
     if (sizes < crop).any():
         height, width = sizes[(sizes < crop).any(1)][0].tolist()

@@ -1,4 +1,4 @@
-"""Crops of decoded pixels as a batch on a device, for every combination of their places."""
+"""Batches of crops of decoded pixels, for buffers in main memory and on the GPU."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from sumpool.data.views.resample import Placement, Window, crop, place
 
 
 class Crops(NamedTuple):
-    """Crops of one size out of a buffer, in two parts.
+    """Two-stage computation of crops of one size from a buffer.
 
     Attributes:
-        prepare: The part on the host, which runs in a thread in advance.
-        finish: The part on the device, which only queues work there: from what was prepared to
+        prepare: The host stage, which runs in a thread in advance.
+        finish: The device stage, which only enqueues work: it turns the result of ``prepare`` into
             crops (b, 3, size, size) on the scale 0..255.
     """
 
@@ -26,19 +26,19 @@ class Crops(NamedTuple):
 
 
 def choose_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """The fastest way from a buffer, uint8 (n,), to crops of side ``size`` on ``device``."""
+    """Choose the fastest way to crop a buffer, uint8 (n,), to side ``size`` on ``device``."""
     if device.type != "cuda":
         return host_crops(pixels, size, device)
     return (resident_crops if pixels.device == device else staged_crops)(pixels, size, device)
 
 
 def host_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """For a buffer in main memory: the host does all of the work, image by image."""
+    """Crop a buffer in main memory on the host, image by image."""
     return Crops(lambda window: cut_on_host(pixels, window, size), lambda batch: batch.to(device))
 
 
 def resident_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """For a buffer on the device of the batch, which is cropped there at once."""
+    """Crop a buffer on the device of the batch there, all images at once."""
     pinned, dtype = _transfer(device)
     return Crops(
         lambda window: place(window, size, pinned),
@@ -47,7 +47,7 @@ def resident_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
 
 
 def staged_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """For a buffer in main memory and a batch on a GPU: boxes are copied there, then cropped."""
+    """Copy the boxes of a buffer in main memory to a GPU, then crop and resize them there."""
     pinned, dtype = _transfer(device)
 
     def prepare(window: Window) -> tuple[Tensor, Placement]:
@@ -62,6 +62,6 @@ def staged_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
 
 
 def _transfer(device: torch.device) -> tuple[bool, torch.dtype]:
-    """Whether transfers use page-locked memory, and the precision of the products."""
+    """Return whether to use page-locked memory, and the dtype of the matrix products."""
     on_gpu = device.type == "cuda"
     return on_gpu, torch.float16 if on_gpu else torch.float32

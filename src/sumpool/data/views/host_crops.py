@@ -1,4 +1,4 @@
-"""Crops out of a flat buffer of pixels in host memory, one image at a time."""
+"""Crops from a flat pixel buffer in host memory, one image at a time."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from sumpool.data.views.resample import Window
 
 
 def cut_on_host(pixels: Tensor, window: Window, size: int) -> Tensor:
-    """Boxes of any size, brought to ``size`` × ``size`` pixels and mirrored where asked.
+    """Crop boxes of any size, resize them to ``size`` × ``size`` and mirror those in ``flips``.
 
-    Pillow does the work, so the pixels are those of a view that loads the image itself. The buffer
-    ``pixels``, uint8 (n,), is in host memory, the result is uint8 of shape (b, 3, size, size).
+    Uses Pillow, so the pixels are identical to those of views of images loaded from files. The
+    buffer ``pixels``, uint8 (n,), is in host memory; the result is uint8 (b, 3, size, size).
     """
     out = np.empty((len(window), size, size, 3), dtype=np.uint8)
     for place, box, flip in zip(out, _boxes(pixels, window), window.flips, strict=True):
@@ -26,9 +26,9 @@ def cut_on_host(pixels: Tensor, window: Window, size: int) -> Tensor:
 
 
 def pack(pixels: Tensor, window: Window, pinned: bool) -> tuple[Tensor, Window]:
-    """The boxes of a batch in a buffer of their own, and the same boxes as they lie in it.
+    """Copy the boxes of a batch to a new buffer, page-locked if ``pinned``.
 
-    If ``pinned``, the new buffer is in page-locked memory.
+    Returns the buffer and a window with the positions of the boxes in it.
     """
     boxes = window.boxes.copy()
     boxes[:, :2] = 0
@@ -42,7 +42,7 @@ def pack(pixels: Tensor, window: Window, pinned: bool) -> tuple[Tensor, Window]:
 
 
 def _boxes(pixels: Tensor, window: Window) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint8]]]:
-    """The boxes as views of the buffer, each (height, width, 3)."""
+    """Return the boxes as views of the buffer, each (height, width, 3)."""
     numbers = pixels.numpy()
     found = []
     for start, width, (top, left, box_height, box_width) in zip(

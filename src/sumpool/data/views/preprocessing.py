@@ -1,4 +1,4 @@
-"""From images to network inputs: the random train view and the central test view."""
+"""Preprocessing of images to network inputs: the random train view and the central test view."""
 
 from __future__ import annotations
 
@@ -17,35 +17,35 @@ from torchvision.transforms.v2 import functional as F
 
 from sumpool.data.views.boxes import DRAWS, central_boxes, random_boxes, random_flips
 
-#: What the train view shows: a random box, or the central one.
+#: Kind of train view: a random box ("crop") or the central one ("none").
 Augmentation = Literal["crop", "none"]
 
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """From an RGB image of any size to what a network is given.
+    """Conversion of RGB images of any size to network inputs.
 
-    Both views first bring the shorter side to ``resize``. The test view then takes the central
-    ``crop`` × ``crop`` pixels. The train view takes a random box, brings it to ``crop`` × ``crop``,
-    or ``train_crop`` × ``train_crop``, and mirrors it half of the time. The defaults are those of
-    the experiments [gsp], with the color statistics of ImageNet.
+    Both views first resize the shorter side to ``resize``. The test view then crops the central
+    ``crop`` × ``crop`` pixels. The train view resizes a random box to ``crop`` × ``crop``, or
+    ``train_crop`` × ``train_crop``, and mirrors it with probability 1/2. The defaults are those of
+    the experiments in [gsp], with the color statistics of ImageNet.
 
     Args:
-        resize: Length of the shorter side, in pixels; None leaves the image as it is.
-        crop: Side of what the network sees, in pixels.
+        resize: Length of the shorter side in pixels; None for no resizing.
+        crop: Side length of the network input in pixels.
         mean: Mean of the color channels, on the scale 0 to 1.
         std: Standard deviation of the color channels, on the same scale.
-        augment: What the train view shows: "crop", a random box, or "none", the central one.
-        flip: Whether the train view is mirrored half of the time.
-        area: Least and largest area of a random box, in square pixels (after ``resize``). None is
-            40² to 256² for a shorter side of 256, and in proportion for any other; for images that
-            are left as they are, in proportion to ``crop``.
-        aspect: Least and largest ratio of its width to its height.
-        area_share: Instead of ``area``: its least and largest area as shares of the whole image,
-            in (0, 1].
-        train_crop: Side of the train view; None is ``crop``. A random box magnifies its part of an
-            image, so that a network that learned on small views finds things of the size that it
-            knows in larger test views [fixres].
+        augment: Train view: "crop" for a random box, "none" for the central one.
+        flip: Whether to mirror the train view with probability 1/2.
+        area: Minimum and maximum area of a random box in square pixels (after ``resize``). None is
+            40² to 256² for a shorter side of 256, scaled in proportion to ``resize``, or to
+            ``crop`` if ``resize`` is None.
+        aspect: Minimum and maximum ratio of width to height of a random box.
+        area_share: Replaces ``area``: minimum and maximum area as shares of the whole image, in
+            (0, 1].
+        train_crop: Side length of the train view; None for ``crop``. Random boxes magnify objects,
+            so a network trained on smaller views finds objects of familiar size in larger test
+            views [fixres].
 
     Example:
         >>> preprocessing = Preprocessing(resize=64, crop=56, area=(10**2, 64**2))
@@ -72,7 +72,7 @@ class Preprocessing:
         if self.area is None:
             side = self.crop if self.resize is None else self.resize
             object.__setattr__(self, "area", ((side * 40 / 256) ** 2, float(side**2)))
-        # Lists, as they come from JSON and YAML, would make the value unhashable.
+        # Lists, e.g. from JSON or YAML, would make the instance unhashable.
         lengths = {"mean": 3, "std": 3, "area": 2, "aspect": 2}
         if self.area_share is not None:
             lengths["area_share"] = 2
@@ -107,62 +107,62 @@ class Preprocessing:
             )
         if self.augment == "crop" and self.resize is not None:
             most = self.resize**2
-            # Else most boxes would not fit into a square image, and all of it be shown instead.
+            # Larger boxes would rarely fit into a square image, and the whole image be shown.
             if self.area[1] > most * (1 + 1e-9):
                 raise ValueError(f"area must not exceed resize², {most}, got {self.area}")
 
     def train_view(self) -> v2.Transform:
-        """The random view as a torchvision transform, PIL RGB → uint8 (3, side, side).
+        """Return the random view as a torchvision transform, PIL RGB → uint8 (3, side, side).
 
-        It draws from torch's global generator, as torchvision's transforms do. The feeds draw by
-        step and position instead (:meth:`train_pixels`).
+        It draws from torch's global generator, as torchvision's transforms do. Feeds draw by step
+        and position instead (:meth:`train_pixels`).
         """
         return _TrainView(self)
 
     @property
     def train_side(self) -> int:
-        """Side of the train view, in pixels."""
+        """Side length of the train view in pixels."""
         return self.crop if self.train_crop is None else self.train_crop
 
     def test_view(self) -> v2.Transform:
-        """The central view as a torchvision transform, PIL RGB → uint8 (3, crop, crop)."""
+        """Return the central view as a torchvision transform, PIL RGB → uint8 (3, crop, crop)."""
         return _TestView(self)
 
     def test_pixels(self, image: Image.Image) -> Tensor:
-        """The central view of ``image``, uint8 (3, crop, crop)."""
+        """Return the central view of ``image``, uint8 (3, crop, crop)."""
         return self.test_of_resized(self.resized(image))
 
     def test_of_resized(self, image: Image.Image) -> Tensor:
-        """:meth:`test_pixels` of an image that went through :meth:`resized` already."""
+        """Return :meth:`test_pixels` for an image already resized by :meth:`resized`."""
         (box,) = self.test_boxes(_sizes(image)).tolist()
         return _tensor(F.crop(image, *box))
 
     def train_pixels(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
-        """The random view of ``image`` by uniform numbers (``DRAWS``,), uint8 (3, side, side)."""
+        """Return the random view given uniform numbers (``DRAWS``,), uint8 (3, side, side)."""
         return self.view_of_resized(self.resized(image), draws)
 
     def view_of_resized(self, image: Image.Image, draws: NDArray[np.float64]) -> Tensor:
-        """:meth:`train_pixels` of an image that went through :meth:`resized` already."""
+        """Return :meth:`train_pixels` for an image already resized by :meth:`resized`."""
         boxes, flips = self.train_boxes(_sizes(image), draws[None])
         (box,) = boxes.tolist()
         view = F.resized_crop(image, *box, size=[self.train_side, self.train_side])
         return _tensor(F.horizontal_flip(view) if flips[0] else view)
 
     def resized(self, image: Image.Image) -> Image.Image:
-        """``image`` with its shorter side brought to ``resize`` (bilinear, antialiased)."""
+        """Resize the shorter side of ``image`` to ``resize`` (bilinear, antialiased)."""
         return resize_shorter_side(image, self.resize)
 
     def train_boxes(
         self, sizes: NDArray[np.int64], draws: NDArray[np.float64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """The random views of resized images.
+        """Return the boxes of the train views of resized images.
 
         Args:
             sizes: Height and width of the images, (b, 2).
             draws: Uniform numbers, (b, ``DRAWS``).
 
         Returns:
-            Boxes (b, 4), top, left, height and width; and whether each is mirrored, (b,).
+            Boxes (b, 4) as top, left, height and width, and whether each is mirrored, (b,).
         """
         if self.augment == "crop":
             low, high = self.area
@@ -175,25 +175,25 @@ class Preprocessing:
         return boxes, random_flips(draws) & self.flip
 
     def test_boxes(self, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """What the central views of resized images show, boxes (b, 4); see :meth:`train_boxes`."""
+        """Return the boxes (b, 4) of the test views of resized images; see :meth:`train_boxes`."""
         return central_boxes(sizes, self.crop)
 
     def normalize(self, pixels: Tensor) -> Tensor:
-        """Pixels (..., 3, H, W) on 0..255 as network input: (x / 255 − mean) / std, float32."""
+        """Normalize pixels (..., 3, H, W) on 0..255: (x / 255 − mean) / std, float32."""
         scale, shift = color_affine(self.mean, self.std, pixels.device)
         return torch.addcmul(shift, pixels.float(), scale)
 
     def to_dict(self) -> dict[str, Any]:
-        """The settings as JSON can hold them."""
+        """Return the settings as a JSON-serializable dictionary."""
         values = asdict(self)
         return {key: list(it) if isinstance(it, tuple) else it for key, it in values.items()}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
-        """The inverse of :meth:`to_dict`; what is left out takes its default.
+        """Build an instance from the output of :meth:`to_dict`; missing keys take their defaults.
 
         Raises:
-            ValueError: If a key is unknown; names it and those that are known.
+            ValueError: If a key is unknown; lists the known keys.
         """
         known = [field.name for field in fields(cls)]
         unknown = [key for key in values if key not in known]
@@ -205,7 +205,7 @@ class Preprocessing:
 
 
 def resize_shorter_side(image: Image.Image, length: int | None) -> Image.Image:
-    """``image`` with its shorter side of that length (bilinear, antialiased); None: as it is."""
+    """Resize the shorter side of ``image`` to ``length`` (bilinear, antialiased) unless None."""
     return image if length is None else F.resize(image, [length])
 
 
@@ -237,8 +237,8 @@ def _sizes(image: Image.Image) -> NDArray[np.int64]:
 def color_affine(
     mean: tuple[float, ...], std: tuple[float, ...], device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """Factor and summand of :meth:`Preprocessing.normalize`, (3, 1, 1), copied to a device once."""
-    # Made outside inference mode, so that gradients to pixels are possible later.
+    """Return scale and shift of :meth:`Preprocessing.normalize`, (3, 1, 1), cached per device."""
+    # Created outside inference mode, so that gradients to pixels are possible later.
     with torch.inference_mode(False):
         deviation = torch.tensor(std, dtype=torch.float64)
         scale = 1 / (255 * deviation)

@@ -1,9 +1,9 @@
-"""Cutting a whole batch of crops out of one flat buffer of pixels, on its device, at once.
+"""Batched cropping and resizing of images in a flat pixel buffer, on the buffer's device.
 
-Images of different sizes lie in the buffer one after the other, rows of RGB pixels, uint8. A
-:class:`Window` says where each image of a batch lies and what is shown of it. The few numbers per
-image that follow from it are computed on the host (:func:`place`) and sent in one copy; the work on
-the device (:func:`crop`) does not make the host wait.
+The buffer contains images of different sizes one after another, as rows of RGB pixels, uint8. A
+:class:`Window` gives the position of each image of a batch in the buffer and its crop box. The host
+computes the few numbers per image that the device needs (:func:`place`) and sends them in one copy;
+the device then crops without synchronizing with the host (:func:`crop`).
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-#: Boxes are padded to multiples of this many pixels, so that few sizes of memory blocks recur.
+#: Boxes are padded to multiples of this many pixels, so that memory block sizes recur.
 _PADDING = 32
-#: Numbers that may be gathered at once; a larger batch is worked off in parts.
+#: Maximum number of values gathered at once; larger batches are processed in parts.
 _MOST = 2**25
 
 
 @dataclass(frozen=True)
 class Window:
-    """What is shown of the images of a batch, and where they lie.
+    """Crops of a batch of images, and the position of the images in the buffer.
 
     Attributes:
-        starts: Place of each image's first number in the buffer, (b,).
+        starts: Buffer position of each image's first value, (b,).
         widths: Width of each image in pixels, (b,).
-        boxes: What is shown of it, (b, 4): top, left, height, width.
-        flips: Whether it is mirrored, (b,).
+        boxes: Crop of each image, (b, 4): top, left, height, width.
+        flips: Whether each crop is mirrored, (b,).
     """
 
     starts: NDArray[np.int64]
@@ -43,17 +43,16 @@ class Window:
 
 
 class Placement(NamedTuple):
-    """A window as the device needs it.
+    """A window in the form that the device needs.
 
     Attributes:
-        numbers: int64 (11, b) in host memory: place of the box's first number in the buffer,
-            numbers in a row of the image, height and width of the box, whether it is mirrored;
-            then, as the bits of float64, for the vertical and the horizontal direction the first
-            center and the step from one center to the next, in units of the triangle's half-width,
-            and the inverse of that half-width.
+        numbers: int64 (11, b) in host memory: buffer position of the box's first value, values per
+            image row, height and width of the box, whether it is mirrored; then, as the bits of
+            float64, for the vertical and the horizontal direction each: first center and step
+            between centers in units of the triangle's half-width, and the inverse half-width.
         height: Height that all boxes are padded to.
         width: Width that all boxes are padded to.
-        exact: Whether all boxes have the size of the output, so that there is nothing to resize.
+        exact: Whether all boxes already have the output size, so that none is resized.
     """
 
     numbers: Tensor
@@ -63,9 +62,9 @@ class Placement(NamedTuple):
 
 
 def place(window: Window, size: int, pinned: bool = False) -> Placement:
-    """The numbers the device needs to bring the boxes of a window to ``size`` × ``size``.
+    """Compute the numbers that the device needs to resize a window's boxes to ``size`` × ``size``.
 
-    If ``pinned``, they are in page-locked memory, from where they are sent without waiting.
+    If ``pinned``, they are in page-locked memory, which allows asynchronous copies.
     """
     top, left, height, width = window.boxes.T
     sent = torch.empty(11, len(window), dtype=torch.int64, pin_memory=pinned)
@@ -81,7 +80,7 @@ def place(window: Window, size: int, pinned: bool = False) -> Placement:
     fractions[:, 0] = step / 2
     fractions[:, 1] = step
     fractions[:, 2] = inverse
-    # Mirrored: from the last center backwards.
+    # Mirrored boxes run from the last center backward.
     fractions[1, 0] += np.where(window.flips, step[1] * (size - 1), 0)
     fractions[1, 1] *= np.where(window.flips, -1, 1)
     exact = bool((window.boxes[:, 2:] == size).all())
@@ -89,30 +88,30 @@ def place(window: Window, size: int, pinned: bool = False) -> Placement:
 
 
 def _padded(sides: NDArray[np.int64]) -> int:
-    """The least multiple of the padding that holds all of these."""
+    """Round the largest of ``sides`` up to a multiple of the padding."""
     return -(-int(sides.max()) // _PADDING) * _PADDING
 
 
 def crop(
     pixels: Tensor, placement: Placement, size: int, dtype: torch.dtype = torch.float32
 ) -> Tensor:
-    """Boxes of any size, brought to ``size`` × ``size`` pixels and mirrored where asked.
+    """Crop boxes of any size, resize them to ``size`` × ``size`` and mirror the flipped ones.
 
-    Bilinear with antialiasing, as ``resized_crop`` of torchvision and Pillow's ``resize``: a number
-    of the output is a mean of the box's pixels, weighted by a triangle around its center whose
-    half-width is one pixel or, where the box shrinks, one pixel of the output. In both directions
-    that is a matrix of weights, so an image X comes to Y X Wᵀ. The only difference from those two
-    is rounding: they round to whole gray levels after each direction, this does not round. Where
-    there is nothing to resize, pixels are copied.
+    Resizing is bilinear with antialiasing, as in torchvision's ``resized_crop`` and Pillow's
+    ``resize``: each output value is a mean of the box's pixels, weighted by a triangle around its
+    center whose half-width is one input pixel or, if the box shrinks, one output pixel. Each
+    direction is a matrix of weights, so an image X becomes Y X Wᵀ. The only difference is rounding:
+    torchvision and Pillow round to whole gray levels after each direction, this function does not
+    round. If no box is resized, pixels are copied.
 
     Args:
         pixels: The buffer, uint8 (n,).
-        placement: What to cut, from :func:`place` with the same ``size``.
-        size: Side of the output.
-        dtype: What the products are formed in. float16 is exact to a quarter of a gray level.
+        placement: The boxes, from :func:`place` with the same ``size``.
+        size: Side length of the output.
+        dtype: Data type of the matrix products; float16 is accurate to a quarter of a gray level.
 
     Returns:
-        Shape (b, 3, size, size), on the scale 0..255; ``dtype``, or uint8 if nothing is resized.
+        Crops (b, 3, size, size) on the scale 0..255, of ``dtype``, or uint8 if none is resized.
     """
     numbers = placement.numbers.to(pixels.device, non_blocking=True)
     if placement.exact:
@@ -126,7 +125,7 @@ def crop(
 
 
 def _copy(pixels: Tensor, numbers: Tensor, size: int) -> Tensor:
-    """Boxes of the size of the output, uint8 (b, 3, size, size)."""
+    """Copy boxes of the output size, uint8 (b, 3, size, size)."""
     corner, stride, _, _, flip = numbers[:5, :, None]  # (b, 1)
     place = torch.arange(size, device=pixels.device)
     rows = corner + stride * place  # (b, size)
@@ -138,11 +137,11 @@ def _copy(pixels: Tensor, numbers: Tensor, size: int) -> Tensor:
 def _resize(
     pixels: Tensor, numbers: Tensor, padded: tuple[int, int], size: int, dtype: torch.dtype
 ) -> Tensor:
-    """Boxes of any size brought to that of the output, (b, 3, size, size)."""
+    """Resize boxes of any size to the output size, (b, 3, size, size)."""
     height, width = padded
     corner, stride, box_height, box_width, _ = numbers[:5, :, None]  # (b, 1)
     fractions = numbers[5:].view(torch.float64).float()
-    # Beyond a box its last row or column is read again; these have weight 0.
+    # Padding repeats the last row or column of a box, with weight 0.
     row = torch.arange(height, device=pixels.device)
     column = torch.arange(3 * width, device=pixels.device)
     rows = corner + stride * torch.minimum(row, box_height - 1)  # (b, height)
@@ -158,10 +157,10 @@ def _resize(
 
 
 def _weights(fractions: Tensor, sides: Tensor, padded: int, size: int) -> Tensor:
-    """Weights of ``padded`` pixels in ``size`` numbers of the output, (b, size, padded).
+    """Return the weights of ``padded`` input pixels for ``size`` outputs, (b, size, padded).
 
     ``fractions`` (3, b) are first center, step and inverse half-width; ``sides`` (b, 1) is the
-    number of pixels that belong to the box.
+    number of pixels in the box.
     """
     start, step, inverse = fractions[:, :, None]  # (b, 1)
     output = torch.arange(size, device=sides.device, dtype=torch.float32)

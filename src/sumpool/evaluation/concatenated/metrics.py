@@ -1,14 +1,14 @@
 """Retrieval with concatenated embeddings of several models, for all combinations of them.
 
 Models come in groups (the folds); a combination takes one of each. With every part of length 1, the
-squared distance of a concatenation is the sum of those of its parts: products of each model are
-computed once for a block of queries, and summed for every combination. For 81 combinations on one
+squared distance of concatenations is the sum of those of their parts: the products of each model
+are computed once per block of queries, and summed for every combination. For 81 combinations on one
 core, a loop over ``retrieval_metrics`` took 8 times as long with 6,000 images, 4 times with 32,000.
 
-Of one query, few items matter. Σ_f min_s of the models' scores bounds what an item has in any
-combination from below, Σ_f max_s from above. An item whose upper bound is below the k-th largest
-lower bound is among the first k of no combination; the others are ranked for each. Where rounding
-leaves their order open it is settled by the exact formula for the concatenated vectors, so that the
+Few items matter for a query. Σ_f min_s of the models' scores is a lower bound on an item's score in
+any combination, Σ_f max_s an upper bound. An item whose upper bound is below the k-th largest lower
+bound is not among the first k of any combination; the others are ranked for each. Where rounding
+leaves their order undecided, the exact formula for the concatenated vectors settles it, so that the
 result is that of :func:`sumpool.evaluation.retrieval_metrics` on each concatenation.
 """
 
@@ -27,7 +27,7 @@ from sumpool.evaluation.inputs import MAX_MEMORY, as_labels, check_ks, check_sea
 from sumpool.evaluation.metrics import count_matches
 from sumpool.evaluation.search import float32_products
 
-#: Up to this many ranks float32 finds the candidates; for more, too many pairs would be left open.
+#: Up to this many ranks, float32 finds the candidates; for more, it would leave too many undecided.
 _SEARCHED = 128
 
 
@@ -43,26 +43,26 @@ def concatenated_metrics(
     max_memory: int = MAX_MEMORY,
     progress: bool = False,
 ) -> dict[str, Tensor]:
-    """Retrieval metrics of every concatenation of one model per group.
+    """Compute retrieval metrics for every concatenation of one model per group.
 
-    Parts are brought to length 1 first; a part of zeros stays as it is.
+    Parts are normalized to length 1 first; zero vectors stay as they are.
 
     Args:
         query: Embeddings of the same images by each model, (Q, d) each, whose device is used.
         query_labels: Classes of the images, (Q,).
         gallery: Embeddings of the gallery, (G, d) each; None searches the query set.
         gallery_labels: Their classes, (G,).
-        groups: Positions of models in ``query``, by group.
+        groups: Indices of the models in ``query``, by group.
         ks: The K of R@K.
-        max_memory: Bytes of working memory, on top of three copies of the embeddings.
+        max_memory: Bytes of working memory, in addition to three copies of the embeddings.
         progress: Whether to show a progress bar.
 
     Returns:
-        The metrics of :func:`sumpool.evaluation.retrieval_metrics` but the counts, float64 on the
-        CPU, one value per combination in the order of ``itertools.product(*groups)``.
+        The metrics of :func:`sumpool.evaluation.retrieval_metrics` without the counts, float64 on
+        the CPU, one value per combination in the order of ``itertools.product(*groups)``.
 
     Raises:
-        ValueError: If no query has a match, or an argument is unusable.
+        ValueError: If no query has a match, or an argument is invalid.
 
     Example:
         >>> east, north = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
@@ -99,7 +99,7 @@ def concatenated_metrics(
             (torch.float64, ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]),
         ):
             if len(rows):
-                # Rows that need about as many ranks come together.
+                # Batches contain rows that need similar numbers of ranks.
                 rows = rows[need[rows].argsort(stable=True)]
                 search = Search(pairs, groups, dtype, labels, others, max_memory)
                 for part in search.run(rows, need, matches, sums):

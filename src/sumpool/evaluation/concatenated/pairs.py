@@ -12,14 +12,14 @@ from torch import Tensor
 from sumpool.evaluation.comparison import half_squares, piece_rows
 from sumpool.evaluation.inputs import as_vectors
 
-#: From this many pairs on, equal vectors are compared once.
+#: From this number of pairs on, equal vectors are compared only once.
 _MANY = 2**18
 
 
 def unit_parts(name: str, parts: Sequence[Tensor]) -> Tensor:
-    """Embeddings of each model with length 1, float32 of shape (M, N, d); zeros stay zeros.
+    """Normalize the embeddings of each model to length 1, float32 of shape (M, N, d).
 
-    Lengths are taken in float64, and the result is rounded once.
+    Zero vectors stay zero. Lengths are computed in float64, and the result is rounded once.
 
     Example:
         >>> unit_parts("query", [torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 0.0]])])
@@ -38,7 +38,7 @@ def unit_parts(name: str, parts: Sequence[Tensor]) -> Tensor:
             )
         for start in range(0, len(vectors), 2**14):
             rows = vectors[start : start + 2**14].double()
-            # The largest number is taken out, so that no square leaves the range.
+            # The largest number is factored out, so that no square overflows or underflows.
             rows /= rows.abs().amax(1, keepdim=True).clamp(min=torch.finfo(rows.dtype).tiny)
             length = rows.square().sum(1, keepdim=True).sqrt()
             out[number, start : start + 2**14] = rows / length.clamp(min=0.5)
@@ -68,15 +68,15 @@ class ConcatenatedPairs:
         self.queries, self.items = self.query.shape[1], self.gallery.shape[1]  # Q, G
 
     def parts(self) -> Iterator[tuple[Tensor, Tensor]]:
-        """Queries and gallery of each model; the same object where they are the same set."""
+        """Yield queries and gallery of each model; the same object if they are the same set."""
         for query, gallery in zip(self.query, self.gallery, strict=True):
             yield query, (query if self.own else gallery)
 
     def scores(self, virtual: Tensor, items: Tensor) -> Tensor:
-        """−½ squared distances of concatenations ``virtual``, combination · Q + query, to items.
+        """Return −½ squared distances of ``virtual``, combination · Q + query, to ``items``.
 
         They are those of :meth:`sumpool.evaluation.comparison.Comparison.pair_scores`, float64, up
-        to a common power of two: equal vectors get equal scores, to the last bit.
+        to a common power of two: equal vectors get bitwise equal scores.
         """
         if len(virtual) < _MANY or not self._has_copies:
             return self._scores(virtual, items)
@@ -103,7 +103,7 @@ class ConcatenatedPairs:
 
     @cached_property
     def _kinds(self) -> tuple[Tensor, Tensor]:
-        """Numbers of queries and of items; those with equal vectors in all models share one."""
+        """Ids of queries and of items; those with equal vectors in all models share one."""
         items = _kinds(self.gallery)
         return (items if self.own else _kinds(self.query)), items
 

@@ -1,4 +1,4 @@
-"""The candidates of all combinations, block by block, and what is ranked from them."""
+"""Candidates of all combinations, block by block, and their ranking."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sumpool.evaluation.search import batches
 
 
 class Sums:
-    """Sums over queries, one per combination."""
+    """Sums of metrics over queries, one per combination."""
 
     def __init__(self, combinations: int, ks: Sequence[int]) -> None:
         self.hits = {k: torch.zeros(combinations, dtype=torch.int64) for k in ks}
@@ -27,7 +27,7 @@ class Sums:
         self.average = torch.zeros(combinations, dtype=torch.float64)
 
     def add(self, which: slice, hits: Tensor, matches: Tensor) -> None:
-        """Add queries: hits by rank (c, b, depth) of combinations ``which``, matches (b,)."""
+        """Add queries: hits by rank (c, b, depth) for combinations ``which``, and matches (b,)."""
         c, b, depth = hits.shape
         scores = score_hits(hits.reshape(c * b, depth), matches.repeat(c))
         first, r_precision, average = (it.view(c, b) for it in scores)
@@ -37,7 +37,7 @@ class Sums:
         self.average[which] += average.sum(1).cpu()
 
     def means(self, count: int, ks: Sequence[int]) -> dict[str, Tensor]:
-        """The metrics, as means over ``count`` queries."""
+        """Return the metrics, as means over ``count`` queries."""
         recall = {k: total.double() / count for k, total in self.hits.items()}
         return {
             "precision_at_1": recall[1],
@@ -48,16 +48,16 @@ class Sums:
 
 
 class _Candidates(NamedTuple):
-    """Items of some queries that can be among the first k of a combination."""
+    """Items that can be among the first k for some queries in any combination."""
 
     rows: Tensor  # the queries, (b,)
-    items: Tensor  # gallery items in rising order, padded to the longest row, (b, w)
-    valid: Tensor  # which of them are no padding, (b, w)
+    items: Tensor  # gallery items in ascending order, padded to the longest row, (b, w)
+    valid: Tensor  # which of them are not padding, (b, w)
     scores: Tensor  # of each model, −∞ for padding, (M, b, w)
 
 
 class Search:
-    """Products of all models with blocks of queries, and what is ranked from them.
+    """Computes the products of all models for blocks of queries, and ranks their candidates.
 
     ``dtype`` is the precision of the products; ``labels`` (Q,) and ``others`` (G,) are the classes
     of queries and gallery.
@@ -88,7 +88,7 @@ class Search:
             self.right[number] = factors.right[:, : pairs.items]
             errors.append(factors.error * unscaled)
             bounds.append(2 * comparison.reach**2)
-        # Of a sum: the errors of its terms, and of their addition.
+        # The error of a sum: the errors of its terms, and that of their addition.
         worst = [max(errors[it] for it in group) for group in self.groups]
         largest = sum(max(bounds[it] for it in group) for group in self.groups)
         rounding = len(self.groups) * torch.finfo(dtype).eps * largest
@@ -97,7 +97,7 @@ class Search:
         self.halves = [list(product(*part)) for part in (self.groups[:half], self.groups[half:])]
 
     def run(self, rows: Tensor, need: Tensor, matches: Tensor, sums: Sums) -> Iterator[int]:
-        """Score ``rows`` and add to ``sums``; yields the number of queries finished."""
+        """Score ``rows`` and add to ``sums``; yield the number of queries finished."""
         row_bytes = self.size * (len(self.left) + 4) * self.pairs.items
         for block in batches(rows, row_bytes, self.room):
             depth = int(need[block].max())
@@ -113,7 +113,7 @@ class Search:
             yield len(block)
 
     def may_be_first(self, scores: Tensor, rows: Tensor, depth: int) -> Tensor:
-        """Which items can be among the first ``depth`` of some combination, (b, G)."""
+        """Return which items can be among the first ``depth`` of some combination, (b, G)."""
         low, high = (
             _summed(reduce(extreme, [scores[it] for it in group]) for group in self.groups)
             for extreme in (torch.minimum, torch.maximum)
@@ -125,7 +125,7 @@ class Search:
         return high >= bar - self.doubt
 
     def gather(self, scores: Tensor, mask: Tensor, block: Tensor, part: Tensor) -> _Candidates:
-        """The candidates of the queries at places ``part`` of a block."""
+        """Return the candidates of the queries ``part`` of a block."""
         chosen = mask[part]
         count = chosen.sum(1)
         row, item = chosen.nonzero(as_tuple=True)
@@ -138,7 +138,7 @@ class Search:
         return _Candidates(block[part], items, valid, held.masked_fill_(~valid, -math.inf))
 
     def rank(self, found: _Candidates, depth: int, matches: Tensor, sums: Sums) -> None:
-        """Rank the candidates of each combination, and score them."""
+        """Rank the candidates of each combination, and add to ``sums``."""
         match = (self.others[found.items] == self.labels[found.rows, None]) & found.valid
         one, other = (
             torch.stack([_summed(found.scores[it] for it in chosen) for chosen in half])
@@ -169,14 +169,14 @@ class Search:
         match: Tensor,
         depth: int,
     ) -> Tensor:
-        """Whether the candidates at the first ``depth`` ranks are matches, (n, depth)."""
+        """Return whether the candidates at the first ``depth`` ranks are matches, (n, depth)."""
         width = scores.shape[1]
 
         def ranked(which: Tensor | slice, count: int) -> tuple[Tensor, Tensor]:
             top, place = scores[which].topk(count, dim=1)
             line = lines[which]
             hits = match[line].gather(1, place)
-            # The order of two matches, or of two others, changes nothing.
+            # The order of two matches, or of two non-matches, does not matter.
             close = top[:, :-1] - top[:, 1:] <= self.doubt
             mixed = (close & (hits[:, 1:] != hits[:, :-1])).any(1).nonzero()[:, 0]
             own, line = virtual[which][mixed], line[mixed]
@@ -192,7 +192,7 @@ class Search:
         wide = min(width, depth + 3 + depth // 16)
         hits, top = ranked(slice(None), wide)
         if wide < width:
-            # Nothing beyond the candidates lies above the last of them.
+            # No other candidate scores above the last of the ``wide`` first.
             unsure = (~(top[:, depth - 1] - top[:, -1] > self.doubt)).nonzero()[:, 0]
             for part in batches(unsure, 64 * width, self.room):
                 hits[part], _ = ranked(part, width)

@@ -1,1 +1,1 @@
-"""Models as files of other programs: ONNX, torch.export, timm."""
+"""Export of models to other formats: ONNX, torch.export, timm."""

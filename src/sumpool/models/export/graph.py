@@ -1,4 +1,4 @@
-"""What is exported: an embedder from pixels to vectors, and its description."""
+"""The exported graph: an embedder from pixels to vectors, and its description."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sumpool.data.views.preprocessing import color_affine
 from sumpool.models.embedder import Embedder
 from sumpool.models.errors import ModelError
 
-#: Where colors are normalized: inside the exported graph, or before it, as its description says.
+#: Where colors are normalized: inside the exported graph, or before it as the file describes.
 PREPROCESSING = ("inside", "described")
-#: Largest difference to PyTorch of an exported model that is accepted.
+#: Largest accepted difference between an exported model and PyTorch.
 TOLERANCE = 1e-4
 #: Names of the input and the output, and the key of the description in the file.
 INPUTS = {"inside": "pixels", "described": "images"}
@@ -25,7 +25,7 @@ OUTPUT, KEY = "embedding", "sumpool"
 
 
 class ExportGraph(nn.Module):
-    """An embedder as it is exported, in evaluation mode and on the CPU.
+    """An embedder in the form that is exported, in evaluation mode on the CPU.
 
     Args:
         model: The embedder; it is moved to the CPU.
@@ -51,27 +51,27 @@ class ExportGraph(nn.Module):
         self.eval()
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embeddings (B, D) of pixels or of normalized images."""
+        """Return embeddings (B, D) of pixels or of normalized images."""
         if self.preprocessing == "inside":
-            # As Preprocessing.normalize, whose cache must not see the tensors of a tracer.
+            # Like Preprocessing.normalize, whose cache must not hold the tensors of a tracer.
             images = torch.addcmul(self.shift, images.float(), self.scale)
         vectors = self.model(images)
         assert isinstance(vectors, Tensor)
         return vectors
 
     def inputs(self, pixels: Tensor) -> Tensor:
-        """What the graph is given for the pixels (B, 3, crop, crop) of central views."""
+        """Return the graph's input for the pixels of center crops (B, 3, crop, crop)."""
         if self.preprocessing == "inside":
             return pixels
         return self.model.preprocessing.normalize(pixels)
 
     def example(self) -> Tensor:
-        """Two gray images, to trace the graph with."""
+        """Return two gray images to trace the graph with."""
         side = self.model.preprocessing.crop
         return self.inputs(torch.full((2, 3, side, side), 128, dtype=torch.uint8))
 
     def description(self) -> str:
-        """What users of the file must do and can expect, as JSON."""
+        """Describe the model and its required preprocessing as JSON."""
         model, view = self.model, self.model.preprocessing
         described: dict[str, Any] = {
             "sumpool": version("sumpool"),
@@ -96,7 +96,7 @@ class ExportGraph(nn.Module):
 
 
 def sample_pixels(dataset: ImageDataset, model: Embedder, count: int) -> Tensor:
-    """The central views of ``count`` images spread over the data, uint8 (count, 3, crop, crop)."""
+    """Return center crops of ``count`` evenly spaced images, uint8 (count, 3, crop, crop)."""
     indices = torch.linspace(0, len(dataset) - 1, min(count, len(dataset))).round().long()
     view = model.preprocessing.test_pixels
     return torch.stack([view(dataset.load(int(index))) for index in indices])
@@ -106,9 +106,9 @@ def sample_pixels(dataset: ImageDataset, model: Embedder, count: int) -> Tensor:
 def check_against(
     graph: ExportGraph, exported: Callable[[Tensor], Tensor], pixels: Tensor, what: str
 ) -> float:
-    """The largest difference between ``graph`` and its exported form on real images.
+    """Return the largest difference between ``graph`` and its exported form on real images.
 
-    Batches of one image, of 32, and of what is left are compared: the batch size must be open.
+    Batches of one image, of 32 and of the rest are compared, because the batch size is dynamic.
 
     Raises:
         ModelError: If it exceeds :data:`TOLERANCE`, or a value is not finite.

@@ -1,4 +1,4 @@
-"""Embedders as ONNX files, which ONNX Runtime runs without this package."""
+"""Export of embedders to ONNX files, which ONNX Runtime runs without this package."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _SCOPES = "pkg.torch.onnx.name_scopes"
 
 
 class OnnxEmbedder(nn.Module):
-    """An exported file as a model: from preprocessed images (B, 3, crop, crop) to vectors (B, D).
+    """An exported file as a model: maps preprocessed images (B, 3, crop, crop) to vectors (B, D).
 
     Args:
         path: The file.
-        preprocessing: What images go through; a file that normalizes colors itself is given the
-            pixels they came from.
-        threads: Threads of ONNX Runtime; 0 is one per core.
+        preprocessing: Preprocessing of the images; it is reversed to pixels for a file that
+            normalizes colors itself.
+        threads: Number of threads of ONNX Runtime; 0 means one per core.
 
     Raises:
         ModelError: If ONNX Runtime is not installed or cannot read the file.
@@ -46,14 +46,14 @@ class OnnxEmbedder(nn.Module):
             self.session = runtime.InferenceSession(
                 path, options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # a damaged file fails in any way
+        except Exception as error:  # damaged files can raise anything
             reason = " ".join(str(error).split())
             raise ModelError(f"{path} cannot be read by ONNX Runtime: {reason}") from error
         self.preprocessing = preprocessing
         self.input: str = self.session.get_inputs()[0].name
 
     def forward(self, images: Tensor) -> Tensor:
-        """Embeddings (B, D) of preprocessed images."""
+        """Return embeddings (B, D) of preprocessed images."""
         if self.input != INPUTS["inside"]:
             return self.run(images)
         view = self.preprocessing
@@ -62,7 +62,7 @@ class OnnxEmbedder(nn.Module):
         return self.run(pixels.to(torch.uint8))
 
     def run(self, given: Tensor) -> Tensor:
-        """Embeddings of what the file takes, pixels or preprocessed images."""
+        """Return embeddings of the file's own input, pixels or preprocessed images."""
         (vectors,) = self.session.run([OUTPUT], {self.input: given.cpu().numpy()})
         return torch.from_numpy(vectors)
 
@@ -75,26 +75,27 @@ def export_onnx(
     preprocessing: str = "inside",
     int8: Path | None = None,
 ) -> float:
-    """Write ``model`` to an ONNX file with an open batch size, and check it on real images.
+    """Write ``model`` to an ONNX file with dynamic batch size, and check it on real images.
 
-    The metadata of the file has, under "sumpool", what images go through before they are given to
-    it. The file is written only if it agrees with PyTorch.
+    The metadata of the file describes the preprocessing of its images, under "sumpool". The file is
+    written only if it agrees with PyTorch.
 
     Args:
         model: The embedder; it is moved to the CPU.
-        path: The file, replaced if it is there.
-        pixels: Central views of real images, uint8 (N, 3, crop, crop), to check it on.
+        path: The file; an existing one is replaced.
+        pixels: Center crops of real images for the check, uint8 (N, 3, crop, crop).
         preprocessing: "inside": the graph takes such pixels. "described": it takes normalized
             images, float32.
         int8: Also write a variant with 8-bit weights and activations of the backbone to this file,
-            calibrated on ``pixels``. It is not checked: measure what it costs.
+            calibrated on ``pixels``. It is not checked: measure its loss in accuracy.
 
     Returns:
-        The largest difference to PyTorch.
+        The largest difference from PyTorch.
 
     Raises:
-        ModelError: If the extra onnx is not installed, the model cannot be exported, or the file
-            differs from PyTorch by more than :data:`~sumpool.models.export.graph.TOLERANCE`.
+        ModelError: If the extra ``onnx`` is not installed, the model cannot be exported, or the
+            file differs from PyTorch by more than
+            :data:`~sumpool.models.export.graph.TOLERANCE`.
     """
     for needed in ("onnx", "onnxscript", "onnxruntime"):
         _library(needed)
@@ -117,7 +118,7 @@ def export_onnx(
         if node.name and "'model.backbone'" in node.metadata_props.get(_SCOPES, "")
     ]
     for node in written.graph:
-        node.metadata_props.clear()  # stack traces, with paths of this machine
+        node.metadata_props.clear()  # stack traces with local paths
     written.metadata_props[KEY] = graph.description()
     with atomic_path(path) as aside:
         program.save(aside)
@@ -147,7 +148,7 @@ def _quantize(source: Path, target: Path, inputs: Tensor, name: str, nodes: list
             activation_type=quantization.QuantType.QUInt8,
             weight_type=quantization.QuantType.QInt8,
             per_channel=True,
-            # Products of 8 bits overflow on processors without VNNI.
+            # 8-bit products overflow on processors without VNNI.
             reduce_range=True,
             nodes_to_quantize=nodes,
         )
@@ -155,7 +156,7 @@ def _quantize(source: Path, target: Path, inputs: Tensor, name: str, nodes: list
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what exporters say about themselves."""
+    """Silence the logs and warnings of exporters."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

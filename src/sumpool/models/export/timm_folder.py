@@ -1,4 +1,4 @@
-"""The backbone of an embedder as a folder that timm loads."""
+"""Export of an embedder's backbone to a folder that timm loads."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from sumpool.models.embedder import Embedder
 from sumpool.models.errors import ModelError
 from sumpool.system.files import write_atomic
 
-#: Files of the folder, by timm's names.
+#: Files of the folder, named as timm expects.
 FILES = ("config.json", "model.safetensors")
 
 
 @torch.no_grad()
 def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
-    """Write the backbone into ``folder``, for ``timm.create_model("local-dir:FOLDER", …)``.
+    """Write the backbone to ``folder``, for ``timm.create_model("local-dir:FOLDER", …)``.
 
-    With ``pretrained=True, num_classes=0, global_pool=""`` timm gives the maps or tokens that the
-    pooling receives before the linear map; map and pooling stay behind.
+    With ``pretrained=True, num_classes=0, global_pool=""``, timm's model outputs the maps or tokens
+    of the backbone. The linear map and the pooling are not exported.
 
     Args:
         model: The embedder; it is moved to the CPU.
-        folder: Made where it is not there; files in it are replaced.
-        pixels: Central views of real images, uint8 (N, 3, crop, crop), to check it on.
+        folder: Created if missing; files in it are replaced.
+        pixels: Center crops of real images for the check, uint8 (N, 3, crop, crop).
 
     Raises:
-        ModelError: If the backbone is not timm's, or timm gives other maps.
+        ModelError: If the backbone is not from timm, or timm does not load it with the same output.
     """
     config, view, folder = model.config, model.preprocessing, Path(folder)
     if config.backbone in BACKBONES:
@@ -71,7 +71,7 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
             again = timm.create_model(
                 f"local-dir:{trial}", pretrained=True, num_classes=0, global_pool=""
             ).eval()
-        except RuntimeError as error:  # timm takes some networks without a classifier for old ones
+        except RuntimeError as error:  # without classifier, timm mistakes some for older formats
             raise ModelError(
                 f"{folder} was not written: timm does not load {config.backbone} without its "
                 f"classifier: {' '.join(str(error).split())}"
@@ -89,7 +89,7 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
 
 
 def _arguments(model: Embedder, known: Any) -> dict[str, Any]:
-    """Arguments with which timm builds the backbone."""
+    """Arguments for timm to build the backbone."""
     arguments = dict(model.config.backbone_options)
     side = model.preprocessing.crop
     if getattr(known, "fixed_input_size", False) and side != known.input_size[-1]:

@@ -1,4 +1,4 @@
-"""Embedders as programs of ``torch.export``, which torch runs without this package."""
+"""Export of embedders to ``torch.export`` programs, which torch runs without this package."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sumpool.system.files import atomic_path
 def export_torch(
     model: Embedder, path: str | Path, pixels: Tensor, *, preprocessing: str = "inside"
 ) -> float:
-    """Write ``model`` as a program of ``torch.export`` with an open batch size, and check it.
+    """Write ``model`` as a ``torch.export`` program with dynamic batch size, and check it.
 
-    ``torch.export.load(path).module()`` is the model again. Its description is in the file as
-    "sumpool".
+    ``torch.export.load(path).module()`` restores the model. The file contains its description as
+    the extra file "sumpool".
 
     Args:
         model: The embedder; it is moved to the CPU.
-        path: The file, ending in .pt2; replaced if it is there.
-        pixels: Central views of real images, uint8 (N, 3, crop, crop), to check it on.
+        path: The file, ending in .pt2; an existing one is replaced.
+        pixels: Center crops of real images for the check, uint8 (N, 3, crop, crop).
         preprocessing: As in :func:`~sumpool.models.export.onnx_file.export_onnx`.
 
     Returns:
-        The largest difference to PyTorch.
+        The largest difference from PyTorch.
 
     Raises:
         ModelError: If the program differs from the model by more than

@@ -1,4 +1,4 @@
-"""The proxy problems of a run with chance-constrained proxies: figures, table and words."""
+"""Figures, table and text on the proxy problems of a run with chance-constrained proxies."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sumpool.report.section import NOTHING
 from sumpool.report.style import COLORS, MARKERS, STYLES, style_axes, to_png
 from sumpool.report.tables import Table
 
-#: What is drawn together: title, unit, factor, and the columns with what they are called.
+#: The figures: title, unit, factor, and the columns with their labels.
 PANELS: tuple[tuple[str, str, float, Mapping[str, str]], ...] = (
     (
         "Proxies and what they cover",
@@ -48,7 +48,7 @@ LISTED: Mapping[str, tuple[str, float, int]] = {
 
 
 def problem_pictures(problems: Columns) -> list[Picture]:
-    """Covering radius and spread, and violations with their bound, from problem to problem."""
+    """Draw covering radius and spread, and violations with their bound, from problem to problem."""
     pictures = []
     for title, unit, scale, names in PANELS:
         found = {name: label for name, label in names.items() if name in problems}
@@ -65,7 +65,7 @@ def problem_pictures(problems: Columns) -> list[Picture]:
 def draw_problems(
     axes: Axes, problems: Columns, names: Mapping[str, str], scale: float = 1.0
 ) -> None:
-    """Draw columns of problems, by name with their labels, against the number of the problem."""
+    """Draw columns of problems, given by name with their labels, against the problem's number."""
     for place, (name, label) in enumerate(names.items()):
         axes.plot(
             problems["problem"],
@@ -83,7 +83,7 @@ def draw_problems(
 
 
 def problem_table(problems: Columns) -> Table:
-    """One row per solved problem."""
+    """Tabulate the solved problems, one per row."""
     listed = {name: how for name, how in LISTED.items() if name in problems}
     rows = [
         [
@@ -100,7 +100,7 @@ def problem_table(problems: Columns) -> Table:
 
 
 def problem_note(problems: Columns) -> str:
-    """How to read figures and table."""
+    """Explain the figures and the table."""
     steps = problems["last_step"] - problems["first_step"]
     solved = "1 proxy problem was" if len(steps) == 1 else f"{len(steps)} proxy problems were"
     median = "" if len(steps) == 1 else " in the median"

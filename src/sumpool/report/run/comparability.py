@@ -17,25 +17,25 @@ from sumpool.report.tables import Table
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
-#: Facts of a run that are compared, beside its options.
+#: Facts of a run that are compared in addition to its options.
 FACTS = ("data_set", "images", "classes", "left_out", "device", "versions")
 
 
 def check_comparable(groups: Mapping[str, Sequence[Run]], source: str) -> list[str]:
     """Refuse runs whose scores were measured on different images.
 
-    All must have been tested on the same images. Validation images may depend on the seed: then any
-    two groups must have some in common.
+    All must have been tested on the same images. Validation images may depend on the seed: each
+    group must share a validation set with the first.
 
     Args:
         groups: Runs by the name of their group.
         source: The evaluation that is compared, "test" or "validation".
 
     Returns:
-        What a reader must know.
+        Notes for the reader.
 
     Raises:
-        StoreError: If they cannot be compared; names two runs.
+        StoreError: If they cannot be compared; the message names two runs.
     """
     notes: dict[str, None] = {}
     for identity in (evaluated_images, _image_counts):
@@ -60,15 +60,15 @@ def check_comparable(groups: Mapping[str, Sequence[Run]], source: str) -> list[s
 
 
 def evaluated_images(run: Run, source: str) -> str | None:
-    """A digest of names and labels of the images that ``run`` was evaluated on; None if unknown.
+    """Return a digest of names and labels of the evaluated images; None if they are unknown.
 
     Raises:
-        StoreError: If a list is damaged.
+        StoreError: If a list of images is damaged.
     """
     digest = hashlib.sha256()
     folder = run.folder / EVALUATION / source
     lists = sorted(folder.glob("*items.json"))
-    for path in lists:  # queries and, if it is separate, the gallery
+    for path in lists:  # queries and, if separate, the gallery
         labels = path.with_name(path.name.replace("items.json", "labels.npy"))
         try:
             names = relative_names(load_json(path)["names"])
@@ -85,7 +85,7 @@ def _image_counts(run: Run, source: str) -> str | None:
 
 
 def relative_names(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of images without the folder they have in common: it may differ between machines."""
+    """Return names of images without their common folder, which may differ between machines."""
     folders = [name.split("/")[:-1] for name in names]
     same = 0
     for one, other in zip(min(folders), max(folders), strict=False):
@@ -96,7 +96,7 @@ def relative_names(names: Sequence[str]) -> tuple[str, ...]:
 
 
 def difference_table(groups: Mapping[str, Sequence[Run]]) -> Table:
-    """Options, seeds and facts in which groups differ, one row each."""
+    """Tabulate the options, seeds and facts in which groups differ, one row each."""
     found = {group: [_settings(run) for run in runs] for group, runs in groups.items()}
     names = dict.fromkeys(name for runs in found.values() for run in runs for name in run)
     rows = []

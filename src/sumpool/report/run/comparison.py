@@ -1,4 +1,4 @@
-"""A page that compares groups of runs, which differ in more than the seed."""
+"""The page that compares groups of runs."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sumpool.system.files import StoreError
 
 __all__ = ["comparison_table", "group_runs", "write_comparison_page"]
 
-#: How runs end, in a table.
+#: Labels of the reasons why runs stop, in the table of runs.
 ENDINGS = {"max_steps": "last step", "minutes": "time budget"}
-#: Most images whose weights are compared.
+#: Maximum number of images whose weights are compared.
 IMAGES = 12
 
 
@@ -40,9 +40,9 @@ def write_comparison_page(
     """Write a page that compares groups of runs.
 
     Args:
-        groups: Folders of runs by the name of their group, the one compared with first.
-        out: The page.
-        title: Its heading.
+        groups: Folders of runs by the name of their group, the baseline first.
+        out: Path of the page.
+        title: Heading of the page.
         notes: Paragraphs below the heading: what is compared, and under which conditions.
 
     Returns:
@@ -76,7 +76,7 @@ def write_comparison_page(
 
 
 def comparison_table(groups: Mapping[str, Sequence[Path]]) -> Table:
-    """Mean ± standard deviation of each group's scores, on the test set where there is one."""
+    """Return a table of each group's mean ± standard deviation, on the test set if there is one."""
     read = _read(groups)
     check_comparable(read, _source(read))
     return _table(read, _source(read))
@@ -116,7 +116,7 @@ def _table(read: Mapping[str, Sequence[Run]], source: str) -> Table:
 
 
 def _differences(read: Mapping[str, Sequence[Run]], source: str) -> list[str]:
-    """Each group against the first, in words."""
+    """Sentences that compare each group with the first."""
     (first, base), *others = read.items()
     lines = []
     for metric, label in SCORES.items():
@@ -135,7 +135,7 @@ def _differences(read: Mapping[str, Sequence[Run]], source: str) -> list[str]:
 
 
 def _weights(read: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
-    """The same images under each group's first run that has weights."""
+    """Weights of the same images in each group's first run that has weights."""
     chosen = {
         group: next((run for run in runs if run.gallery and run.gallery.weights), None)
         for group, runs in read.items()
@@ -170,7 +170,7 @@ def _weights(read: Mapping[str, Sequence[Run]]) -> dict[str, Any]:
 
 
 def _maps(gallery: Gallery) -> dict[str, tuple[Query, bytes, NDArray[np.float32]]]:
-    """Query, thumbnail and weights of the images drawn at random, by the name of the image."""
+    """Query, thumbnail and weights of the images drawn at random, by name of the image."""
     return {
         query.item: (query, gallery.images[query.image], gallery.weights[query.image])
         for query in gallery.sample
@@ -179,14 +179,14 @@ def _maps(gallery: Gallery) -> dict[str, tuple[Query, bytes, NDArray[np.float32]
 
 
 def _runs(read: Mapping[str, Sequence[Run]], source: str, out: Path) -> dict[str, Any]:
-    """One row per run, with a link to its page where there is one."""
+    """One row per run, with a link to its page if it exists."""
     labels = [f"{label} [%]" for label in SCORES.values()]
     rows, notes = [], []
     for group, runs in read.items():
         notes.append(f"First run of {group}: {summary(runs[0])}")
         for run in runs:
             page = run.folder / REPORT
-            # Relative: the folder may be moved or sent as a whole.
+            # Relative, because the folder may be moved or sent as a whole.
             link = quote(Path(os.path.relpath(page, out.parent)).as_posix())
             name = f"{group}, seed {seed_of(run)}"
             rows.append((name, link if page.is_file() else None, _run_cells(run, source)))

@@ -1,4 +1,4 @@
-"""Figures of training: losses, validation, learning rate and speed by step."""
+"""Training curves: losses, validation, learning rate and speed by step."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ LOSSES = {
 }
 SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
 SIZE = (4.6, 3.0)
-#: Most problems whose numbers stand over a curve, so that they keep apart.
+#: Maximum number of problem numbers above a curve, so that they do not overlap.
 NUMBERED = 14
 
 
 def run_pictures(run: Run) -> list[Picture]:
-    """The curves of a run, as far as it got."""
+    """Draw the training curves of a run, finished or not."""
     pictures = []
     components = {name: label for name, label in LOSSES.items() if name in run.log}
-    if len(components) == 2:  # one part alone is the loss itself
+    if len(components) == 2:  # a single part is the loss itself
         components.pop("base_loss", None)
     if components:
         figure, axes = _axes("Loss", "mean between log lines")
@@ -59,7 +59,7 @@ def run_pictures(run: Run) -> list[Picture]:
 
 
 def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
-    """Curves of all runs by group: each run faint, their mean over the steps all have strong."""
+    """Draw curves by group: each run faint, and their mean over the steps all have bold."""
     tested = any(run.selection == "test" for runs in groups.values() for run in runs)
     on = "Validation or test" if tested else "Validation"
     panels = [(f"{on} {label}", "%", 100.0, name) for name, label in SCORES.items()]
@@ -81,9 +81,9 @@ def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
 
 
 def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]) -> Picture:
-    """One dot per run, a bar for the mean and a whisker for the standard deviation.
+    """Draw one dot per run, a bar for the mean and a whisker for the standard deviation.
 
-    ``groups`` has the scores of the runs by group, ``source`` is what they were measured on.
+    ``groups`` contains the scores of the runs by group, ``source`` is the evaluation they are from.
     """
     figure = Figure(figsize=SIZE, layout="constrained")
     axes = figure.subplots()
@@ -130,7 +130,7 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
 
 
 def _mark_problems(axes: Axes, problems: Columns) -> None:
-    """A band from the first to the last step of each problem, every other one darker."""
+    """Draw a band from the first to the last step of each problem, every other one darker."""
     every = -(-len(problems["problem"]) // NUMBERED)
     columns = (problems[name] for name in ("problem", "first_step", "last_step"))
     for place, (number, first, last) in enumerate(zip(*columns, strict=True)):

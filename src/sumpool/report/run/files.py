@@ -1,4 +1,4 @@
-"""The folder of a run, read for its page."""
+"""Reading the folder of a run for its page."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ from sumpool.system.files import StoreError
 #: Columns of a CSV file by name, one value per line, NaN where a line has none.
 Columns = Mapping[str, NDArray[np.float64]]
 
-#: Columns that every line of problems.csv needs.
+#: Columns that need a value in every line of problems.csv.
 PROBLEM = ("problem", "first_step", "last_step")
-#: Of what type values of run.json are.
+#: Types of the values in run.json.
 FACTS: Mapping[str, type] = {
     **dict.fromkeys(("steps", "best_step", "seed", "processes"), int),
     **dict.fromkeys(("images", "classes", "versions", "machine"), dict),
     **dict.fromkeys(("started", "finished", "selection", "stopped", "device", "data_set"), str),
     "command": list,
 }
-#: What every metrics.json holds.
+#: Metrics that every metrics.json must contain.
 NUMBERS = ("precision_at_1", "mean_average_precision_at_r", "queries", "queries_without_match")
 
 
@@ -52,15 +52,15 @@ class Run:
     Attributes:
         folder: The folder.
         config: Its configuration, nested as in the file.
-        config_text: The same as it is written.
+        config_text: The text of the configuration file.
         facts: When, where and with what it ran, how far it got and why it stopped.
         log: Losses, learning rate and speed by step; empty before the first line.
         validation: Metrics by step; empty before the first validation.
-        problems: What is known of each solved proxy problem of a run with chance-constrained
-            proxies; empty for other runs, and before the first one is solved.
+        problems: Measurements of each solved proxy problem of a run with chance-constrained
+            proxies; empty for other runs, and before the first problem is solved.
         evaluations: Metrics of the best model by the name of the evaluation.
-        gallery: What is shown in pictures; None if it was not collected.
-        notes: What was found damaged and left out.
+        gallery: Pictures of the run; None if they were not collected.
+        notes: Damaged parts that were left out.
     """
 
     folder: Path
@@ -75,7 +75,7 @@ class Run:
     notes: tuple[str, ...]
 
     def option(self, name: str) -> Any:
-        """The value of an option by its dotted name; None if the configuration lacks it."""
+        """Return the value of an option by its dotted name; None if the configuration lacks it."""
         value: Any = self.config
         for part in name.split("."):
             value = value.get(part) if isinstance(value, Mapping) else None
@@ -83,7 +83,7 @@ class Run:
 
     @property
     def selection(self) -> str:
-        """What decided which model was kept: "validation" or "test"."""
+        """The set that the model was selected on: "validation" or "test"."""
         return str(self.facts.get("selection") or self.option("selection") or "validation")
 
     @property
@@ -96,7 +96,7 @@ class Run:
         return None if line is None else int(self.validation["step"][line])
 
     def scores(self, name: str) -> Mapping[str, float] | None:
-        """Metrics of one evaluation; else those of training, if it is what selected the model."""
+        """Return the metrics of an evaluation, or those logged in training if they selected it."""
         if name in self.evaluations or name != self.selection:
             return self.evaluations.get(name)
         line = self._best_line()
@@ -118,7 +118,7 @@ class Run:
             scores = self.validation.get("mean_average_precision_at_r")
         if scores is None:
             return None
-        scores = np.where(self.validation["step"] > 0, scores, np.nan)  # before training, no choice
+        scores = np.where(self.validation["step"] > 0, scores, np.nan)  # step 0 is never selected
         if not np.isfinite(scores).any():
             return None
         step = self.facts.get("best_step") or None
@@ -131,7 +131,7 @@ def read_run(folder: Path) -> Run:
 
     Raises:
         StoreError: If the folder holds no run, or a file in it is damaged; the message names it.
-            A torn last line of a CSV file is what a killed run leaves: it is left out and noted.
+            A torn last line of a CSV file, as a killed run leaves it, is skipped and noted.
     """
     if not folder.is_dir():
         raise StoreError(f"{folder} is no folder")
@@ -206,9 +206,9 @@ def _read_metrics(path: Path) -> dict[str, float]:
 
 
 def _read_csv(path: Path, needed: tuple[str, ...], notes: list[str]) -> Columns:
-    """The columns of the file by its first needed one, such as the step.
+    """Read the columns of a CSV file, sorted by the first needed one, such as the step.
 
-    What was done twice counts as it was done last. Every line has a number in the needed columns.
+    Of lines with the same value in it, the last counts. Needed columns have a number in every line.
     """
     if not path.is_file():
         return {}

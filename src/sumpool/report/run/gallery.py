@@ -1,4 +1,4 @@
-"""What the page of a run shows in pictures.
+"""The gallery: the pictures on the page of a run.
 
 ``sumpool.evaluation.gallery`` collects it with a model, ``gallery_files`` stores it, and drawing it
 needs neither model nor data.
@@ -21,8 +21,8 @@ class Neighbor:
         image: Name of its thumbnail.
         item: Name of the image in its data set.
         class_name: Its class.
-        similarity: 1 − ½ d² with d its distance to the query: the cosine of unit vectors.
-        right: Whether it is of the query's class.
+        similarity: 1 − ½ d² with d the distance to the query: the cosine for unit vectors.
+        right: Whether it has the query's class.
     """
 
     image: str
@@ -40,9 +40,9 @@ class Query:
         image: Name of its thumbnail.
         item: Name of the image in its data set.
         class_name: Its class.
-        relevant: Images R of its class among those that are searched.
+        relevant: Number R of searched images of its class.
         average_precision: Its average precision at R; None if R = 0.
-        neighbors: The nearest images, itself left out.
+        neighbors: The nearest images, without the query itself.
     """
 
     image: str
@@ -58,11 +58,11 @@ class Region:
     """The part of an image that feeds a prototype.
 
     Attributes:
-        image: Name of its thumbnail, the position with some of what is around it.
+        image: Name of its thumbnail, the position with its surroundings.
         item: Name of the image in its data set.
         class_name: Its class.
-        weight: What the position sends to the prototype, n π / μ: part of the position's pooling
-            weight, relative to an equal one.
+        weight: Mass that the position sends to the prototype, n π / μ: part of the position's
+            pooling weight, relative to an equal one.
         box: The position in the thumbnail: left, top, right, bottom as fractions.
     """
 
@@ -75,11 +75,11 @@ class Region:
 
 @dataclass(frozen=True)
 class Prototype:
-    """A prototype, shown by what feeds it.
+    """A prototype, shown by the regions that feed it.
 
     Attributes:
-        index: Which one.
-        share: Mean of its attribute over images; those of all prototypes sum to 1.
+        index: Index of the prototype.
+        share: Mean of its attribute over images; all shares sum to 1.
         regions: The positions that send it most, at most one per image.
     """
 
@@ -97,7 +97,7 @@ class EmbeddingMap:
         labels: The class of each, (N,), indexing ``class_names``.
         class_names: Names of the classes.
         colored: The classes in color, worst retrieved first.
-        method: How it was made: "t-SNE" or "PCA".
+        method: Method of the projection: "t-SNE" or "PCA".
     """
 
     points: NDArray[np.float32]
@@ -112,15 +112,15 @@ class Gallery:
     """The pictures of one evaluation.
 
     Attributes:
-        source: Which images are shown: "validation" or "test".
-        queries: Queries with a match, which the worst are picked from.
-        worst: Queries of the lowest average precision, lowest first.
+        source: The evaluated images: "validation" or "test".
+        queries: Number of queries with a match, from which the worst are selected.
+        worst: Queries with the lowest average precision, lowest first.
         sample: Queries drawn at random, whatever the model.
         weights: Pooling weights of queries relative to an equal one, n p, (h, w), by the name of
             the thumbnail.
-        usage: Mean attribute of each prototype, (m,); None where there are none.
-        prototypes: Those used most, most used first.
-        embedding_map: The map; None where there is none.
+        usage: Mean attribute of each prototype, (m,); None without prototypes.
+        prototypes: The most used prototypes, in descending order.
+        embedding_map: The map; None if there is none.
         notes: What is missing, and why.
         images: The thumbnails, as JPEG, by name.
     """

@@ -1,7 +1,7 @@
 """The gallery of a run on disk.
 
-``exhibits.json`` says what there is, ``images/`` holds thumbnails as JPEG, ``arrays.npz`` the
-pooling weights, the use of the prototypes and the map of the embedding.
+``exhibits.json`` is the index, ``images/`` contains thumbnails as JPEG, and ``arrays.npz`` the
+pooling weights, the usage of the prototypes and the map of the embedding.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from sumpool.report.run.gallery import EmbeddingMap, Gallery, Neighbor, Prototyp
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
 
-#: Raised by one when files of the form before could be misread.
+#: Incremented when files of the previous format could be misread.
 FORMAT = 1
-#: What the index says of the map; its points are among the arrays.
+#: Fields of the map in the index; its points are among the arrays.
 _MAP = ("class_names", "colored", "method")
 INDEX, ARRAYS, IMAGES = "exhibits.json", "arrays.npz", "images"
 
 
 def write_gallery(gallery: Gallery, folder: Path) -> Path:
-    """Write the gallery to ``folder``, in place of the one that it may hold.
+    """Write the gallery to ``folder``, replacing an older one.
 
-    It is written beside it first, and the old one is kept until the new one has its name: an
-    interrupt leaves the old one or the new one.
+    It is written to a temporary folder and then renamed: an interrupt leaves either the old gallery
+    or the new one.
 
     Returns:
         ``folder``.
@@ -75,7 +75,7 @@ def write_gallery(gallery: Gallery, folder: Path) -> Path:
 
 
 def read_gallery(folder: Path) -> Gallery | None:
-    """The gallery in ``folder``; None if there is none.
+    """Read the gallery in ``folder``; None if there is none.
 
     Raises:
         StoreError: If a file is missing or damaged; the message names it.
@@ -116,7 +116,7 @@ def read_gallery(folder: Path) -> Gallery | None:
 
 
 def _before(folder: Path) -> Path:
-    """Where the old gallery is while a new one takes its place."""
+    """Path of the old gallery while it is being replaced."""
     return folder.with_name(folder.name + ".before")
 
 
@@ -144,7 +144,7 @@ def _map(data: Mapping[str, Any] | None, arrays: Mapping[str, NDArray[Any]]) -> 
 
 def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
-        # From memory: of a damaged file NumPy would leave the handle open.
+        # From memory, because NumPy would leave the handle of a damaged file open.
         with np.load(io.BytesIO(path.read_bytes()), allow_pickle=False) as stored:
             return dict(stored)
     except FileNotFoundError:
@@ -165,7 +165,7 @@ def _read_image(folder: Path, name: str) -> bytes:
 
 
 def _plain(name: str, folder: Path) -> str:
-    # Nothing outside of the folder is read into a page, whatever the file says.
+    # No file outside of the folder is read into a page, whatever the index says.
     if Path(name).name != name or name.startswith("."):
         raise StoreError(f"{folder / INDEX} is damaged: {name!r} is no name of a thumbnail")
     return name

@@ -1,4 +1,4 @@
-"""Groups of runs that differ only in the seed, named by what tells the groups apart."""
+"""Groups of runs that differ only in the seed, named by the options that distinguish them."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.option_names import WHERE_IT_RUNS, flatten
 
-#: Options that do not make another experiment: where it runs, and the seed.
+#: Options that do not define another experiment: where it runs, and the seed.
 IGNORED_OPTIONS = WHERE_IT_RUNS | {"seed", "hardware.workers"}
-#: Named before others, and by their value alone.
+#: Options that are named before others, and by their value alone.
 FIRST = ("pool", "loss", "backbone")
 
 
 def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
-    """The folders by what sets their configurations apart, in the order given.
+    """Group the folders of runs by their configurations, in the order given.
 
-    Runs are of one group if their configurations agree in all but the seed and where they ran. A
-    group is called by the fewest options that tell it from the others.
+    Runs belong to one group if their configurations agree in all but the seed and where they ran.
+    Groups are named by the options that distinguish them.
     """
     runs = [read_run(folder) for folder in folders]
     options = [flatten(run.config) for run in runs]
@@ -30,7 +30,7 @@ def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
         if name not in IGNORED_OPTIONS and len({repr(known.get(name)) for known in options}) > 1
     ]
     kept: list[str] = []
-    for name in apart:  # only what splits groups further is needed to name them
+    for name in apart:  # an option that splits no group further is redundant in the names
         if len(_parts(options, [*kept, name])) > len(_parts(options, kept)):
             kept.append(name)
     kept = kept or ["pool"]
@@ -43,7 +43,7 @@ def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
 
 
 def seed_of(run: Run) -> str:
-    """The seed of a run as text."""
+    """Return the seed of a run as text."""
     seed = run.facts.get("seed", run.option("seed"))
     return "–" if seed is None else str(seed)
 

@@ -1,4 +1,4 @@
-"""A run in words and in one table: its scores, what was trained on what, why it stopped."""
+"""Text and a table on a run: its scores, what was trained on what, why it stopped."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sumpool.report.run.files import Run
 from sumpool.report.tables import Table
 from sumpool.system.wording import counted
 
-#: Columns of the metric table by the name of the metric, all in percent.
+#: Headings of the metric table by the name of the metric, all in percent.
 PERCENT = {
     "mean_average_precision_at_r": "MAP@R [%]",
     "precision_at_1": "P@1 [%]",
@@ -26,26 +26,26 @@ STOPS = {
     "minutes": "It stopped when its time budget was used.",
     "interrupted": "It was interrupted and can be resumed.",
 }
-#: Said wherever scores of a model are shown that was selected by them.
+#: Shown with the scores of a model that was selected by them.
 ON_TEST = "selected on the test set"
 UNFINISHED = "It has not finished: it is still training, or was killed and can be resumed."
 
 
 def score_names(run: Run) -> list[str]:
-    """The evaluations there are numbers of: validation, test, then others by name."""
+    """Return the evaluations that have scores: validation, test, then others by name."""
     first = [name for name in ("validation", "test") if run.scores(name) is not None]
     return first + sorted(set(run.evaluations) - set(first))
 
 
 def main_score(run: Run) -> str | None:
-    """The evaluation that counts: test, else validation, else any; None if there is none."""
+    """Return the main evaluation: test, else validation, else any; None if there is none."""
     names = score_names(run)
     preferred = [name for name in ("test", "validation") if name in names]
     return next(iter([*preferred, *names]), None)
 
 
 def metric_table(run: Run) -> Table:
-    """The metrics of every evaluation."""
+    """Tabulate the metrics of every evaluation."""
     listed = []
     for name in score_names(run):
         label = name if name in run.evaluations else f"{name} (step {run.best_step:,})"
@@ -67,12 +67,12 @@ def metric_table(run: Run) -> Table:
 
 
 def selected(run: Run) -> str:
-    """What follows the scores of a run: ", selected on the test set" if it was, or nothing."""
+    """Return ", selected on the test set" if the run was, to follow its scores, else nothing."""
     return f", {ON_TEST}" if run.selection == "test" else ""
 
 
 def headline(run: Run) -> str:
-    """The scores that count, and what they were measured on."""
+    """State the main scores and what they were measured on."""
     name = main_score(run)
     if name is None:
         return f"Not evaluated yet{selected(run)}."
@@ -86,7 +86,7 @@ def headline(run: Run) -> str:
 
 
 def summary(run: Run) -> str:
-    """What was trained on what, for how long, where, and why it stopped."""
+    """Describe what was trained on what, for how long, where, and why it stopped."""
     pieces = [piece for piece in (_model(run), _data(run), _effort(run)) if piece]
     stopped = run.facts.get("stopped")
     ending = STOPS.get(str(stopped), f"It stopped: {stopped}.") if stopped else UNFINISHED
@@ -99,7 +99,7 @@ def summary(run: Run) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A duration in words.
+    """Format a duration.
 
     Example:
         >>> duration(8.24), duration(75), duration(3700)
@@ -113,7 +113,7 @@ def duration(seconds: float) -> str:
 
 
 def seconds_of(run: Run) -> float | None:
-    """Time the run took so far, as its logs say; None before their first line."""
+    """Return the logged duration of a run so far; None before the first log line."""
     ends = [table["seconds"][-1] for table in (run.log, run.validation) if "seconds" in table]
     return float(max(ends)) if ends else None
 

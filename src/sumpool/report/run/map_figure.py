@@ -1,4 +1,4 @@
-"""The figure of the embedding in two dimensions, and what its marks mean."""
+"""The figure of the embedding in two dimensions, and its legend."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from sumpool.report.run.gallery import EmbeddingMap
 from sumpool.report.style import CLASS_COLORS, MARKERS, plain_text, to_png
 
 REST = "#B8B8B8"
-#: The markers as letters, for a page's own fonts know more alphabets than those of figures.
+#: The markers as characters of an HTML legend, whose fonts cover more alphabets than figures'.
 SIGNS = {"o": "●", "s": "■", "^": "▲", "D": "◆", "v": "▼", "P": "✚", "X": "✖"}
 
 
 def map_picture(chart: EmbeddingMap, source: str) -> Picture:
-    """One mark per query; the listed classes in color, the others gray."""
+    """Draw one mark per query; the listed classes in color, the others in gray."""
     figure = Figure(figsize=(6.6, 5.0), layout="constrained")
     axes = figure.subplots()
     rest = ~np.isin(chart.labels, chart.colored)
@@ -41,7 +41,7 @@ def map_picture(chart: EmbeddingMap, source: str) -> Picture:
 
 
 def map_legend(chart: EmbeddingMap) -> list[tuple[str, str, str]]:
-    """Color, mark and name of each class in color, then of all others."""
+    """Return color, mark and name of each class in color, then of the others."""
     marks = [
         (_color(position), SIGNS[_marker(position)], chart.class_names[label])
         for position, label in enumerate(chart.colored)

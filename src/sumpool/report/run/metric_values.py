@@ -1,4 +1,4 @@
-"""What the numbers of a metric can be: anything else in a file is damage."""
+"""Valid values of metrics: any others mean that a file is damaged."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-#: How metrics are named that are shares of 1, after the part of the data in rows of benchmarks.
+#: Prefixes of metrics that are shares of 1; in rows of benchmarks, the split precedes them.
 SHARES = ("precision_at_", "recall_at_", "r_precision", "mean_average_precision_at_r")
-#: Those that count queries.
+#: Metrics that count queries.
 COUNTS = ("queries", "queries_without_match")
-#: Means of many shares are rounded.
+#: Tolerance, because means of many shares are rounded.
 _ROUNDING = 1e-6
 
 
 def check_metrics(metrics: Mapping[str, Any]) -> None:
-    """Raise a ValueError that names the first number which is none, or out of its range.
+    """Raise a ValueError that names the first metric which is not a number or out of range.
 
     Example:
         >>> check_metrics({"precision_at_1": 0.5, "test.queries": 12})

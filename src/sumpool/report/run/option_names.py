@@ -1,4 +1,4 @@
-"""The dotted names of a run's options, and what they were called in earlier versions."""
+"""The dotted names of a run's options, and their names in earlier versions."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 _CCP = "proxies", "pull", "patience", "problems", "solution", "batch_weight", "beta", "alpha"
-#: New names by old ones. Files of earlier versions are read through it; typed, an old name is an
-#: error that says the new one.
+#: New names by old ones, to read files of earlier versions. On the command line, an old name is an
+#: error that mentions the new one.
 RENAMED: Mapping[str, str] = {
     "exhibits": "gallery",
     "ccp": "ccp.enabled",
     "chance.pool": "ccp.candidates",
     **{f"chance.{name}": f"ccp.{name}" for name in _CCP},
 }
-#: Options that say where a run goes and what is kept of it, and change nothing in its result.
+#: Options for where a run is stored and what is kept of it, without effect on its result.
 WHERE_IT_RUNS = frozenset(
     {
         *("out", "cache", "cache_dir", "gallery", "checkpoint_seconds", "keep_checkpoints"),
@@ -25,7 +25,7 @@ _FORMER = {new: old for old, new in RENAMED.items()}
 
 
 def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested options by dotted name, as they are called today.
+    """Flatten nested options to their current dotted names.
 
     Example:
         >>> flatten({"ccp": True, "chance": {"pool": 12}, "stop": {"patience": 15}})
@@ -41,10 +41,10 @@ def flatten(options: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def current_name(name: str) -> str:
-    """What an option is called today."""
+    """Return the current name of an option."""
     return RENAMED.get(name, name)
 
 
 def first_name(name: str) -> str:
-    """What an option was called when it was new: identities of stored results are made of it."""
+    """Return the original name of an option, which identities of stored results are built from."""
     return _FORMER.get(name, name)

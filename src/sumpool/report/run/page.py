@@ -1,4 +1,4 @@
-"""The page of a run: one HTML file that says and shows what came of it."""
+"""The page of a run: one HTML file with its results."""
 
 from __future__ import annotations
 
@@ -21,24 +21,25 @@ from sumpool.report.run.labels import headline, metric_table, summary
 from sumpool.report.run.map_figure import map_legend, map_picture
 from sumpool.report.run.weight_maps import is_flat, weight_maps
 
-#: Sections that every run has, and those that need its gallery.
+#: The first and last sections of every page.
 _FIRST, _LAST = ("Metrics", "Training"), ("Configuration",)
-#: Most images left out that the page names.
+#: Maximum number of omitted images that the page names.
 LISTED = 20
+#: Sections of the gallery; without one, only the first is there.
 _SHOWN = ("Retrieved images", "Weights of the pooling", "Prototypes", "Map of the embedding")
 
 
 def write_run_page(run: Path, out: Path | None = None) -> Path:
     """Write the page of the run in the folder ``run``.
 
-    The run may be unfinished, and may lack any part: the page says what is not there.
+    The run may be unfinished or lack any part: the page states what is missing.
 
     Args:
         run: Folder of the run.
-        out: The page; None is ``report.html`` in the folder.
+        out: Path of the page; None for ``report.html`` in the folder.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
         StoreError: If the folder holds no run, or a file in it is damaged.
@@ -64,7 +65,7 @@ def write_run_page(run: Path, out: Path | None = None) -> Path:
 
 
 def _first_not_finite(run: Run) -> int | None:
-    """The first step whose loss is not a finite number; None if there is none."""
+    """First step whose loss is not finite; None if there is none."""
     loss = run.log.get("loss")
     if loss is None or np.isfinite(loss).all():
         return None
@@ -144,7 +145,7 @@ def _facts(run: Run) -> dict[str, str]:
 
 
 def _left_out(facts: Mapping[str, Any]) -> str:
-    """How many images, and the first of them; nothing if there are none."""
+    """Number and first names of the omitted images; empty if there are none."""
     count, names = facts.get("broken_images"), facts.get("left_out")
     if not count:
         return ""

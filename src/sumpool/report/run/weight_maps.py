@@ -21,7 +21,7 @@ class WeightMap:
         jpeg: Its thumbnail.
         heat: The weights laid over it, as JPEG.
         largest: The largest weight, relative to an equal one.
-        share: Share of the positions that equal weights would be spread over.
+        share: Effective share of positions, 1 / (n Σ p²).
     """
 
     query: Query
@@ -32,7 +32,7 @@ class WeightMap:
 
 
 def weight_maps(gallery: Gallery, queries: Sequence[Query], top: float) -> list[WeightMap]:
-    """The maps of those of ``queries`` that have weights; ``top`` is drawn brightest."""
+    """Return the maps of the ``queries`` that have weights; ``top`` is drawn brightest."""
     maps = []
     for query in queries:
         if query.image in gallery.weights:
@@ -45,5 +45,5 @@ def weight_maps(gallery: Gallery, queries: Sequence[Query], top: float) -> list[
 
 
 def is_flat(maps: Iterable[NDArray[np.float32]]) -> bool:
-    """Whether all weights are equal, as those of average pooling are."""
+    """Whether all weights are equal, as in average pooling."""
     return all(np.allclose(weights, 1, atol=1e-3) for weights in maps)
