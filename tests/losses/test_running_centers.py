@@ -59,3 +59,10 @@ def test_nothing_moves_in_evaluation_and_the_state_is_whole() -> None:
 def test_momentum_outside_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\), got 1.0"):
         centered(momentum=1.0)
+
+
+def test_a_label_without_a_center_is_refused() -> None:
+    loss = centered()
+    with pytest.raises(ValueError, match=rf"labels must lie in 0\.\.{CLASSES - 1}"):
+        loss(embeddings_of([0, 0, 1, 1]), torch.tensor([0, 0, 1, CLASSES]))
+    assert not loss.seen.any()

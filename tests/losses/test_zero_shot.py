@@ -287,8 +287,6 @@ def test_what_the_loss_cannot_use_is_refused() -> None:
         zero_shot_loss(z, y.double(), classes)
     with pytest.raises(ValueError, match=r"form must be one of .*, got 'dual'"):
         ridge_fit(z, z, 0.05, "dual")
-    with pytest.raises(ValueError, match=r"indices_tuple must be None"):
-        ZeroShotLoss(3)(z, y, (y, y, y))
 
 
 def test_attributes_that_are_not_numbers_show_in_the_loss() -> None:

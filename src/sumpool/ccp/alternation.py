@@ -13,6 +13,7 @@ from sumpool.ccp.drawing import redraw_proxies
 from sumpool.ccp.proximal import ProximalPull
 from sumpool.ccp.proxy_pairs import ProxyPairs
 from sumpool.transport import lipschitz_normalize
+from sumpool.transport.validation import check_at_least_one
 
 #: Weights and proxies that the next problem starts from and is pulled to; see :class:`Alternation`.
 Solution = Literal["last", "best", "authors"]
@@ -73,10 +74,7 @@ class Alternation:
         problems: int | None = None,
         solution: Solution = "last",
     ) -> None:
-        if patience < 1:
-            raise ValueError(f"patience must be at least 1, got {patience}")
-        if problems is not None and problems < 1:
-            raise ValueError(f"problems must be at least 1, got {problems}")
+        check_at_least_one(patience=patience, problems=1 if problems is None else problems)
         if solution not in get_args(Solution):
             choices = ", ".join(get_args(Solution))
             raise ValueError(f"solution must be one of {choices}, got {solution!r}")

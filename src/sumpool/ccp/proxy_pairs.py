@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.transport import lipschitz_normalize
+from sumpool.transport.validation import check_at_least_one
 
 
 class ProxyPairs(nn.Module):
@@ -50,13 +51,11 @@ class ProxyPairs(nn.Module):
         batch_weight: float = 0.0,
     ) -> None:
         super().__init__()
-        for name, value in (
-            ("num_classes", num_classes),
-            ("embedding_size", embedding_size),
-            ("proxies_per_class", proxies_per_class),
-        ):
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, got {value}")
+        check_at_least_one(
+            num_classes=num_classes,
+            embedding_size=embedding_size,
+            proxies_per_class=proxies_per_class,
+        )
         if batch_weight < 0:
             raise ValueError(f"batch_weight must be at least 0, got {batch_weight}")
         self.loss = loss

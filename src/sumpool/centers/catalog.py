@@ -10,7 +10,7 @@ from typing import Any
 from sumpool.centers.energy import HypersphericalEnergy, UniformFaceEnergy
 from sumpool.centers.extremes import SkewedRegularizer
 from sumpool.centers.log_exp import LogExpRegularizer
-from sumpool.centers.pairs import Comparison, End
+from sumpool.centers.pairs import Comparison, Extreme
 from sumpool.centers.power import PowerRegularizer
 from sumpool.centers.regularizer import CenterRegularizer
 
@@ -32,23 +32,27 @@ class RegularizerRecipe:
     name: str
     summary: str
     reference: str
-    pairs: End
+    pairs: Extreme
     symbol: str | None
     lam: float | None
     make: Callable[..., CenterRegularizer]
 
 
-def _log_exp(name: str, summary: str, on: Comparison, pairs: End, lam: float) -> RegularizerRecipe:
+def _log_exp(
+    name: str, summary: str, on: Comparison, pairs: Extreme, lam: float
+) -> RegularizerRecipe:
     make = partial(LogExpRegularizer, on=on, pairs=pairs)
     return RegularizerRecipe(name, summary, "skew", pairs, "γ", lam, make)
 
 
-def _power(name: str, summary: str, on: Comparison, pairs: End, lam: float) -> RegularizerRecipe:
+def _power(
+    name: str, summary: str, on: Comparison, pairs: Extreme, lam: float
+) -> RegularizerRecipe:
     make = partial(PowerRegularizer, on=on, pairs=pairs)
     return RegularizerRecipe(name, summary, "skew", pairs, "λ", lam, make)
 
 
-def _skewed(name: str, summary: str, pairs: End) -> RegularizerRecipe:
+def _skewed(name: str, summary: str, pairs: Extreme) -> RegularizerRecipe:
     def make(lam: float, **options: Any) -> CenterRegularizer:
         # Configuration files may contain 8.0; other non-integers raise.
         k = int(lam) if isinstance(lam, float) and lam.is_integer() else lam

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from sumpool.centers.arguments import check_integer
-from sumpool.centers.means import end_mean
-from sumpool.centers.pairs import End, distance
+from sumpool.centers.means import extreme_mean
+from sumpool.centers.pairs import Extreme, distance
 from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
@@ -34,7 +34,7 @@ class SkewedRegularizer(CenterRegularizer):
     shown = ("k", "pairs")
 
     def __init__(
-        self, k: int = 8, *, pairs: End = "far", subset: int | None = None, seed: int = 0
+        self, k: int = 8, *, pairs: Extreme = "far", subset: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(subset, seed)
         check_integer("k", k, "an integer of at least 1", k >= 1)
@@ -52,4 +52,4 @@ class SkewedRegularizer(CenterRegularizer):
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """Return minus the mean of the K smallest or largest distances of each row."""
         k = self.k if self.pairs == "far" else -self.k
-        return -end_mean(distance(cosine), k, -1, counts)
+        return -extreme_mean(distance(cosine), k, -1, counts)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from sumpool.centers.arguments import check_number
 from sumpool.centers.means import smooth_mean
-from sumpool.centers.pairs import Comparison, End, distance
+from sumpool.centers.pairs import Comparison, Extreme, distance
 from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
@@ -46,7 +46,7 @@ class LogExpRegularizer(CenterRegularizer):
         gamma: float = 32.0,
         *,
         on: Comparison = "cosine",
-        pairs: End = "near",
+        pairs: Extreme = "near",
         margin: float = 0.0,
         subset: int | None = None,
         seed: int = 0,

@@ -44,7 +44,7 @@ def skewed_mean(x: Tensor, k: int, dim: int = -1, mask: Tensor | None = None) ->
     if mask is not None:
         mask = mask.expand_as(x)
         check_left(mask, dim, abs(k))
-    return end_mean(x, k, dim, mask)
+    return extreme_mean(x, k, dim, mask)
 
 
 def log_exp_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None) -> Tensor:
@@ -112,7 +112,7 @@ def power_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None)
     return smooth_mean(x.to(solve_dtype(x)).log(), lam, dim, mask).exp().to(x.dtype)
 
 
-def end_mean(x: Tensor, k: int, dim: int, mask: Tensor | None = None) -> Tensor:
+def extreme_mean(x: Tensor, k: int, dim: int, mask: Tensor | None = None) -> Tensor:
     """K-skewed mean without checks; the mask has the shape of ``x``."""
     if mask is not None:
         x = x.masked_fill(~mask, -math.inf if k > 0 else math.inf)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 Comparison = Literal["cosine", "distance"]
 
 #: Pairs with the largest weight.
-End = Literal["near", "far"]
+Extreme = Literal["near", "far"]
 
 #: Reduces cosines (r, n), with a mask (r, n) of those that count, to (r,).
 RowFunction = Callable[[Tensor, Tensor], Tensor]
@@ -31,11 +31,11 @@ def rowwise(unit: Tensor, row: RowFunction, block: int = BLOCK) -> Tensor:
     Args:
         unit: Unit centers (C, K, D).
         row: A function of cosines (r, C·K) and a mask of the same shape, True for centers of other
-            classes, that returns (r,).
+            classes, that returns (r, …).
         block: Maximum number of pairs in a block.
 
     Returns:
-        The values of all centers, (C·K,).
+        The values of all centers, (C·K, …).
     """
     each = unit.shape[1]
     flat = unit.flatten(0, 1)  # (C·K, D)

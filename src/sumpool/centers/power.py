@@ -6,7 +6,7 @@ from torch import Tensor
 
 from sumpool.centers.arguments import check_number
 from sumpool.centers.means import smooth_mean
-from sumpool.centers.pairs import Comparison, End, log_distance, log_similarity
+from sumpool.centers.pairs import Comparison, Extreme, log_distance, log_similarity
 from sumpool.centers.regularizer import CenterRegularizer, check_kind
 
 
@@ -47,7 +47,7 @@ class PowerRegularizer(CenterRegularizer):
         lam: float = 32.0,
         *,
         on: Comparison = "cosine",
-        pairs: End = "near",
+        pairs: Extreme = "near",
         subset: int | None = None,
         seed: int = 0,
     ) -> None:

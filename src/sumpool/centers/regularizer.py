@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sumpool.centers.arguments import check_centers, check_integer
-from sumpool.centers.pairs import Comparison, End, rowwise
+from sumpool.centers.pairs import Comparison, Extreme, rowwise
 from sumpool.centers.subset import random_subset
 from sumpool.transport.validation import solve_dtype
 
@@ -92,11 +92,11 @@ class CenterRegularizer(nn.Module, ABC):
         )
 
 
-def check_kind(on: Comparison, pairs: End) -> None:
-    """Raise a ValueError unless ``on`` is a ``Comparison`` and ``pairs`` an ``End``."""
+def check_kind(on: Comparison, pairs: Extreme) -> None:
+    """Raise a ValueError unless ``on`` is a ``Comparison`` and ``pairs`` an ``Extreme``."""
     for name, value, choices in (
         ("on", on, get_args(Comparison)),
-        ("pairs", pairs, get_args(End)),
+        ("pairs", pairs, get_args(Extreme)),
     ):
         if value not in choices:
             raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")

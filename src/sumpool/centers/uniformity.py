@@ -51,22 +51,15 @@ def center_uniformity(centers: Tensor) -> CenterUniformity:
     with torch.autocast(centers.device.type, enabled=False):
         unit = F.normalize(centers.to(solve_dtype(centers)), dim=-1)
 
-        def cosine(s: Tensor, counts: Tensor) -> Tensor:
-            return smooth_mean(s, 0.0, -1, counts)
+        def row(s: Tensor, counts: Tensor) -> Tensor:
+            # uniformity: −2 d² = 4s − 4; rows are averaged since all have the same number of pairs.
+            of_pairs = ((s, 0.0), (s, math.inf), (distance(s), 0.0), (4 * s - 4, 1.0))
+            return torch.stack([smooth_mean(x, lam, -1, counts) for x, lam in of_pairs], -1)
 
-        def nearest(s: Tensor, counts: Tensor) -> Tensor:
-            return smooth_mean(s, math.inf, -1, counts)
-
-        def apart(s: Tensor, counts: Tensor) -> Tensor:
-            return smooth_mean(distance(s), 0.0, -1, counts)
-
-        def crowding(s: Tensor, counts: Tensor) -> Tensor:
-            # −2 d² = 4s − 4; rows can be averaged since all have the same number of pairs.
-            return smooth_mean(4 * s - 4, 1.0, -1, counts)
-
+        cosine, nearest, apart, crowding = rowwise(unit, row).unbind(-1)  # (C·K,) each
         return CenterUniformity(
-            mean_cosine=float(rowwise(unit, cosine).mean()),
-            nearest_cosine=float(rowwise(unit, nearest).mean()),
-            mean_distance=float(rowwise(unit, apart).mean()),
-            uniformity=float(smooth_mean(rowwise(unit, crowding), 1.0, -1)),
+            mean_cosine=float(cosine.mean()),
+            nearest_cosine=float(nearest.mean()),
+            mean_distance=float(apart.mean()),
+            uniformity=float(smooth_mean(crowding, 1.0, -1)),
         )

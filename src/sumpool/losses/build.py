@@ -85,8 +85,8 @@ def build_loss(
         **constants,
         **sizes._asdict(),
     }
-    limited = num_classes if next(loss.parameters(), None) is not None else None
-    return MetricLoss(loss, embedding_size, limited, settings)
+    checked_classes = num_classes if next(loss.parameters(), None) is not None else None
+    return MetricLoss(loss, embedding_size, checked_classes, settings)
 
 
 def _constants(

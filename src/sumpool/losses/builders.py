@@ -30,7 +30,7 @@ class Sizes(NamedTuple):
     normalize: bool = True
 
     @property
-    def of_proxies(self) -> dict[str, Any]:
+    def proxy_arguments(self) -> dict[str, Any]:
         """Arguments of pytorch-metric-learning's proxy losses.
 
         The proxies start at 0, so that no random number is drawn; :func:`fill_proxies` sets them
@@ -69,7 +69,7 @@ def _c2(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 
 def _proxy_nca_pp(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     return losses.NormalizedSoftmaxLoss(
-        **sizes.of_proxies, distance=distances.CosineSimilarity(), **constants
+        **sizes.proxy_arguments, distance=distances.CosineSimilarity(), **constants
     )
 
 
@@ -83,7 +83,7 @@ def _proxy_nca(constants: Mapping[str, Any], sizes: Sizes) -> Any:
 def _soft_triple(constants: Mapping[str, Any], sizes: Sizes) -> Any:
     centers = constants["centers_per_class"]
     return losses.SoftTripleLoss(
-        **sizes.of_proxies,
+        **sizes.proxy_arguments,
         centers_per_class=centers,
         la=constants["la"],
         gamma=constants["gamma"],
@@ -131,7 +131,7 @@ BUILDERS: Mapping[str, _Builder] = {
     # pytorch-metric-learning's default reduction is the mean of the non-zero terms.
     "triplet": lambda it, sizes: losses.TripletMarginLoss(**it, distance=sizes.distance),
     "ms": lambda it, sizes: losses.MultiSimilarityLoss(**it, distance=sizes.similarity),
-    "panchor": lambda it, sizes: losses.ProxyAnchorLoss(**sizes.of_proxies, **it),
+    "panchor": lambda it, sizes: losses.ProxyAnchorLoss(**sizes.proxy_arguments, **it),
     "pnca": _proxy_nca_pp,
     "softtriple": _soft_triple,
     "xbm": _with_memory(_c1),

@@ -26,7 +26,7 @@ def _by_column(**constants: tuple[Value, Value, Value, Value]) -> dict[str, dict
     }
 
 
-def _joined(
+def _merged(
     one: Mapping[str, Mapping[str, Value]], two: Mapping[str, Mapping[str, Value]]
 ) -> dict[str, dict[str, Value]]:
     return {column: {**one[column], **two[column]} for column in COLUMNS}
@@ -34,7 +34,7 @@ def _joined(
 
 _C1 = _everywhere(margin=0.5, reduction="image-sum")
 
-_C2 = _joined(
+_C2 = _merged(
     _by_column(
         pos_margin=(0.0, 0.2652, 0.2858, 0.2858),
         neg_margin=(0.3841, 0.5409, 0.5130, 0.5130),
@@ -42,7 +42,7 @@ _C2 = _joined(
     _everywhere(reduction="nonzero-mean"),
 )
 
-_MEMORY = _joined(
+_MEMORY = _merged(
     _by_column(memory_batches=(25, 25, 400, 1400)),
     _everywhere(start_step=1000, batch_weight=1.0, memory_weight=1.0),
 )
@@ -113,8 +113,8 @@ _RECIPES = (
             centers_per_class=(10, 10, 4, 4),
         ),
     ),
-    LossRecipe("xbm", "cross-batch memory on C1", "xbm", _joined(_C1, _MEMORY)),
-    LossRecipe("xbm-c2", "cross-batch memory on C2", "xbm", _joined(_C2, _MEMORY)),
+    LossRecipe("xbm", "cross-batch memory on C1", "xbm", _merged(_C1, _MEMORY)),
+    LossRecipe("xbm-c2", "cross-batch memory on C2", "xbm", _merged(_C2, _MEMORY)),
     LossRecipe("npair", "N-pair", "npair", _everywhere()),
     LossRecipe("lifted", "lifted structure", "lifted", _everywhere(pos_margin=0.0, neg_margin=1.0)),
     _proxy("proxynca", "ProxyNCA", "proxynca", _everywhere(softmax_scale=1.0)),
@@ -130,7 +130,7 @@ _RECIPES = (
         "libc",
         "intra-batch connections: classification alone and through a graph over the batch",
         "libc",
-        _joined(
+        _merged(
             _by_column(
                 layers=(1, 2, 1, 1), heads=(2, 8, 4, 8), temperature=(0.2, 0.111, 0.186, 0.605)
             ),

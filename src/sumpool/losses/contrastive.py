@@ -9,7 +9,7 @@ from pytorch_metric_learning import losses
 from pytorch_metric_learning.utils.loss_and_miner_utils import convert_to_pairs
 from torch import Tensor
 
-from sumpool.losses.reduction import ImageSumReducer
+from sumpool.losses.reduction import ImageSumReducer, all_pairs, nonzero_mean
 
 
 class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
@@ -34,21 +34,16 @@ class ContrastiveLoss(losses.ContrastiveLoss):  # type: ignore[misc]
             return super().forward(  # type: ignore[no-any-return]
                 embeddings, labels, indices_tuple, ref_emb, ref_labels
             )
-        others = labels if ref_labels is None else ref_labels.to(labels.device)
         distances = self.distance(embeddings, ref_emb)  # (b, r)
-        positive = labels[:, None] == others
-        negative = ~positive
-        if ref_emb is None:  # exclude pairs of an image with itself
-            positive = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        positive, negative = all_pairs(labels, ref_labels)
         margin = self.distance.margin
         total = self._reduce(margin(distances, self.pos_margin), positive)
         return total + self._reduce(margin(self.neg_margin, distances), negative)
 
     def _reduce(self, terms: Tensor, pairs: Tensor) -> Tensor:
-        terms = torch.where(pairs, terms.relu(), 0.0)
         if isinstance(self.reducer.reducers["pos_loss"], ImageSumReducer):
-            return terms.sum() / len(terms)
-        return terms.sum() / (terms > 0).sum().clamp(min=1)
+            return torch.where(pairs, terms.relu(), 0.0).sum() / len(terms)
+        return nonzero_mean(terms, pairs)
 
     def compute_loss(
         self,

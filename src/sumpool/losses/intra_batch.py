@@ -69,6 +69,10 @@ class IntraBatchLoss(nn.Module):
             nn.init.normal_(self.graph_classifier.weight, std=0.001)
             self.classifier = nn.Linear(embedding_size, num_classes)
 
+    def proxy_parameters(self) -> list[nn.Parameter]:
+        """Return an empty list: the head uses the learning rate of the network."""
+        return []
+
     def connected(self, embeddings: Tensor) -> Tensor:
         """Pass embeddings (b, D) through the graph layers; returns (b, D)."""
         nodes = F.normalize(embeddings, dim=-1).unsqueeze(0)  # (1, b, D)

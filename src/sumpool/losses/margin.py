@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.losses.distance import DirectDistance
+from sumpool.losses.reduction import all_pairs, nonzero_mean
 
 
 class MarginLoss(nn.Module):
@@ -54,20 +55,9 @@ class MarginLoss(nn.Module):
         """Return the loss of a batch against itself or ``ref_emb``, without ``indices_tuple``."""
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: the margin loss takes all pairs")
-        others = labels if ref_labels is None else ref_labels.to(labels.device)
-        distances = self.distance(embeddings, ref_emb)  # (b, r)
-        positive = labels[:, None] == others
-        counted = positive
-        if ref_emb is None:  # exclude pairs of an image with itself
-            counted = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+        positive, negative = all_pairs(labels, ref_labels)
         beta = self.boundaries[labels]
-        apart = distances - beta[:, None]
-        total = _mean_above(self.alpha + apart, counted) + _mean_above(
-            self.alpha - apart, ~positive
-        )
+        beyond = self.distance(embeddings, ref_emb) - beta[:, None]  # (b, r)
+        total = nonzero_mean(self.alpha + beyond, positive)
+        total = total + nonzero_mean(self.alpha - beyond, negative)
         return total + self.nu * beta.mean()
-
-
-def _mean_above(terms: Tensor, pairs: Tensor) -> Tensor:
-    terms = torch.where(pairs, terms.relu(), 0.0)
-    return terms.sum() / (terms > 0).sum().clamp(min=1)

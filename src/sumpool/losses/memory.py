@@ -70,7 +70,9 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         if not started:
             return in_batch
         with_memory = (
-            super().forward(embeddings, labels) if self.training else self._look(embeddings, labels)
+            super().forward(embeddings, labels)
+            if self.training
+            else self._memory_loss(embeddings, labels)
         )
         return self.batch_weight * in_batch + self.memory_weight * with_memory
 
@@ -91,7 +93,7 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         apart = self.curr_batch_idx[anchors] != positives
         return anchors[apart], positives[apart], others, negatives
 
-    def _look(self, embeddings: Tensor, labels: Tensor) -> Tensor:
+    def _memory_loss(self, embeddings: Tensor, labels: Tensor) -> Tensor:
         stored = self.memory_size if self.has_been_filled else self.queue_idx
         memory = self.embedding_memory[:stored].to(embeddings)
         known = self.label_memory[:stored].to(labels)

@@ -10,7 +10,6 @@ from pytorch_metric_learning.losses import ProxyAnchorLoss
 from torch import Tensor, nn
 
 from sumpool.losses.batch_checks import check_label_range, check_labels, check_rows
-from sumpool.losses.intra_batch import IntraBatchLoss
 from sumpool.losses.margin import MarginLoss
 
 
@@ -79,7 +78,7 @@ class MetricLoss(nn.Module):
 
     def proxy_parameters(self) -> list[nn.Parameter]:
         """Return the parameters with their own learning rate: proxies or boundaries, if any."""
-        return [] if isinstance(self.loss, IntraBatchLoss) else list(self.loss.parameters())
+        return proxies_of(self.loss)
 
     def centers(self) -> Tensor:
         """Return the differentiable proxies as (C, K, D), K per class.

@@ -1,12 +1,32 @@
-"""Reductions of the terms of pairs to a scalar."""
+"""The pairs of a batch, and reductions of their terms to a scalar."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import torch
 from pytorch_metric_learning.reducers import AvgNonZeroReducer, BaseReducer
 from torch import Tensor
+
+
+def all_pairs(labels: Tensor, ref_labels: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Return masks (b, r) of the positive and negative pairs of a batch with ``ref_labels``.
+
+    None compares the batch with itself, without pairs of an image with itself.
+    """
+    others = labels if ref_labels is None else ref_labels.to(labels.device)
+    positive = labels[:, None] == others
+    negative = ~positive
+    if ref_labels is None:
+        positive = positive & ~torch.eye(len(labels), dtype=torch.bool, device=labels.device)
+    return positive, negative
+
+
+def nonzero_mean(terms: Tensor, pairs: Tensor) -> Tensor:
+    """Return the mean of the positive ``terms`` (b, r) of ``pairs``; 0 without any."""
+    terms = torch.where(pairs, terms.relu(), 0.0)
+    return terms.sum() / (terms > 0).sum().clamp(min=1)
 
 
 class ImageSumReducer(BaseReducer):  # type: ignore[misc]

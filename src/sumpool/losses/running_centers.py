@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sumpool.losses.batch_checks import check_label_range
 from sumpool.losses.initial import CENTERS, initial_vectors
 from sumpool.losses.metric_loss import proxies_of
 
@@ -60,6 +61,7 @@ class RunningCenters(nn.Module):
 
     def forward(self, embeddings: Tensor, labels: Tensor, *arguments: Any) -> Tensor:
         """Update the centers in training mode, then return ``loss(embeddings, labels, ...)``."""
+        check_label_range(labels, len(self.means))
         if self.training:
             self._move(embeddings, labels.to(embeddings.device))
         value: Tensor = self.loss(embeddings, labels, *arguments)

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import (
-    check_count,
-    check_label_range,
-    check_labels,
-    check_rows,
-)
+from sumpool.losses.batch_checks import check_count, check_label_range, check_labels, check_rows
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
-from sumpool.transport.validation import recording, solve_dtype
+from sumpool.transport.validation import check_one_of, check_positive, recording, solve_dtype
 
 #: The forms of a ridge fit, all equivalent.
 FORMS = ("auto", "attributes", "images")
 #: The orders in which classes are assigned alternately to the halves of a batch.
 HALVES = ("appearance", "label")
 #: The reductions of the losses of the two halves.
-REDUCTIONS = ("sum", "mean")
+HALF_REDUCTIONS = ("sum", "mean")
 
 
 def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
@@ -43,8 +36,7 @@ def class_halves(labels: Tensor, by: str = "appearance") -> Tensor:
         >>> class_halves(torch.tensor([7, 3, 3, 9, 7, 11]), by="label")
         tensor([ True, False, False, False,  True,  True])
     """
-    if by not in HALVES:
-        raise ValueError(f"by must be one of {HALVES}, got {by!r}")
+    check_one_of(HALVES, by=by)
     # Unlike unique(), this does not synchronize with the device.
     place = torch.arange(len(labels), device=labels.device)
     same = labels[:, None] == labels  # (b, b)
@@ -72,8 +64,7 @@ def ridge_fit(inputs: Tensor, targets: Tensor, ridge: float, form: str = "auto")
         W of shape (m, D), the transpose of the papers' A.
     """
     count, size = inputs.shape
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {FORMS}, got {form!r}")
+    check_one_of(FORMS, form=form)
     if form == "auto":
         form = "attributes" if size <= count else "images"
     gram = inputs.mT @ inputs if form == "attributes" else inputs @ inputs.mT
@@ -149,7 +140,8 @@ def zero_shot_loss(
     check_rows("class_embeddings", class_embeddings)
     labels = check_labels(labels, "labels", attributes.shape[0]).to(attributes.device)
     check_label_range(labels, class_embeddings.shape[0])
-    _check_settings(ridge, scale, reduction)
+    check_positive(ridge=ridge, scale=scale)
+    check_one_of(HALF_REDUCTIONS, reduction=reduction)
     second = class_halves(labels, halves)
     if not recording() and not bool(second.any()):
         raise ValueError(
@@ -213,25 +205,20 @@ class ZeroShotLoss(nn.Module):
         super().__init__()
         check_count("num_classes", num_classes)
         check_count("embedding_size", embedding_size)
-        _check_settings(ridge, scale, reduction)
+        check_positive(ridge=ridge, scale=scale)
+        check_one_of(HALF_REDUCTIONS, reduction=reduction)
+        check_one_of(HALVES, halves=halves)
         self.reduction = reduction
         self.ridge = ridge
         self.scale = scale
         self.unit = unit
         self.standardize = standardize
-        if halves not in HALVES:
-            raise ValueError(f"halves must be one of {HALVES}, got {halves!r}")
         self.halves = halves
         drawn = initial_vectors(num_classes, embedding_size, seed=seed, kind=CLASS_EMBEDDINGS)
         self.class_embeddings = nn.Parameter(drawn)
 
-    def forward(self, attributes: Tensor, labels: Tensor, indices_tuple: None = None) -> Tensor:
-        """Return the loss of pseudo-attributes (b, m) with labels (b,).
-
-        ``indices_tuple`` exists for compatibility with pytorch-metric-learning and must be None.
-        """
-        if indices_tuple is not None:
-            raise ValueError("indices_tuple must be None: the zero-shot loss compares no pairs")
+    def forward(self, attributes: Tensor, labels: Tensor) -> Tensor:
+        """Return the loss of pseudo-attributes (b, m) with labels (b,)."""
         classes: Tensor = self.class_embeddings
         if self.unit:
             classes = F.normalize(classes, dim=-1)
@@ -253,11 +240,3 @@ class ZeroShotLoss(nn.Module):
             f"standardize={self.standardize}, halves={self.halves!r}, "
             f"reduction={self.reduction!r}"
         )
-
-
-def _check_settings(ridge: float, scale: float, reduction: str) -> None:
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"reduction must be one of {REDUCTIONS}, got {reduction!r}")
-    for name, value in (("ridge", ridge), ("scale", scale)):
-        if not (math.isfinite(value) and value > 0):
-            raise ValueError(f"{name} must be a positive finite number, got {value}")
