@@ -1,8 +1,8 @@
-"""The libraries that are compared, each run in a process of its own.
+"""The compared libraries, each run in its own process.
 
     python benchmarks/_contenders.py '{"contender": "sumpool", "set": "cub", ...}'
 
-prints one JSON object. A process of its own, because its peak of resident memory is measured.
+prints one JSON object. Separate processes make it possible to measure peak resident memory.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ import torch
 from _retrieval_sets import SETS, draw
 from torch import Tensor
 
-#: What all of them are asked for.
+#: The metrics that all of them compute.
 NAMES = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
 
 Answer = dict[str, float]
-#: Embeddings and labels to an answer; the list takes the seconds of the search for neighbours.
+#: From embeddings and labels to an answer; the list receives the seconds of neighbor searches.
 Measure = Callable[[Tensor, Tensor, list[float]], Answer]
 
 
 class NoRoomError(RuntimeError):
-    """A contender would fill the memory of the machine."""
+    """A contender would exhaust the memory of the machine."""
 
 
 def sumpool(backend: str) -> Measure:
-    """Ours."""
+    """Metrics of this package."""
     from sumpool.evaluation import metrics
 
     search = metrics.nearest
@@ -55,7 +55,7 @@ def sumpool(backend: str) -> Measure:
 
 
 def pytorch_metric_learning(threads: int) -> Measure:
-    """Its calculator with the search it comes with, faiss."""
+    """The calculator of the library with its default search, faiss."""
     import faiss
     from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
     from pytorch_metric_learning.utils.inference import FaissKNN
@@ -80,16 +80,17 @@ def pytorch_metric_learning(threads: int) -> Measure:
 
 
 def open_metric_learning(rows: int | None) -> Measure:
-    """Its functions for retrieval, on the whole matrix or on so many rows at a time.
+    """Retrieval functions of the library, on the whole matrix or on ``rows`` rows at a time.
 
-    The library has neither R-precision nor MAP@R. They follow from what it gives for each query:
+    The library has neither R-precision nor MAP@R. They follow from its results for each query:
     precision@R, whose denominator is min(R, matches) = R, and map@R, which divides by the hits
-    among the first R and is therefore MAP@R over R-precision. It is asked for all R that occur.
+    among the first R and is therefore MAP@R over R-precision. It computes them for all R that
+    occur.
     """
     import numpy as np
 
     missing = not hasattr(np, "float_")
-    if missing:  # removed in numpy 2; the library names it while it is imported
+    if missing:  # removed in NumPy 2, but used when the library is imported
         setattr(np, "float_", np.float64)  # noqa: B010
     try:
         from oml.functional.metrics import (
@@ -135,7 +136,7 @@ def open_metric_learning(rows: int | None) -> Measure:
     return measure
 
 
-#: By name: what builds it, from the number of threads.
+#: Builders by name, which take the number of threads.
 CONTENDERS: dict[str, Callable[[int], Measure]] = {
     "sumpool": lambda threads: sumpool("torch"),
     "sumpool-faiss": lambda threads: sumpool("faiss"),
@@ -146,11 +147,11 @@ CONTENDERS: dict[str, Callable[[int], Measure]] = {
 
 
 def check_room(contender: str, items: int, matches: int) -> None:
-    """Raise :class:`NoRoomError` where a contender would fill the memory of the machine."""
+    """Raise :class:`NoRoomError` if a contender would exhaust the memory of the machine."""
     needed = {
         # Distances and two masks.
         "open-metric-learning": items**2 * (4 + 1 + 1),
-        # Neighbours: distances, indices, labels, and what follows from them, about 8 numbers each.
+        # Neighbors: distances, indices, labels and intermediate results, about 8 numbers each.
         "pytorch-metric-learning": items * matches * 8 * 8,
     }.get(contender, 0)
     free = available_bytes()
@@ -161,7 +162,7 @@ def check_room(contender: str, items: int, matches: int) -> None:
 def run(
     contender: str, set: str, dimensions: int, threads: int, repeats: int, device: str
 ) -> dict[str, Any]:
-    """Time a contender ``repeats`` times; seconds, peak memory and the answer."""
+    """Time a contender ``repeats`` times; return seconds, peak memory and the answer."""
     torch.set_num_threads(threads)
     try:
         measure = CONTENDERS[contender](threads)
@@ -172,7 +173,7 @@ def run(
     except NoRoomError as error:
         return {"skipped": str(error)}
     place = torch.device(device)
-    # Whatever is loaded and tuned at the first call is not part of the time.
+    # Loading and tuning at the first call are not timed.
     small, few = draw(SETS["tiny"], dimensions)
     measure(small.to(place), few.to(place), [])
     vectors, labels = (x.to(place) for x in draw(SETS[set], dimensions))
@@ -190,7 +191,7 @@ def run(
         "seconds": seconds,
         "search_seconds": searching,
         "resident_before": before,
-        # The kernel counts both for each thread and adds up late: the peak may lag behind.
+        # The kernel counts both per thread and sums late, so the peak may lag behind.
         "peak_resident": max(before, resident_bytes("VmHWM")),
         "peak_device": torch.cuda.max_memory_allocated() if place.type == "cuda" else None,
         "answer": answer,
@@ -198,12 +199,12 @@ def run(
 
 
 def resident_bytes(what: str) -> int:
-    """VmRSS (now) or VmHWM (the most there ever was) of this process."""
+    """VmRSS (current) or VmHWM (peak) of this process."""
     return _kilobytes(Path("/proc/self/status"), what) * 1024
 
 
 def available_bytes() -> int:
-    """Memory that can be had without swapping."""
+    """Memory available without swapping."""
     return _kilobytes(Path("/proc/meminfo"), "MemAvailable") * 1024
 
 

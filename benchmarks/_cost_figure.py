@@ -1,4 +1,4 @@
-"""The figure of the pooling benchmark: step time and memory against the number of iterations."""
+"""Figure of the pooling benchmark: step time and memory against the number of iterations."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from sumpool.studies.cost.figures import Measured, draw_against_k
 def draw(results: str | Path, out: str | Path) -> None:
     """Draw step time and memory against k from the stored results of the pooling benchmark.
 
-    Solvers that do not iterate are level lines. Memory is the peak of device memory where it was
-    measured, else what is saved for the backward pass; the axis says which.
+    Solvers that do not iterate are horizontal lines. Memory is the peak device memory if it was
+    measured, else the memory saved for the backward pass; the axis says which.
 
     Args:
-        results: A ``results.json`` that ``benchmarks/pooling.py`` wrote.
-        out: The image to write; its suffix names the format.
+        results: A ``results.json`` written by ``benchmarks/pooling.py``.
+        out: The image to write; its suffix selects the format.
 
     Raises:
-        ValueError: If the results hold no measurement against k.
+        ValueError: If the results contain no measurement against k.
     """
     stored: dict[str, Any] = json.loads(Path(results).read_text(encoding="utf-8"))
     rows = [

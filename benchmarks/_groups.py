@@ -1,4 +1,4 @@
-"""What is measured together: the groups of each section."""
+"""The groups of variants that are measured together, by section."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ GROWTH = {
 }
 QUICK_SIZES = (Size(2, 16, 4, 4, 8, 4),)
 QUICK_GROWTH = {"k": (1, 4, 16), "n": (2, 4), "m": (2, 4), "d": (4, 8)}
-#: Inputs and their gradients that are gone through before one is used again: twice the cache of the
-#: largest devices, so that a step finds its input in memory, not in the cache.
+#: Bytes of inputs and gradients used in rotation: twice the cache of the largest devices, so that a
+#: step reads its input from memory, not from the cache.
 ROTATED_BYTES = 120e6
 
 
@@ -50,10 +50,10 @@ class Group:
         size: Sizes of the problem.
         names: Variants, in the order of a round.
         dtype: A key of DTYPES.
-        build: Makes the step of a variant.
+        build: Builds the step of a variant.
         axis: Letter of the size that grows, in the growth section.
         model: Name of the backbone, in the resnet section.
-        longer: How many times as long as usual its turns last: small differences need it.
+        longer: Factor on the usual length of turns, to resolve small differences.
     """
 
     section: str
@@ -71,17 +71,17 @@ class Group:
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be measured, and where.
+    """What to measure, and where.
 
     Attributes:
-        device: Where it runs.
+        device: Device to run on.
         sections: Some of SECTIONS.
-        dtypes: Some of DTYPES; sections that need one take the first.
-        quick: Tiny sizes, to see that all runs.
+        dtypes: Some of DTYPES; the growth section uses the first.
+        quick: Whether to use tiny sizes, as a smoke test.
         compile: "none", "some" (the first two sizes of the first dtype) or "all".
-        channels_last: Layout of the maps.
-        most_sizes: How many of the sizes are gone through, from the first.
-        only: Variants that are measured beside average pooling; None is all.
+        channels_last: Whether maps have the channels_last layout.
+        most_sizes: Number of sizes to measure, from the first.
+        only: Variants to measure besides average pooling; None for all.
     """
 
     device: torch.device
@@ -100,12 +100,12 @@ class Plan:
 
     @property
     def sizes(self) -> tuple[Size, ...]:
-        """Sizes of the sections layer and alone; the growth starts at the first."""
+        """Sizes of the sections layer and alone; growth starts from the first."""
         return (QUICK_SIZES if self.quick else SIZES)[: self.most_sizes]
 
     @property
     def growth(self) -> dict[str, tuple[int, ...]]:
-        """Values by the letter that grows."""
+        """Values of each size that grows, by its letter."""
         return QUICK_GROWTH if self.quick else GROWTH
 
     @property
@@ -115,7 +115,7 @@ class Plan:
 
 
 def groups_of(plan: Plan) -> Iterator[Group]:
-    """All groups of the sections asked for, in the order of SECTIONS."""
+    """Yield the groups of the requested sections, in the order of SECTIONS."""
     makers = {"layer": layer, "resnet": resnet, "alone": alone, "growth": growth}
     for section in SECTIONS:
         if section in plan.sections:
@@ -161,9 +161,9 @@ def growth(plan: Plan) -> Iterator[Group]:
 
 
 def head_builder(plan: Plan, size: Size, dtype: str, *, with_map: bool) -> Callable[[str], Step]:
-    """Builds the steps of one group; they share the inputs, made with the first of them."""
+    """Return a builder for the steps of one group, which share inputs drawn with the first."""
     channels = size.C if with_map else size.d
-    # Alone, the features are as they come from the map: in the cache, where they fit.
+    # Without the map, features are in the cache if they fit, as they would be after it.
     autocast = DTYPES[dtype]
     item = 4 if autocast is None else 2
     one = 2 * item * size.B * channels * size.h * size.w
@@ -203,7 +203,7 @@ def resnet(plan: Plan) -> Iterator[Group]:
         if not inputs:
             x = torch.randn(size.B, 3, side, side, device=plan.device)
             inputs.append(x.contiguous(memory_format=layout))
-        # A rate of 0 keeps random weights on random images from running away; the work is the same.
+        # A rate of 0 keeps random weights on random images from diverging; the work is the same.
         return Step(
             module,
             inputs,

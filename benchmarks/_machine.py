@@ -1,4 +1,4 @@
-"""What the numbers were measured on."""
+"""Description of the machine and the settings of a measurement."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-#: Environment variables that change speed.
+#: Environment variables that affect speed.
 VARIABLES = ("SUMPOOL_FUSED", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "CUDA_LAUNCH_BLOCKING")
 
 
 def machine(device: torch.device) -> dict[str, Any]:
-    """What the numbers were measured on."""
+    """Describe the machine and its software."""
     cpu = platform.processor() or platform.machine()
     try:
         listing = subprocess.run(["lscpu"], capture_output=True, text=True, check=True).stdout
@@ -51,7 +51,7 @@ def machine(device: torch.device) -> dict[str, Any]:
 
 
 def flags() -> dict[str, Any]:
-    """The settings of torch that change speed and precision, as they are found."""
+    """Return the current settings that affect speed and precision."""
     return {
         "float32_matmul_precision": torch.get_float32_matmul_precision(),
         "cudnn.allow_tf32": torch.backends.cudnn.allow_tf32,

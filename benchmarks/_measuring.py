@@ -1,4 +1,4 @@
-"""Measuring one group: every variant is built, weighed and timed; failures stay in their row."""
+"""Measure time and memory of the variants of a group; failures are recorded in their rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from sumpool.studies.cost.step_timing import Step
 
 Row = dict[str, Any]
 
-#: Steps before anything is timed; memory is weighed on further ones.
+#: Steps before anything is timed; memory is measured on further ones.
 WARM_UPS = {"cpu": 1, "cuda": 3}
 
 
 def measure(group: Group, clock: Clock, bar: tqdm) -> list[Row]:
-    """Time and weigh every variant of ``group``; what fails leaves its error in its row."""
+    """Measure time and memory of every variant of ``group``; errors are recorded in its row."""
     rows = {name: empty_row(group, name) for name in group.names}
     clock = replace(clock, seconds=clock.seconds * group.longer)
     steps: dict[str, Step] = {}
@@ -61,7 +61,7 @@ def fill(
     for name, error in timed.failures.items():
         note(rows[name], "error" if mode == "eager" else "graph_error", error)
     for name, times in timed.times.items():
-        # A graph holds one step on each input set.
+        # A graph holds one step per input set.
         steps = rows[name]["input_sets"] if mode == "graph" else 1
         baseline = timed.times.get(GAP)
         rows[name][mode] = summary(
@@ -72,7 +72,7 @@ def fill(
 
 
 def empty_row(group: Group, name: str) -> Row:
-    """The row of a variant, with all its fields, before anything is measured."""
+    """Create the row of a variant, with all fields, before anything is measured."""
     k = iterations_of(name)
     at = {**asdict(group.size), "n": group.size.h * group.size.w, "k": k}
     return {
@@ -96,7 +96,7 @@ def empty_row(group: Group, name: str) -> Row:
 
 
 def note(row: Row, where: str, error: BaseException) -> None:
-    """Leave what was raised in ``row``."""
+    """Record an error in ``row``."""
     lines = str(error).strip().splitlines() or [""]
     row[where] = f"{type(error).__name__}: {lines[0][:200]}"
     row["traceback"] = "".join(traceback.format_exception(error))

@@ -1,4 +1,4 @@
-"""Processes that train in parallel on the commands of parallelism.py."""
+"""Processes that train in parallel on command from parallelism.py."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any, Self
 
 SCRIPT = Path(__file__).with_name("_parallelism_process.py")
-#: Seconds until all have heard when to begin.
+#: Seconds between the command to run and the start.
 NOTICE = 0.3
 
 
 class GroupError(Exception):
-    """A process failed or did not answer; the message says what it said."""
+    """A process failed or did not answer; the message has its last line of output."""
 
 
 class Group:
     """``count`` processes with a run each.
 
     Args:
-        count: How many.
-        options: What each gets at its start, see _parallelism_process.py.
+        count: Number of processes.
+        options: Options of each process, see _parallelism_process.py.
         logs: Folder for their stderr.
-        patience: Seconds after which a process that does not answer has failed.
+        patience: Seconds to wait for an answer.
     """
 
     def __init__(
@@ -73,27 +73,27 @@ class Group:
                 process.stdout.close()
 
     def loaded(self) -> dict[str, Any]:
-        """Wait until all have their images; what they run on."""
+        """Wait until all have loaded their images; return a description of the machine."""
         return self._answers("loaded", range(len(self._processes)))[0]
 
     def build(self, hardware: dict[str, Any]) -> list[dict[str, Any]]:
-        """Have all build a training and warm it up; the memory of each.
+        """Build a run in all processes and warm it up; return the memory of each.
 
-        The first goes ahead: what it compiles, the others find on disk.
+        The first one goes ahead, so that the others find its compiled code on disk.
         """
         command = {"do": "build", "hardware": hardware}
         first = self._exchange(command, "ready", slice(0, 1))
         return first + self._exchange(command, "ready", slice(1, None))
 
     def run(self, count: int, seconds: float) -> list[float]:
-        """Let the first ``count`` train at the same time; steps a second of each."""
+        """Train in the first ``count`` processes at once; return the steps per second of each."""
         begin = time.time() + NOTICE
         command = {"do": "run", "begin": begin, "end": begin + seconds}
         answers = self._exchange(command, "ran", slice(0, count))
         return [it["steps"] / it["seconds"] for it in answers]
 
     def drop(self) -> None:
-        """Have all let go of their training."""
+        """Discard the run in all processes."""
         self._send({"do": "drop"}, range(len(self._processes)))
 
     def _exchange(self, command: dict[str, Any], event: str, which: slice) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class Group:
     def _answer(self, index: int, event: str) -> dict[str, Any]:
         output = self._processes[index].stdout
         assert output is not None
-        line = output.readline()  # one answer a command: nothing waits behind it
+        line = output.readline()  # one answer per command, so nothing is buffered
         if not line:
             raise GroupError(self._last_words(index))
         answer: dict[str, Any] = json.loads(line)

@@ -1,8 +1,8 @@
-"""A run in a process of its own that trains on command: a part of parallelism.py.
+"""A process of parallelism.py that trains a run on command.
 
-It reads commands from stdin, one JSON value per line, and answers on stdout: "build" makes a run
-and warms it up, "run" trains between two times of the clock, "drop" discards it. It ends when its
-input does.
+It reads commands from stdin, one JSON value per line, and answers on stdout: "build" creates a run
+and warms it up, "run" trains between two points in time, "drop" discards the run. It exits at the
+end of its input.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from sumpool.training.assemble import build_fabric, build_model, build_task
 from sumpool.training.prepare import build_feed
 from sumpool.training.splits import open_splits
 
-#: Steps that may be under way on the device, so that all stop at about the same time.
+#: Maximum number of queued steps on the device, so that all stop at about the same time.
 UNDER_WAY = 4
 
 
 class DroppedError(Exception):
-    """The training is no longer wanted."""
+    """The run is discarded."""
 
 
 class Line:
-    """The commands and the answers."""
+    """Channel for commands and answers."""
 
     def __init__(self, commands: TextIO, answers: TextIO) -> None:
         self._commands, self._answers = commands, answers
@@ -58,7 +58,7 @@ class Line:
 
 
 class PacedFeed(ImageFeed):
-    """Yields batches on command, and says how many were trained on."""
+    """Yields batches on command, and reports the number of steps trained."""
 
     def __init__(self, feed: ImageFeed, warmup: int, line: Line) -> None:
         self.dataset, self.preprocessing = feed.dataset, feed.preprocessing
@@ -87,7 +87,7 @@ class PacedFeed(ImageFeed):
             yield next(batches)
             steps += 1
             if torch.cuda.is_available():
-                event = torch.cuda.Event(blocking=True)  # leaves the core to others
+                event = torch.cuda.Event(blocking=True)  # frees the core while waiting
                 event.record()
                 under_way.append(event)
                 if len(under_way) > UNDER_WAY:
@@ -105,7 +105,7 @@ def synchronize() -> None:
 
 
 def memory() -> dict[str, int]:
-    """Bytes of this process's tensors, and of all processes together, on the device."""
+    """Device memory of this process's tensors, and of all processes together, in bytes."""
     if not torch.cuda.is_available():
         return {}
     free, total = torch.cuda.mem_get_info()
@@ -113,7 +113,7 @@ def memory() -> dict[str, int]:
 
 
 def base_config(data: str, pool: str, cache_dir: str | None) -> TrainConfig:
-    """What all runs share; ``data`` is a folder, or glyphs, which are drawn."""
+    """Configuration shared by all runs; ``data`` is a folder, or glyphs, which are drawn."""
     cuda = torch.cuda.is_available()
     drawn = data == "glyphs"
     config = GLYPHS if drawn else TrainConfig(data=data, fold=1)
@@ -129,7 +129,7 @@ def base_config(data: str, pool: str, cache_dir: str | None) -> TrainConfig:
 
 
 def serve(options: dict[str, Any], line: Line) -> None:
-    """Do what the line says until it ends."""
+    """Execute commands until the line ends."""
     torch.set_num_threads(options["threads"])
     base = base_config(options["data"], options["pool"], options["cache_dir"])
     splits = open_splits(base, progress=False)
@@ -142,14 +142,14 @@ def serve(options: dict[str, Any], line: Line) -> None:
         command = line.ask()
         if command is None:
             return
-        if command["do"] == "drop":  # of one that could not be built
+        if command["do"] == "drop":  # a run that could not be built
             continue
         config = replace(base, hardware=replace(base.hardware, **command["hardware"]))
         try:
             _train(config, feed, options["warmup"], splits.name, line)
         except DroppedError:
             pass
-        except Exception as error:  # such as too little memory: reported, and the next may fit
+        except Exception as error:  # such as out of memory: the next run may fit
             traceback.print_exc()
             first = (str(error).strip() or "no message").splitlines()[0]
             line.tell("failed", error=f"{type(error).__name__}: {first}")
@@ -169,7 +169,7 @@ def _train(config: TrainConfig, feed: ImageFeed, warmup: int, data_set: str, lin
 
 
 def main() -> None:
-    # Whatever else is printed goes to standard error.
+    # Everything else that is printed goes to stderr.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     line = Line(sys.stdin, answers)

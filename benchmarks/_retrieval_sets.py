@@ -1,4 +1,4 @@
-"""Embeddings of the size of known test sets, drawn from a seed."""
+"""Random embeddings with the sizes of known test sets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ class Set:
     """A test set to draw.
 
     Attributes:
-        items: How many embeddings.
-        classes: How many classes.
+        items: Number of embeddings.
+        classes: Number of classes.
         smallest: Images in the smallest class.
         largest: Images in the largest class.
-        noise: How far embeddings lie from their class center, against its norm.
+        noise: Distance of embeddings from their class center, relative to its norm.
     """
 
     items: int
@@ -28,8 +28,8 @@ class Set:
     noise: float
 
 
-#: Names for the command line. Class sizes are those of the data sets; noise makes P@1 what networks
-#: reach on them, about 0.6 and 0.75.
+#: Sets by command-line name. Class sizes are those of the data sets; the noise yields the P@1 that
+#: networks reach on them, about 0.6 and 0.75.
 SETS = {
     "cub": Set(5_924, 100, 41, 60, 2.3),
     "sop": Set(60_502, 11_316, 2, 12, 1.4),
@@ -40,7 +40,7 @@ SETS = {
 
 
 def draw(chosen: Set, dimensions: int) -> tuple[Tensor, Tensor]:
-    """Unit vectors (N, d) and labels (N,), sorted by class as data sets are."""
+    """Draw unit vectors (N, d) and labels (N,), sorted by class like the data sets."""
     generator = torch.Generator().manual_seed(0)
     sizes = class_sizes(chosen, generator)
     labels = torch.repeat_interleave(torch.arange(chosen.classes), sizes)
@@ -51,9 +51,9 @@ def draw(chosen: Set, dimensions: int) -> tuple[Tensor, Tensor]:
 
 
 def class_sizes(chosen: Set, generator: torch.Generator) -> Tensor:
-    """Sizes between the smallest and the largest that sum up, each this much rarer than the last.
+    """Draw class sizes between the smallest and the largest that sum to the number of items.
 
-    The probability of a size s is proportional to tˢ, with t such that the mean is right.
+    The probability of a size s is proportional to tˢ, with t chosen to match the mean.
     """
     sizes = torch.arange(chosen.smallest, chosen.largest + 1, dtype=torch.float64)
     low, high = -5.0, 5.0
@@ -64,7 +64,7 @@ def class_sizes(chosen: Set, generator: torch.Generator) -> Tensor:
         low, high = (middle, high) if below else (low, middle)
     drawn = torch.multinomial(weights, chosen.classes, replacement=True, generator=generator)
     out = drawn + chosen.smallest
-    # The first and the last class have the extreme sizes; others make up for what is missing.
+    # The first and the last class have the extreme sizes; the others absorb the difference.
     out[0], out[-1] = chosen.smallest, chosen.largest
     while (missing := chosen.items - int(out.sum())) != 0:
         step = 1 if missing > 0 else -1

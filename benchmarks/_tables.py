@@ -1,4 +1,4 @@
-"""What is written down: the stored results as Markdown tables and against the targets."""
+"""Stored results as Markdown tables, and compared with their targets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MIB = 2**20
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """All tables, each with the heading it stands under."""
+    """Format all tables with their headings."""
     rows: list[Row] = results["rows"]
     machine = results["machine"]
     clocks = {"process_time": "processor time", "perf_counter": "wall clock"}
@@ -45,7 +45,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def cells(rows: list[Row]) -> Iterator[tuple[str, Callable[[Row], str]]]:
-    """The quantities that ``rows`` hold, each with the text of one cell."""
+    """Yield the quantities in ``rows``, each with a function that formats a cell."""
     if any(r["eager"] for r in rows):
         yield "step time, eager, ms", lambda r: time_text(r, "eager")
     if any(r["graph"] for r in rows):
@@ -59,7 +59,7 @@ def cells(rows: list[Row]) -> Iterator[tuple[str, Callable[[Row], str]]]:
 def pivot(
     rows: list[Row], corner: str, column: Callable[[Row], str], cell: Callable[[Row], str]
 ) -> str:
-    """A table with a line for each variant; iterative-k at several k share one line."""
+    """Format a table with one line per variant; iterative-k at several k share a line."""
     spread = corner == "k"
     table: dict[str, dict[str, str]] = {}
     for row in rows:
@@ -72,7 +72,7 @@ def pivot(
 
 
 def targets_table(targets: list[dict[str, Any]]) -> str:
-    """What was aimed at beside what was measured."""
+    """Format targets and measurements as a table."""
     lines = ["| target | asked | measured | met |", "|---|---:|---:|---|"]
     for t in targets:
         met = "yes" if t["met"] else "no"
@@ -81,7 +81,7 @@ def targets_table(targets: list[dict[str, Any]]) -> str:
 
 
 def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
-    """The targets that ``rows`` can be held against."""
+    """Compare ``rows`` with the targets that apply to them."""
     found: list[dict[str, Any]] = []
 
     def hold(what: str, value: float | None, sense: str, limit: float) -> None:
@@ -93,7 +93,7 @@ def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
     for (section, dtype, size), by in groups(rows).items():
         where = f"{size}, {dtype}"
         if device == "cpu" and section in seen:
-            continue  # on the CPU the first size is aimed at
+            continue  # on the CPU, only the first size has targets
         seen.add(section)
         if device == "cpu" and section == "layer":
             hold(f"map + exact over map + gap ({where})", ratio(by, "exact", "eager"), "≤", 1.5)
@@ -135,7 +135,7 @@ def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
 
 
 def groups(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, Row]]:
-    """Rows of one group by variant; the growth sections are left out."""
+    """Group the rows by section, dtype and size, then by variant; growth is left out."""
     out: dict[tuple[str, str, str], dict[str, Row]] = {}
     for row in rows:
         if row["section"] != "growth":
@@ -145,13 +145,13 @@ def groups(rows: list[Row]) -> dict[tuple[str, str, str], dict[str, Row]]:
 
 
 def ratio(by: dict[str, Row], name: str, mode: str) -> float | None:
-    """Ratio of a variant to average pooling."""
+    """Ratio of a variant to average pooling, or None."""
     measured = by.get(name, {}).get(mode)
     return measured["ratio_to_gap"] if measured else None
 
 
 def quotient(by: dict[str, Row], over: str, under: str, mode: str) -> float | None:
-    """Ratio of two variants."""
+    """Ratio of two variants, or None."""
     a, b = by.get(over, {}).get(mode), by.get(under, {}).get(mode)
     return a["median_ms"] / b["median_ms"] if a and b else None
 
@@ -169,13 +169,13 @@ def memory_text(row: Row, what: str) -> str:
 
 
 def memory_of(row: Row) -> int | None:
-    """Peak memory where it was measured, else what is saved for the backward pass."""
+    """Peak memory if it was measured, else memory saved for the backward pass."""
     value: int | None = row["peak_bytes"] or row["saved_bytes"]
     return value
 
 
 def number(x: float) -> str:
-    """Three digits or more."""
+    """Format three digits or more."""
     return f"{x:.3g}" if x < 100 else f"{x:.0f}"
 
 
@@ -193,5 +193,5 @@ def place(row: Row) -> str:
 
 
 def in_order(items: Iterable[str]) -> list[str]:
-    """Each item once, where it came first."""
+    """Unique items in order of first appearance."""
     return list(dict.fromkeys(items))

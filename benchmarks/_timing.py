@@ -1,4 +1,4 @@
-"""How things are timed: what the package's own clock does not have, graph replays above all."""
+"""Timing beyond the package's own clock, above all of graph replays."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 
 
 def summary(times: list[float], baseline: list[float] | None, repeats: int) -> dict[str, Any]:
-    """Median and quartiles of ``times``, and of their ratio to ``baseline`` round by round."""
+    """Compute median and quartiles of ``times``, and of their ratio to ``baseline`` per round."""
     low, mid, high = np.percentile(times, (25, 50, 75)).tolist()
     out: dict[str, Any] = {
         "median_ms": mid,
@@ -50,10 +50,10 @@ def summary(times: list[float], baseline: list[float] | None, repeats: int) -> d
 
 
 def capture(step: Step) -> Callable[[], None]:
-    """A CUDA graph of one ``step`` on each input set in turn; calling it replays the graph.
+    """Capture one ``step`` on each input set as a CUDA graph, and return its replay.
 
-    The pass before capture runs on a side stream, as capture asks. Gradients are forgotten inside
-    the captured step, so that a replay writes them to memory of the graph and adds nothing.
+    The pass before capture runs on a side stream, as capture requires. Gradients are cleared inside
+    the captured step, so that a replay writes them to memory of the graph without accumulating.
     """
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -73,7 +73,7 @@ def capture(step: Step) -> Callable[[], None]:
 
 
 def release(device: torch.device) -> None:
-    """Give back what a group of measurements held."""
+    """Free the memory held by a group of measurements."""
     gc.collect()
     if "torch._dynamo" in sys.modules:
         torch.compiler.reset()

@@ -1,4 +1,4 @@
-"""What is timed: the poolings by name."""
+"""The timed poolings, by name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GAP, GAP_AGAIN = "gap", "gap-again"
 
 @dataclass(frozen=True)
 class Size:
-    """Images, channels of the map, height, width, embedding size, prototypes."""
+    """Number of images, channels of the map, height, width, embedding size, prototypes."""
 
     B: int
     C: int
@@ -33,10 +33,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Printed:
-    """Proposition 4.1 of [gsp] as it is printed, differentiated through its iterations.
+    """Proposition 4.1 of [gsp] as printed, differentiated through its iterations.
 
-    ρ = (1/n)/(1 + t exp(−εc)ᵀ1) and t = μ/(1ᵀ exp(−εc) ρ) with both products taken anew in every
-    iteration. The package's iteration takes the sums over the prototypes once.
+    ρ = (1/n)/(1 + t exp(−εc)ᵀ1) and t = μ/(1ᵀ exp(−εc) ρ) with both products recomputed in every
+    iteration. The package's iteration computes the sums over the prototypes once.
     """
 
     steps: int
@@ -53,10 +53,10 @@ class Printed:
 
 @dataclass(frozen=True)
 class Linear:
-    """The iteration of Proposition 4.1 in plain numbers, with the closed-form gradient.
+    """The iteration of Proposition 4.1 in the linear domain, with the closed-form gradient.
 
-    Cheaper by the step than the package's iteration in logarithms, and as the papers have it; fails
-    where exp(−εc) leaves the number range.
+    As in the papers, and cheaper per step than the package's iteration in the log domain, but fails
+    if exp(−εc) overflows or underflows.
     """
 
     steps: int
@@ -85,7 +85,7 @@ def variants(
     printed: bool = False,
     keys: bool = False,
 ) -> list[str]:
-    """Names in the order of one round; the baseline stands at both ends."""
+    """List the names in the order of a round, with the baseline at both ends."""
     names = [GAP]
     for name in ("exact", "keys") if keys else ("exact",):
         names += [name, f"{name}-compiled"] if compiled else [name]
@@ -101,13 +101,13 @@ def variants(
 
 
 def iterations_of(name: str) -> int | None:
-    """k of the variants that iterate; None for the others."""
+    """Return k of an iterative variant; None for the others."""
     kind, _, steps = name.partition("-")
     return int(steps) if kind in ("iterative", "linear", "autodiff", "printed") else None
 
 
 def build_pool(name: str, d: int, m: int) -> nn.Module:
-    """The pooling called ``name`` for d channels and m prototypes."""
+    """Build the pooling ``name`` for d channels and m prototypes."""
     if name in (GAP, GAP_AGAIN):
         return GlobalAveragePool2d()
     solver: str | Solver
@@ -127,8 +127,8 @@ def build_pool(name: str, d: int, m: int) -> nn.Module:
 
 
 def build_head(name: str, size: Size) -> nn.Module:
-    """The 1×1 map to the embedding size, then the pooling; keys are pooled before their map."""
-    # The same map whatever is pooled after it.
+    """Build the 1×1 map to the embedding size and the pooling; keys are pooled before their map."""
+    # The same map for all poolings.
     torch.manual_seed(0)
     if name.startswith("keys"):
         pool = KeyedSumPool2d(size.C, fused=name == "keys-fused")
@@ -138,7 +138,7 @@ def build_head(name: str, size: Size) -> nn.Module:
 
 
 def maybe_compiled(name: str, module: nn.Module) -> nn.Module:
-    """``module``, compiled for its one shape where the variant asks for it."""
+    """Compile ``module`` for its single shape if the variant asks for it."""
     if not name.endswith("-compiled"):
         return module
     return cast(nn.Module, torch.compile(module, dynamic=False))
@@ -147,7 +147,7 @@ def maybe_compiled(name: str, module: nn.Module) -> nn.Module:
 def random_maps(
     shape: tuple[int, ...], sets: int, device: torch.device, dtype: torch.dtype, channels_last: bool
 ) -> list[Tensor]:
-    """Feature maps that want a gradient, as they come from a backbone."""
+    """Draw feature maps that require gradients, like those of a backbone."""
     layout = torch.channels_last if channels_last else torch.contiguous_format
     maps = []
     for _ in range(sets):

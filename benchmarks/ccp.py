@@ -1,13 +1,13 @@
-"""Cost of chance-constrained proxies: a step with and without them, a new draw, memory.
+"""Cost of chance-constrained proxies: a step with and without them, a draw, memory.
 
     python benchmarks/ccp.py --out docs/results/ccp-cpu
 
-[thesis, sec. 3.3.2.3] has 97 ms for a step of 32 images without proxies and 105 ms with them, 200
-to 400 ms for a draw on SOP and In-shop, and the steps of training in its table 3.3. Here a step of
-EfficientNet-Lite0 on random images is timed with C2 alone, and with the proxies of the thesis and
-the pull to the last solution, in rounds that take turns; a draw is that of Algorithm 2 among
-embeddings, without the time to embed images. Memory is counted: proxies, and weights of the last
-solution. A minute of CPU time for each data set.
+[thesis, sec. 3.3.2.3] reports 97 ms for a step of 32 images without proxies and 105 ms with them,
+200 to 400 ms for a draw on SOP and In-shop, and the steps of training in its table 3.3. Here, a
+step of EfficientNet-Lite0 on random images is timed with C2 alone, and with the proxies of the
+thesis and the pull to the last solution, in interleaved rounds; a draw is that of Algorithm 2 among
+embeddings, without the time to embed images. Memory is calculated: proxies, and weights of the last
+solution. Takes a minute of CPU time per data set.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sumpool.ccp.drawing import redraw_proxies
 from sumpool.training import CcpConfig, TrainConfig, resolve
 from sumpool.training.assemble import build_criterion, build_model
 
-#: Classes, proxies of each and embeddings that they are picked among [thesis, sec. 3.3.2.1].
+#: Classes, and proxies and candidate embeddings of each [thesis, sec. 3.3.2.1].
 SETS = {"cub": (100, 8, 12), "sop": (11_318, 4, 7), "inshop": (3_997, 4, 7)}
 BATCH, SIZE = 32, 128
 
@@ -40,7 +40,7 @@ BATCH, SIZE = 32, 128
 def training_step(
     data_set: str, backbone: str, side: int, *, ccp: bool, device: torch.device
 ) -> Callable[[], None]:
-    """A step on one batch of random images; with ``ccp``, in its second problem."""
+    """Return a step on one batch of random images; with ``ccp``, in its second problem."""
     options = CcpConfig(enabled=True) if ccp else CcpConfig()
     config = TrainConfig("x", pool="gap", loss="c2", backbone=backbone, ccp=options)
     config = resolve(config, data_set)
@@ -72,7 +72,7 @@ def training_step(
 
 
 def memory(data_set: str, backbone: str) -> dict[str, float]:
-    """Bytes of the proxies and of the weights that are kept of the last solution."""
+    """Bytes of the proxies and of the stored weights of the last solution."""
     classes, proxies, _ = SETS[data_set]
     config = resolve(TrainConfig("x", pool="gap", backbone=backbone), data_set)
     weights = sum(it.numel() for it in build_model(config).parameters() if it.requires_grad)
@@ -80,7 +80,7 @@ def memory(data_set: str, backbone: str) -> dict[str, float]:
 
 
 def measure(args: argparse.Namespace, device: torch.device) -> list[dict[str, Any]]:
-    """A row for each data set: milliseconds of steps and of a draw, bytes."""
+    """Return one row per data set: milliseconds of steps and of a draw, bytes."""
     rows = []
     for data_set in args.sets:
         classes, proxies, candidates = SETS[data_set]
@@ -104,7 +104,7 @@ def measure(args: argparse.Namespace, device: torch.device) -> list[dict[str, An
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The rows as a table: medians, and the ratio of steps round by round."""
+    """Format the rows as a table: medians, and medians of the per-round ratio of steps."""
     lines = [
         f"Measured on {results['machine']['device_name']}, torch {results['machine']['torch']}, "
         f"{results['date'][:10]}: medians of {results['settings']['rounds']} rounds; on a CPU "

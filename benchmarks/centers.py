@@ -1,13 +1,13 @@
-"""Times greedy k-center and steps of the center regularizers, and weighs the latter.
+"""Time greedy k-center and steps of the center regularizers, and measure memory of the latter.
 
     python benchmarks/centers.py               # minutes
     python benchmarks/centers.py --step r1     # one regularizer in this process, as JSON
 
-  k-center      10,000 classes, pools of 12, 8 picks beside 8 chosen centers, 128 dimensions
+  k-center      10,000 classes, pools of 12, 8 picks in addition to 8 centers, 128 dimensions
   regularizers  690,000 centers of 128 dimensions: forward and backward pass with the default subset
 
-Each regularizer runs in a process of its own. Memory is the growth of the peak of resident memory
-over what the process held with the centers in place, the gradient of all centers (353 MB) included.
+Each regularizer runs in its own process. Memory is the growth of peak resident memory after the
+centers are in place, including the gradient of all centers (353 MB).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CLASSES, POOL, PROXIES = 10_000, 12, 8
 
 
 def k_center_seconds(repeats: int = 5) -> list[float]:
-    """Seconds that the picks of all classes take."""
+    """Time the picks of all classes, in seconds."""
     generator = torch.Generator().manual_seed(0)
     points = torch.randn(CLASSES, POOL, SIZE, generator=generator)
     chosen = torch.randn(CLASSES, PROXIES, SIZE, generator=generator)
@@ -46,8 +46,8 @@ def k_center_seconds(repeats: int = 5) -> list[float]:
 
 
 def step(name: str, subset: int | None, repeats: int = 3) -> dict[str, Any]:
-    """Seconds and memory of a step of the regularizer ``name``."""
-    # A small step first, so that what libraries take when they are first used is there already.
+    """Measure time and memory of a step of the regularizer ``name``."""
+    # A small step first, so that allocations of libraries at their first use are not counted.
     build_regularizer(name)(torch.randn(64, SIZE, requires_grad=True)).backward()
     centers = torch.randn(CENTERS, SIZE, generator=torch.Generator().manual_seed(0))
     centers.requires_grad_()

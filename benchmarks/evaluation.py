@@ -1,25 +1,25 @@
-"""Times retrieval metrics: ours, pytorch-metric-learning's and open-metric-learning's.
+"""Time the retrieval metrics of sumpool, pytorch-metric-learning and open-metric-learning.
 
     python benchmarks/evaluation.py --out runs/bench-evaluation          # about 20 minutes, 2 cores
-    python benchmarks/evaluation.py --out runs/bench-evaluation --quick  # seconds; means nothing
+    python benchmarks/evaluation.py --out runs/bench-evaluation --quick  # seconds; smoke test
     python benchmarks/evaluation.py --device cuda --dimensions 512 --sets sop --contenders sumpool
 
-All are asked for P@1, R-precision and MAP@R of the same embeddings, query set = gallery:
+All compute P@1, R-precision and MAP@R of the same embeddings, query set = gallery:
 
   cub   5,924 × 128, 100 classes of 41 to 60
   sop   60,502 × 128, 11,316 classes of 2 to 12
   six   120,000 × 128, 6 classes of 20,000
 
 Contenders: sumpool, sumpool-faiss (candidates from faiss), pytorch-metric-learning (its
-AccuracyCalculator with its search, faiss, and k = "max_bin_count"), open-metric-learning (its
+AccuracyCalculator with its faiss search and k = "max_bin_count"), open-metric-learning (its
 functions on the whole matrix) and open-metric-learning-rows (the same functions on 500 rows at a
-time, which the library does not do by itself). The last two give P@1 directly, the others follow
-from what they give for each query, see ``_contenders.py``.
+time, which the library does not do by itself). The last two provide P@1 directly; the other metrics
+follow from their results per query, see ``_contenders.py``.
 
-Every contender runs in a process of its own with the same number of threads, in rounds, in rotating
-order; the first call in a process is not timed. Stored are all seconds, the share of the search for
-neighbors in them, and the peak of resident memory. What cannot run here (not installed, too large)
-is a row that says so. Writes results.json and table.md to --out, anew after every run.
+Every contender runs in its own process with the same number of threads, in rounds of alternating
+order; the first call in a process is not timed. Stored are all times, the time spent searching for
+neighbors, and the peak resident memory. A contender that cannot run (not installed, too large) gets
+a row with the reason. Writes results.json and table.md to --out after every run.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ Row = dict[str, Any]
 OURS = "sumpool"
 #: Rounds, and timed calls in each.
 TURNS = {"cub": (3, 5), "sop": (2, 1), "six": (1, 1), "tiny": (1, 2), "tiny-six": (1, 1)}
-#: With 20,000 matches each, all but ours fill the memory or take an hour.
+#: Sets for sumpool only: with 20,000 matches per query, the others run out of memory or time.
 ALONE = ("six", "tiny-six")
 
 
 def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
-    """Run all contenders on all sets, writing what there is after each."""
+    """Run all contenders on all sets, writing the results so far after each."""
     begun = time.perf_counter()
     results: dict[str, Any] = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
@@ -98,12 +98,12 @@ def contenders_of(name: str, asked: list[str] | None) -> list[str]:
 
 
 def in_turn(names: list[str], round_: int) -> list[str]:
-    """Every other round in reverse, so that what drifts meets all alike."""
+    """Reverse every other round, so that drift affects all alike."""
     return names[::-1] if round_ % 2 else names
 
 
 def measured(name: str, contender: str, args: argparse.Namespace) -> Row:
-    """One process: its answer, or why there is none."""
+    """Run one process; return its answer, or why there is none."""
     order = {
         "contender": contender,
         "set": name,
@@ -127,7 +127,7 @@ def measured(name: str, contender: str, args: argparse.Namespace) -> Row:
 
 
 def empty_row(name: str, contender: str, dimensions: int) -> Row:
-    """The row of a contender, with all its fields, before anything is measured."""
+    """Create the row of a contender, with all fields, before anything is measured."""
     return {
         "set": name,
         "items": SETS[name].items,
@@ -149,7 +149,7 @@ def empty_row(name: str, contender: str, dimensions: int) -> Row:
 
 
 def add(row: Row, answer: Row) -> None:
-    """Add the answer of a process to its row; memory is the most that any of them took."""
+    """Add the answer of a process to its row; memory is the maximum over processes."""
     for name, value in answer.items():
         if name in ("seconds", "search_seconds"):
             row[name] += value
@@ -160,7 +160,7 @@ def add(row: Row, answer: Row) -> None:
 
 
 def finish(results: dict[str, Any], device: str) -> None:
-    """Medians, ratios and differences of all rows, and the targets."""
+    """Compute medians, ratios and differences of all rows, and check the targets."""
     rows: list[Row] = results["rows"]
     for row in rows:
         if row["seconds"]:
@@ -180,12 +180,12 @@ def finish(results: dict[str, Any], device: str) -> None:
 
 
 def find(rows: list[Row], name: str, contender: str) -> Row | None:
-    """The row of a contender on a set."""
+    """Find the row of a contender on a set."""
     return next((r for r in rows if (r["set"], r["contender"]) == (name, contender)), None)
 
 
 def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
-    """What was aimed at beside what was measured, for the sets there are."""
+    """Compare the measured sets with their targets."""
     found: list[dict[str, Any]] = []
 
     def hold(what: str, value: float | None, sense: str, limit: float) -> None:
@@ -213,7 +213,7 @@ def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
 
 
 def write(results: dict[str, Any], out: Path) -> None:
-    """Store results and table; each file is replaced whole."""
+    """Write results and table, replacing each file atomically."""
     text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
     for name, content in (("results.json", text), ("table.md", markdown(results))):
         new = out / f"{name}.new"
@@ -222,7 +222,7 @@ def write(results: dict[str, Any], out: Path) -> None:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The results as tables."""
+    """Format the results as tables."""
     machine = results["machine"]
     parts = [
         f"Measured on {machine['device_name']}, torch {machine['torch']}, {results['date'][:10]}: "
@@ -248,7 +248,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def line(row: Row) -> str:
-    """A row of the table."""
+    """Format a row of the table."""
     if row["skipped"] or not row["seconds"]:
         return f"| {row['contender']} | {row['skipped'] or '–'} | | | | | | |"
     searches = [s for s in row["search_seconds"] if s is not None]

@@ -1,10 +1,10 @@
-"""Compares exported ONNX files with PyTorch on real photographs, for three backbones.
+"""Compare exported ONNX files with PyTorch on real photographs, for three backbones.
 
     python benchmarks/export.py --data CUB_200_2011 --out docs/results/export-cpu
 
-Each model has GSP pooling with 64 prototypes, 128 dimensions and weights from seed 0; that of
-EfficientNet-Lite0 has its packaged ImageNet weights in the backbone. Prototypes are set by one
-batch of photographs. Writes results.json and table.md to --out, anew after each model.
+Each model has GSP pooling with 64 prototypes, 128 dimensions and weights from seed 0; the backbone
+EfficientNet-Lite0 has its packaged ImageNet weights. Prototypes are initialized by one batch of
+photographs. Writes results.json and table.md to --out after each model.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from sumpool.models.export.graph import ExportGraph, sample_pixels
 from sumpool.models.export.onnx_file import OnnxEmbedder, export_onnx
 from sumpool.report.tables import Table
 
-#: Backbones and where their weights come from.
+#: Backbones and the source of their weights.
 BACKBONES = {
     "tf_efficientnet_lite0": "packaged",
     "resnet50": "none",
@@ -43,7 +43,7 @@ def build(backbone: str, weights: str) -> Embedder:
 
 @torch.no_grad()
 def measure(model: Embedder, pixels: torch.Tensor) -> dict[str, Any]:
-    model.train()(model.preprocessing.normalize(pixels[:32]))  # sets the prototypes
+    model.train()(model.preprocessing.normalize(pixels[:32]))  # initializes the prototypes
     model.eval()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.onnx"

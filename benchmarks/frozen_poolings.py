@@ -1,13 +1,13 @@
-"""Which pooling retrieves best on a network that was not trained further.
+"""Which pooling retrieves best on a frozen pretrained network.
 
     python benchmarks/frozen_poolings.py --data CUB_200_2011 --out runs/frozen-poolings
 
 Embeds 30 images of each of 50 training classes (CUB: classes 1 to 50) once with the packaged
-ImageNet network, or with --backbone and --weights, and pools its last map in every way that has
-nothing to learn; all vectors are ℓ2 normalized. Some pool the third of the positions with the
-largest norms alone: how far a network's norms are from selecting by themselves. Writes results.json
+ImageNet network, or with --backbone and --weights, and applies every pooling without parameters to
+its last map; all vectors are ℓ2 normalized. Some poolings are also applied only to the third of the
+positions with the largest norms, to show how well norms select by themselves. Writes results.json
 and table.md to --out. `sumpool index` without a model uses the best one (`sumpool.search.frozen`).
-About 5 minutes on 2 cores.
+Takes about 5 minutes on 2 cores.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ POOLINGS: dict[str, tuple[str, dict[str, Any]]] = {
     "GeMax λ=1000": ("gemax", {"ridge": 1000.0}),
     "WELDON k=3": ("weldon", {"k": 3}),
 }
-#: Those of them that also pool the third of the positions with the largest norms alone.
+#: Poolings that are also applied to the third of the positions with the largest norms.
 SELECTED = ("GAP", "GeMean p=3", "GeMean p=6")
 
 
 def choose(dataset: ImageDataset, classes: int, images: int) -> ImageDataset:
-    """The first images of the first classes that occur."""
+    """Select the first images of the first classes."""
     chosen = []
     for label in dataset.labels.unique()[:classes].tolist():
         chosen += (dataset.labels == label).nonzero().flatten()[:images].tolist()
@@ -58,7 +58,7 @@ def choose(dataset: ImageDataset, classes: int, images: int) -> ImageDataset:
 
 
 def largest_third(maps: torch.Tensor) -> torch.Tensor:
-    """The third of the positions of ``maps`` (B, C, h, w) with the largest norms, (B, C, 1, n)."""
+    """Select the third of the positions of maps (B, C, h, w) with largest norms, (B, C, 1, n)."""
     local = maps.flatten(2)
     kept = local.norm(dim=1, keepdim=True).topk(local.shape[2] // 3, dim=2).indices
     return local.gather(2, kept.expand(-1, local.shape[1], -1)).unsqueeze(2)
@@ -68,7 +68,7 @@ def largest_third(maps: torch.Tensor) -> torch.Tensor:
 def measure(
     data: Path, classes: int, images: int, backbone: str, weights: str
 ) -> list[dict[str, Any]]:
-    """Retrieval metrics of every pooling on the same maps."""
+    """Measure the retrieval metrics of every pooling on the same maps."""
     network, layout, preprocessing = build_backbone(backbone, weights=weights)
     if layout.format != "NCHW":
         raise SystemExit(

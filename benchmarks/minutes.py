@@ -1,14 +1,14 @@
-"""What a few minutes on a CPU are worth: `sumpool train --recipe auto` on 2,000 photographs.
+"""The gain of a few minutes on a CPU: `sumpool train --recipe auto` on 2,000 photographs.
 
     python benchmarks/minutes.py --data CUB_200_2011 --out runs/minutes
 
 For each split, draws classes of the training half of CUB until they have 2,000 photographs, trains
-on the folder of these classes with nothing stored before, and measures the time from the folder to
-the finished run. The model is then evaluated on all classes of the other half, and compared with
-average pooling of the frozen network on the same images. --tuning evaluates on the classes of
-the training half that were not drawn, and leaves the test set closed: for choosing options, which
---set gives; it keeps the folders and features in --work for the next options. Finished splits are
-kept in --out, and the same command resumes. About 5 minutes per split on two idle cores, and 3 for
+on the folder of these classes without any cache, and measures the time from the folder to the
+finished run. The model is then evaluated on all classes of the other half, and compared with
+average pooling of the frozen network on the same images. --tuning, for choosing options given by
+--set, evaluates on the classes of the training half that were not drawn, without opening the test
+set; it keeps folders and features in --work for the next options. Finished splits are kept in
+--out, and the same command resumes. Takes about 5 minutes per split on two idle cores, and 3 for
 the features of the test set.
 """
 
@@ -46,7 +46,7 @@ METRICS = ("precision_at_1", "mean_average_precision_at_r")
 
 
 def draw_classes(dataset: ImageDataset, images: int, seed: int) -> list[int]:
-    """Random classes, as few as have that many images."""
+    """Draw random classes until they have at least ``images`` images."""
     counts = {int(label): int((dataset.labels == label).sum()) for label in dataset.labels.unique()}
     order = np.random.default_rng(seed).permutation(sorted(counts)).tolist()
     totals = np.cumsum([counts[label] for label in order])
@@ -54,7 +54,7 @@ def draw_classes(dataset: ImageDataset, images: int, seed: int) -> list[int]:
 
 
 def make_folder(dataset: ImageDataset, classes: list[int], folder: Path) -> int:
-    """Copy the images of ``classes`` into one folder per class; returns their number."""
+    """Copy the images of ``classes`` into one folder per class; return their number."""
     wanted = torch.isin(dataset.labels, torch.tensor(classes)).nonzero().flatten().tolist()
     for index in wanted:
         source = Path(dataset.item_name(index))
@@ -65,9 +65,9 @@ def make_folder(dataset: ImageDataset, classes: list[int], folder: Path) -> int:
 
 
 def scores(model: Embedder, dataset: ImageDataset, features: Path) -> dict[str, float]:
-    """Metrics of a model with the packaged backbone on images, in percent.
+    """Compute the metrics of a model with the packaged backbone, in percent.
 
-    The maps before the blocks that learn are the same for all models, and kept in ``features``.
+    The maps before the trainable blocks are the same for all models, and kept in ``features``.
     """
     frozen, learned, digest = cut(model.eval(), with_recipe("auto", {}, gpu=False).learned_blocks)
     feed = open_map_feed(
@@ -123,7 +123,7 @@ def run_split(args: argparse.Namespace, seed: int) -> dict[str, Any]:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """A line per split, and the mean gain with its interval of 95 %."""
+    """Tabulate the splits, and the mean gain with its 95 % interval."""
     lines = [
         "| split | photographs | classes | seconds | P@1, frozen | P@1, trained | gain |",
         "|---:|---:|---:|---:|---:|---:|---:|",
@@ -144,7 +144,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def main() -> None:
-    """Parse, run the splits that are missing, write."""
+    """Parse, run missing splits, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)

@@ -1,11 +1,11 @@
-"""What the layout of maps and the memory that is freed cost a network on a CPU.
+"""CPU time of a network by the layout of its maps and the handling of freed memory.
 
     python benchmarks/network.py --out runs/network
 
-Sends random images through the packaged network without gradients, with maps as NCHW and as NHWC,
-and with large blocks of memory given back to the system as they are freed, as the C library does by
-itself, or kept for the next ones (`sumpool.system.memory`). Each way has a process of its own, and
-all take turns --rounds times; the best time of each counts. About four minutes on two idle cores.
+Runs the packaged network on random images without gradients, with maps in NCHW and in NHWC, and
+with large blocks of freed memory returned to the system, as the C library does by default, or kept
+for reuse (`sumpool.system.memory`). Each combination runs in its own process, and all take turns
+--rounds times; the best time of each counts. Takes about four minutes on two idle cores.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LAYOUTS, MEMORY = ("NCHW", "NHWC"), ("given back", "kept")
 
 @torch.no_grad()
 def measure(layout: str, memory: str, batch: int) -> float:
-    """Seconds per image, in this process."""
+    """Measure seconds per image in this process."""
     if memory == "kept":
         reuse_freed_memory()
     model = pretrained_embedder().eval()

@@ -1,14 +1,14 @@
-"""Steps per second of many runs on one GPU, by their number and by how steps are run.
+"""Steps per second of parallel runs on one GPU, by their number and the way steps are executed.
 
     python benchmarks/parallelism.py --data CUB_200_2011 --out docs/results/parallelism-h200
 
-Runs like those of the benchmark (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
-decoded images on the GPU), one per process, alone and 2 to 16 in parallel, without and with
-NVIDIA's multi-process service (MPS). Steps are eager, with the network recorded as CUDA graphs, or
-recorded whole, and then with a compiled backbone and with bfloat16. Processes are started once for
-all counts: all are warmed up, then some of them train for a given time while the others wait.
-Validation is left out. It takes less than 5 minutes on an H200: what is not begun within --budget
-is left out and named.
+Runs like those of `sumpool bench` (EfficientNet-Lite0, C2, GSP with the zero-shot loss, batch 32,
+decoded images on the GPU), one per process, alone and 2 to 16 in parallel, with and without
+NVIDIA's multi-process service (MPS). Steps are eager, with the network captured as CUDA graphs, or
+captured whole, also with a compiled backbone and with bfloat16. Processes are started once for all
+counts: all are warmed up, then some of them train for a given time while the others wait. There is
+no validation. Takes less than 5 minutes on an H200: measurements that do not start within --budget
+are skipped and listed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from sumpool.training import resolve
 from sumpool.training.assemble import build_model
 from sumpool.training.splits import open_splits
 
-#: How a step is run, by changes of HardwareConfig.
+#: Ways to execute a step, as changes to HardwareConfig.
 MODES: dict[str, dict[str, Any]] = {
     "eager": {},
     "eager bf16": {"precision": "bf16-mixed"},
@@ -46,17 +46,17 @@ MODES: dict[str, dict[str, Any]] = {
     "step compiled": {"cuda_step": True, "compile": True},
     "step compiled bf16": {"cuda_step": True, "compile": True, "precision": "bf16-mixed"},
 }
-#: What others are compared with, one process of it without MPS, at the same precision.
+#: Baselines: one process without MPS, at the same precision.
 BASES = ("eager", "step")
-#: Those that are measured at every count, and without MPS; the others with MPS, at a few counts.
+#: Modes measured at every count, others only at a few; and modes measured also without MPS.
 MAIN = ("step", "step compiled bf16")
 WITHOUT_MPS = ("eager", "eager bf16", "step", "step bf16")
-#: A mode and the counts of processes that it is measured at.
+#: A mode, and the numbers of processes it is measured with.
 Counts = tuple[str, list[int]]
 
 
 def plan(args: argparse.Namespace, cuda: bool) -> Iterator[tuple[bool, list[Counts]]]:
-    """Without and with MPS: the modes and at which counts each is measured."""
+    """Yield whether to use MPS, and the modes to measure with their counts."""
     counts = sorted(args.processes)
     few = sorted({counts[0], counts[len(counts) // 2], counts[-1]})
 
@@ -65,7 +65,7 @@ def plan(args: argparse.Namespace, cuda: bool) -> Iterator[tuple[bool, list[Coun
 
     for mps in args.mps if cuda else [False]:
         modes = [it for it in args.modes if (cuda and (mps or it in WITHOUT_MPS)) or it == "eager"]
-        # Where time ends before all are measured, those that matter most are.
+        # The main modes come first, in case time runs out.
         yield mps, [at(mode) for mode in sorted(modes, key=lambda it: it not in MAIN)]
 
 
@@ -87,7 +87,7 @@ def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> No
                 results["left_out"].append(f"MPS: {service.why}")
                 continue
             waiting = modes
-            while waiting:  # a group that has failed is replaced by another
+            while waiting:  # a failed group is replaced by another
                 waiting = measure_group(args, results, options, mps, waiting, begun)
 
 
@@ -99,7 +99,7 @@ def measure_group(
     modes: list[Counts],
     begun: float,
 ) -> list[Counts]:
-    """Measure ``modes`` with one group of processes; returns those that are left if it fails."""
+    """Measure ``modes`` with one group of processes; return the remaining ones if it fails."""
     place = "with MPS" if mps else "without MPS"
     with (
         tempfile.TemporaryDirectory() as logs,
@@ -130,7 +130,7 @@ def measure_group(
 def measure_mode(
     args: argparse.Namespace, group: Group, mode: str, counts: list[int]
 ) -> list[dict[str, Any]]:
-    """A row a count: steps a second of all processes together, in each round."""
+    """Return one row per count: total steps per second of all processes, in each round."""
     memory = group.build(MODES[mode])
     rows: dict[int, dict[str, Any]] = {
         count: {"way": mode, "processes": count, "steps_per_second": [], "slowest": []}
@@ -163,7 +163,7 @@ def decode_once(args: argparse.Namespace) -> None:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The rows as a table, the fastest marked."""
+    """Format the rows as a table, the fastest in bold."""
     settings, rows = results["settings"], results["rows"]
     speeds = [statistics.median(row["steps_per_second"]) for row in rows]
     alone = {
@@ -249,7 +249,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def on_or_off(text: str) -> bool:
-    """A switch of the command line."""
+    """Parse on or off."""
     if text not in ("on", "off"):
         raise argparse.ArgumentTypeError(f"must be on or off, got {text!r}")
     return text == "on"

@@ -1,23 +1,24 @@
-"""Times the poolings: forward and backward, against average pooling, on a CPU or a CUDA device.
+"""Time the poolings, forward and backward, against average pooling, on a CPU or a CUDA device.
 
     python benchmarks/pooling.py --out runs/bench            # about 3 minutes on either device
-    python benchmarks/pooling.py --out runs/bench --quick    # seconds; numbers mean nothing
+    python benchmarks/pooling.py --out runs/bench --quick    # seconds; smoke test
 
 Variants: gap (average pooling, timed at both ends of each round), exact (plain), exact-compiled
 (torch.compile of map and pooling), keys and keys-compiled (GSP on keys that starts as a power mean,
-then the map), fused and keys-fused (CUDA), iterative-k (the papers' iteration with the
-closed-form gradient, in logarithms), linear-k (the same in plain numbers), autodiff-k
-(differentiated through its k iterations) and, for pooling alone, printed-k (the same with the
-matrix products that the papers print in every iteration).
+then the map), fused and keys-fused (CUDA), iterative-k (the papers' iteration in the log domain,
+with the closed-form gradient), linear-k (the same in the linear domain), autodiff-k (differentiated
+through its k iterations) and, for pooling alone, printed-k (the same with both matrix products in
+every iteration, as printed in the papers).
 
 Sections:
-  layer    1×1 map and pooling, four sizes (on a CPU the first: the others take minutes each)
+  layer    1×1 map and pooling, four sizes (on a CPU only the first: others take minutes each)
   alone    pooling alone, the same sizes
   growth   pooling alone against k, n, m and d
-  resnet   a ResNet-50 training step with each head; on a CPU only when asked for
+  resnet   a ResNet-50 training step with each head; on a CPU only on request
 
-Writes results.json (every number), table.md and cost.png (time and memory against k) to --out, anew
-after each group of measurements. What fails is an error in its row; the rest continues.
+Writes results.json (every number) and table.md to --out after each group of measurements, and
+cost.png (time and memory against k) at the end. Errors are recorded in their rows; the rest
+continues.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from tqdm import tqdm
 
 
 def run(plan: Plan, clock: Clock, minutes: float, out: Path, command: str) -> dict[str, Any]:
-    """Measure all groups, writing what there is after each."""
+    """Measure all groups, writing the results so far after each."""
     begun = time.perf_counter()
     groups = list(groups_of(plan))
     results: dict[str, Any] = {
@@ -98,7 +99,7 @@ def run(plan: Plan, clock: Clock, minutes: float, out: Path, command: str) -> di
 
 
 def write(results: dict[str, Any], out: Path) -> None:
-    """Store results and tables; each file is replaced whole, so a stop leaves the last ones."""
+    """Write results and tables, replacing each file atomically."""
     if not results["settings"]["quick"]:
         results["targets"] = targets(results["rows"], results["machine"]["device"])
     for name, text in (
@@ -111,7 +112,7 @@ def write(results: dict[str, Any], out: Path) -> None:
 
 
 def as_json(results: dict[str, Any]) -> str:
-    """The results as JSON, a line for each row."""
+    """Format the results as JSON, one line per row."""
     head = json.dumps({**results, "rows": None}, indent=1, ensure_ascii=False)
     rows = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in results["rows"])
     return head.replace('"rows": null', f'"rows": [\n  {rows}\n ]') + "\n"
@@ -204,7 +205,7 @@ def chosen(
     choices: tuple[str, ...],
     default: tuple[str, ...],
 ) -> list[str]:
-    """The names in a comma-separated ``text``, each one of ``choices``."""
+    """Parse a comma-separated ``text`` of names from ``choices``."""
     names = list(default) if text is None else [name.strip() for name in text.split(",")]
     unknown = [name for name in names if name not in choices]
     if unknown:
@@ -213,7 +214,7 @@ def chosen(
 
 
 def draw(out: Path) -> None:
-    """The figure, where there is something to draw; the numbers are safe without it."""
+    """Draw the figure if possible; the numbers are complete without it."""
     try:
         import _cost_figure
 

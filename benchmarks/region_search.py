@@ -1,14 +1,13 @@
-"""Does a box around the foreground of the query help? Collages of four tiles, one of which matters.
+"""Does a box around the query's foreground help? A test on collages with one relevant tile of four.
 
     python benchmarks/region_search.py --data cifar-100-python --out runs/region-search
     python benchmarks/region_search.py --sets glyphs --models gsp --out runs/region-search-glyphs
 
-Searches every test collage among the others, which are embedded whole: once by the whole query,
-once by the tile of its foreground, given as a box. Box and pooling are those of
-`sumpool search --box`. Models: "frozen" is that of `sumpool index` without a model, and a seed then
-stands for another draw of 6 collages per glyph class, or 12 per CIFAR class; "gap" and "gsp" are
-small networks trained on such collages, tested on all test collages. Writes results.json and
-table.md to --out after every run. On 2 cores, a run takes about a minute.
+Searches with every test collage among the others, which are embedded whole: once with the whole
+query, once with its foreground tile as a box, as in `sumpool search --box`. Models: "frozen" is the
+default of `sumpool index`, for which a seed draws 6 collages per glyph class, or 12 per CIFAR
+class; "gap" and "gsp" are small networks trained on such collages, tested on all test collages.
+Writes results.json and table.md to --out after every run. A run takes about a minute on 2 cores.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ from sumpool.training.without_folder import train_in_memory
 
 SETS = ("glyphs", "CIFAR-100")
 MODELS = ("frozen", "gap", "gsp")
-#: Collages of each class that the large network is tested on.
+#: Collages per class for testing the frozen network.
 IMAGES = {"glyphs": 6, "CIFAR-100": 12}
 SPLITS = ("train", "validation", "test")
 
 
 def open_splits(name: str, data: Path | None) -> Splits:
-    """Training, validation and test classes of the collages."""
+    """Open the training, validation and test classes of the collages."""
     if name == "glyphs":
         train, validation, test = (GlyphCollages(split=it) for it in SPLITS)
     else:
@@ -56,7 +55,7 @@ def open_splits(name: str, data: Path | None) -> Splits:
 
 
 def draw_test(name: str, data: Path | None, seed: int) -> Any:
-    """Some collages of each test class."""
+    """Draw some collages of each test class."""
     if name == "glyphs":
         return GlyphCollages(split="test", images_per_class=IMAGES[name], seed=seed)
     drawn = CifarCollages(data, "test", seed=seed)  # type: ignore[arg-type]
@@ -72,7 +71,7 @@ def draw_test(name: str, data: Path | None, seed: int) -> Any:
 
 
 def configure(name: str, data: Path | None, pooling: str, seed: int, steps: int) -> TrainConfig:
-    """A run of some minutes on a core."""
+    """Configure a run of a few minutes on one core."""
     stop = StopConfig(validate_every=steps, patience=1000, max_steps=steps)
     config = replace(GLYPHS, pool=pooling, seed=seed, stop=stop, images_per_class=4)
     if name == "glyphs":
@@ -82,7 +81,7 @@ def configure(name: str, data: Path | None, pooling: str, seed: int, steps: int)
 
 @torch.no_grad()
 def precision(model: Embedder, test: ImageDataset, tiles: torch.Tensor) -> dict[str, float]:
-    """P@1 of whole queries, and of queries by the tile of their foreground."""
+    """Measure P@1 of whole queries, and of queries by their foreground tile."""
     model.eval()
     side = model.preprocessing.crop
     whole, part = [], []
@@ -109,7 +108,7 @@ def precision(model: Embedder, test: ImageDataset, tiles: torch.Tensor) -> dict[
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Means and standard deviations over seeds."""
+    """Tabulate means and standard deviations over seeds."""
     lines = ["| collages | model | P@1, whole query | P@1, box of the foreground | gain | seeds |"]
     lines.append("|---|---|---:|---:|---:|---:|")
     for name, pooling in dict.fromkeys((row["data"], row["model"]) for row in rows):

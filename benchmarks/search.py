@@ -1,17 +1,17 @@
-"""Times search, its stores, and the building of an index.
+"""Time searches, vector stores, and the building of an index.
 
     python benchmarks/search.py --data CUB_200_2011/images --out docs/results/search-cpu  # an hour
     python benchmarks/search.py --data photos --images 20 --vectors 5000 --out runs/x     # a minute
 
-  images   `sumpool index` beside `sumpool embed` with the same model, and an update of 1 % new
-           images; each in a process of its own, in rounds
-  vectors  a million vectors of 128 dimensions: bare faiss beside our stores and `Index.search` on
-           the same vectors, query by query, in rounds; recall@10 of 200 queries outside of it
+  images   `sumpool index` against `sumpool embed` with the same model, and an update with 1 % new
+           images; each in its own process, in rounds
+  vectors  a million vectors of 128 dimensions: bare faiss against our stores and `Index.search` on
+           the same vectors, in turn on each query; recall@10 of 200 queries that are not among them
 
-Vectors are of two kinds: a mixture of 2,000 Gaussians, and the embeddings of the photographs,
+There are two sets of vectors: a mixture of 2,000 Gaussians, and the embeddings of the photographs,
 reduced to 128 dimensions by PCA and repeated with noise (cosine .9 to the original). All times are
-processor time, because the machine may be loaded; the seconds of the clock are stored beside them.
-Writes results.json and table.md to --out, anew after every part; --parts keeps the other part.
+processor time, because the machine may be loaded; wall-clock times are stored too. Writes
+results.json and table.md to --out after every part; --parts keeps the results of the other part.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ SETS = ("mixture", "photographs")
 
 
 def command(*arguments: str | Path) -> dict[str, float]:
-    """Seconds of a process of the command line: of the processor, and of the clock."""
+    """Run a command of the package; return its processor and wall-clock time in seconds."""
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "sumpool", *map(str, arguments)],
@@ -72,7 +72,7 @@ def command(*arguments: str | Path) -> dict[str, float]:
 
 
 def copy_images(data: Path, count: int, folder: Path) -> list[str]:
-    """Copies of ``count`` of the images below ``data``, spread over all of them; their names."""
+    """Copy ``count`` evenly spaced images below ``data``; return their names."""
     names = image_paths(data)[0]
     chosen = [names[place] for place in np.linspace(0, len(names) - 1, count).astype(int)]
     for name in chosen:
@@ -82,7 +82,7 @@ def copy_images(data: Path, count: int, folder: Path) -> list[str]:
 
 
 def measure_images(data: Path, count: int, rounds: int, work: Path) -> dict[str, Any]:
-    """`sumpool index` beside `sumpool embed`, and an update."""
+    """Time `sumpool index` against `sumpool embed`, and an update."""
     new = max(1, count // 100)
     photos, one = work / "photos", work / "one"
     chosen = copy_images(data, count + new, photos)
@@ -126,7 +126,7 @@ def measure_images(data: Path, count: int, rounds: int, work: Path) -> dict[str,
 
 
 def mixture(count: int, seed: int) -> Vectors:
-    """Vectors around the centers of a mixture, of norm 1."""
+    """Draw unit vectors around the centers of a mixture."""
     centers = np.random.default_rng(0).standard_normal((COMPONENTS, DIMENSIONS), np.float32)
     random = np.random.default_rng(seed)
     out = SPREAD * random.standard_normal((count, DIMENSIONS), np.float32)
@@ -135,11 +135,11 @@ def mixture(count: int, seed: int) -> Vectors:
 
 
 def repeated(embeddings: Vectors, count: int, seed: int) -> Vectors:
-    """Embeddings with noise, each about as often as the others, of norm 1."""
+    """Repeat embeddings about equally often, with noise, as unit vectors."""
     size = min(DIMENSIONS, *embeddings.shape)
     base = unit(PCA(size, random_state=0).fit_transform(embeddings).astype(np.float32))
     random = np.random.default_rng(seed)
-    # Noise of norm tan(α) turns a vector by α; cos α = .9.
+    # Noise of norm tan(α) rotates a vector by α; cos α = .9.
     noise = float(np.tan(np.arccos(0.9)) / np.sqrt(size))
     out = noise * random.standard_normal((count, size), np.float32)
     out += base[random.integers(0, len(base), count)]
@@ -152,13 +152,13 @@ def unit(vectors: Vectors) -> Vectors:
 
 
 def compared(calls: dict[str, Callable[[Vectors], Any]], queries: Vectors) -> dict[str, Any]:
-    """Milliseconds per query, one query after the other, each call in turn on every query.
+    """Measure milliseconds per query, with all calls in turn on one query at a time.
 
-    The first one reads what the others find in the cache of the processor: all are first in turn.
+    The first call loads data that the others find in the processor's cache: all are first in turn.
     """
     names = list(calls)
     times: dict[str, list[float]] = {name: [] for name in calls}
-    for call in calls.values():  # files that are mapped are read when they are first searched
+    for call in calls.values():  # the first search reads memory-mapped files
         for query in queries:
             call(query[None])
     for turn, query in enumerate(queries):
@@ -167,7 +167,7 @@ def compared(calls: dict[str, Callable[[Vectors], Any]], queries: Vectors) -> di
             begun = time.process_time()
             calls[name](query[None])
             times[name].append(1e3 * (time.process_time() - begun))
-    # Sums: a timer of 1 µs beside queries of less than a millisecond.
+    # Sums, because the timer has steps of 1 µs and queries take less than a millisecond.
     total = {name: sum(values) for name, values in times.items()}
     medians = {name: statistics.median(values) for name, values in times.items()}
     bare = total["bare"]
@@ -187,7 +187,7 @@ def measure_vectors(
     args: argparse.Namespace,
     like: Path,
 ) -> dict[str, Any]:
-    """Stores beside bare faiss on the same vectors."""
+    """Time stores against bare faiss on the same vectors."""
     count, size = vectors.shape
     np.save(work / "vectors.npy", vectors)
     mapped = np.load(work / "vectors.npy", mmap_mode="r")
@@ -200,7 +200,7 @@ def measure_vectors(
         begun, clock = time.process_time(), time.perf_counter()
         faiss.omp_set_num_threads(args.threads)
         store = open_store(kind, work, ids, mapped, labels, build=True)
-        faiss.omp_set_num_threads(1)  # a thread that waits counts as one that works
+        faiss.omp_set_num_threads(1)  # waiting threads count as working
         row: dict[str, Any] = {
             "build_cpu_s": time.process_time() - begun,
             "build_s": time.perf_counter() - clock,
@@ -226,12 +226,12 @@ def measure_vectors(
 
 
 def bare(kind: str, flat: Any, store: VectorIndex) -> Callable[[Vectors], Any]:
-    """The search of faiss alone in the index that the store searches."""
+    """Return the bare faiss search in the index of the store."""
     if kind == "exact":
         return lambda query: flat.search(query, K)
     assert isinstance(store, ApproximateIndex)
     inner = faiss.downcast_index(store._file.index)
-    # faiss.contrib.torch_utils, once imported, puts a search without parameters before this one.
+    # faiss.contrib.torch_utils, once imported, replaces this search by one without parameters.
     search = getattr(inner, "search_numpy", inner.search)
     if kind == "hnsw":
         options = faiss.SearchParametersHNSW(efSearch=store._reach)
@@ -241,7 +241,7 @@ def bare(kind: str, flat: Any, store: VectorIndex) -> Callable[[Vectors], Any]:
 
 
 def folder_of(like: Path, folder: Path, vectors: Any, labels: list[str], kind: str) -> Index:
-    """An index folder with other vectors than those of the one it is ``like``."""
+    """Create an index folder ``like`` another one, but with other vectors."""
     count, size = vectors.shape
     folder.mkdir(exist_ok=True)
     header = replace(read_header(like), generation="made", count=count, dim=size, store=kind)
@@ -267,7 +267,7 @@ def folder_of(like: Path, folder: Path, vectors: Any, labels: list[str], kind: s
 
 
 def index_search(index: Index, queries: Vectors) -> Callable[[Vectors], Any]:
-    """`Index.search` by a vector: what it does for an image that is embedded already."""
+    """Return `Index.search` as a function of an embedded query."""
     from sumpool.search.queries import Embedded
 
     def search(query: Vectors) -> Any:
@@ -280,7 +280,7 @@ def index_search(index: Index, queries: Vectors) -> Callable[[Vectors], Any]:
 
 
 def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
-    """What was aimed at beside what was measured."""
+    """Compare the results with their targets."""
     found: list[dict[str, Any]] = []
 
     def hold(what: str, value: float, sense: str, limit: float) -> None:
@@ -303,7 +303,7 @@ def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The results as tables."""
+    """Format the results as tables."""
     parts = [
         f"{results['machine']['device_name']}, torch {results['machine']['torch']}, faiss "
         f"{faiss.__version__}, {results['date'][:10]}; times are processor time.",

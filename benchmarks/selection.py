@@ -1,15 +1,15 @@
-"""What a trained network leaves to its pooling: how much of an embedding comes from the foreground.
+"""Foreground selection by a trained network and its pooling: where embeddings come from.
 
-On ``cub-clutter`` the place of the photograph is known. For every model, means over images of
+On ``cub-clutter``, the position of the photograph is known. Prints means over images, per model:
 
-* area: share of the positions that lie on the photograph;
-* weight: share of the pooling weights there;
-* norms: mean norm of the local features there over that of the others;
-* part: share of the embedding's length that comes from there, Σ_j p_j ⟨e, g_j⟩ over the positions j
-  on the photograph, over the same sum over all positions.
+* area: share of the positions on the photograph;
+* weight: share of the pooling weights on the photograph;
+* norms: mean norm of the local features on the photograph, divided by that of the others;
+* part: share of the embedding's length from the photograph, Σ_j p_j ⟨e, g_j⟩ over the positions j
+  on the photograph, divided by the same sum over all positions.
 
-With average pooling weight and area are the same, so that whatever part exceeds the area is the
-network's own selection, by the norms and the directions of its features.
+With average pooling, weight equals area, so any excess of part over area is the network's own
+selection, by the norms and the directions of its features.
 
     python benchmarks/selection.py --data CUB_200_2011 --out docs/results/selection MODEL …
 """
@@ -32,7 +32,7 @@ MEASURES = ("area", "weight", "norms", "part")
 
 
 def on_foreground(boxes: Tensor, offset: Tensor, side: int, positions: tuple[int, ...]) -> Tensor:
-    """Whether the middle of each position lies in the box of its image, (B, h, w)."""
+    """Whether the center of each position lies in the box of its image, (B, h, w)."""
     rows, columns = ((torch.arange(n) + 0.5) * side / n for n in positions)
     top, left, height, width = (boxes - torch.cat([offset, offset.new_zeros(2)])).unbind(1)
     inside = [
@@ -46,7 +46,7 @@ def on_foreground(boxes: Tensor, offset: Tensor, side: int, positions: tuple[int
 def measure(
     model: Embedder, images: CubClutter, numbers: list[int], batch: int
 ) -> dict[str, float]:
-    """The means over the images with these ``numbers``."""
+    """Compute the means over the images with these ``numbers``."""
     if model.pooling.linear_map != "before":
         raise SystemExit(f"the pooling {model.pooling.pool_type} does not sum mapped features")
     view, side = model.preprocessing.test_pixels, model.preprocessing.crop

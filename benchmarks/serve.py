@@ -1,13 +1,13 @@
-"""Many visitors of ``sumpool serve`` at once: how long they wait, and whether any gets an error.
+"""Load test of ``sumpool serve``: response times and errors with many concurrent visitors.
 
     python benchmarks/serve.py INDEX --out runs/bench-serve            # a minute, 50 visitors
-    python benchmarks/serve.py INDEX --out runs/bench-serve --quick    # seconds; means nothing
+    python benchmarks/serve.py INDEX --out runs/bench-serve --quick    # seconds; smoke test
 
-Starts the server in a process of its own. Every visitor goes on without a pause: the first page and
-thumbnails of it, results of an indexed image, of a part of one and of an upload, why two images
-match, the JSON interface. Stored are the seconds that each kind of request took, the number of
-errors (any status of 400 or more, and connections that fail), and the peak of resident memory of
-the server. Writes results.json and table.md to --out.
+Starts the server in its own process. Every visitor makes requests without a pause: the home page
+and thumbnails, results for an indexed image, for a region of one and for an upload, the explanation
+of a match, the JSON API. Stored are the times of each kind of request, the errors (any status of
+400 or more, and failed connections), and the peak resident memory of the server. Writes
+results.json and table.md to --out.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from _machine import machine
 from PIL import Image
 from tqdm import tqdm
 
-#: Images that visitors upload, and their side in pixels.
+#: Number of images that visitors upload, and their side in pixels.
 UPLOADS, SIDE = 20, 320
 
 
 class Visitor:
-    """Goes from page to page.
+    """A simulated visitor.
 
     Args:
-        client: Asks the server.
-        seed: Seed of where it goes.
+        client: HTTP client.
+        seed: Seed of its random choices.
         images: Width and height of indexed images, by id.
-        uploads: Files that it may upload.
+        uploads: Files to upload.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Visitor:
     async def ask(
         self, kind: str, address: str, body: bytes | None = None
     ) -> httpx.Response | None:
-        """Ask once, and note how long it took."""
+        """Send a request and record its time."""
         begun = time.perf_counter()
         method = "GET" if body is None else "POST"
         try:
@@ -79,7 +79,7 @@ class Visitor:
         return response
 
     async def stay(self, until: float) -> None:
-        """Visit until that time."""
+        """Make requests until the time ``until``."""
         ids = list(self.images)
         while time.perf_counter() < until:
             id, other = self.draw.sample(ids, 2)
@@ -98,7 +98,7 @@ class Visitor:
 
 
 def noise(count: int, side: int) -> list[bytes]:
-    """Images to upload, as JPEG."""
+    """Draw random images to upload, as JPEG."""
     draw, files = random.Random(0), []
     for _ in range(count):
         image = Image.frombytes("RGB", (8, 8), draw.randbytes(192)).resize((side, side))
@@ -109,7 +109,7 @@ def noise(count: int, side: int) -> list[bytes]:
 
 
 async def visit(address: str, visitors: int, seconds: float) -> list[Visitor]:
-    """Let visitors in, and wait until the last has left."""
+    """Run all visitors concurrently and return them."""
     limits = httpx.Limits(max_connections=visitors, max_keepalive_connections=visitors)
     async with httpx.AsyncClient(base_url=address, timeout=300, limits=limits) as client:
         listed = (await client.get("/api/images?limit=1000")).json()["images"]
@@ -124,7 +124,7 @@ async def visit(address: str, visitors: int, seconds: float) -> list[Visitor]:
 
 
 def summary(visitors: list[Visitor], spent: float) -> dict[str, Any]:
-    """Counts, medians and tails by the kind of request."""
+    """Compute counts, medians and tails by kind of request."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for visitor in visitors:
         for kind, values in visitor.seconds.items():
@@ -144,7 +144,7 @@ def summary(visitors: list[Visitor], spent: float) -> dict[str, Any]:
 
 
 def table(found: dict[str, Any]) -> str:
-    """The summary as Markdown."""
+    """Format the summary as Markdown."""
     lines = [
         "| request | number | median [s] | 95 % below [s] | longest [s] |",
         "|---|---:|---:|---:|---:|",
@@ -156,7 +156,7 @@ def table(found: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    """Start a server, visit it, stop it, write what was measured."""
+    """Start a server, visit it, stop it, write the measurements."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )

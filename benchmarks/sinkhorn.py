@@ -1,15 +1,15 @@
-"""Times Sinkhorn's iterations of optimal-transport pooling: fused kernels against unrolled torch.
+"""Time the Sinkhorn iterations of optimal-transport pooling: fused kernels against unrolled torch.
 
     python benchmarks/sinkhorn.py --out runs/sinkhorn            # about a minute on a CUDA device
-    python benchmarks/sinkhorn.py --out runs/sinkhorn --quick    # seconds; numbers mean nothing
+    python benchmarks/sinkhorn.py --out runs/sinkhorn --quick    # seconds; smoke test
 
 Forward and backward pass of ``uniform_transport`` with 100 iterations at ε = 10, on 32 images of
 n = 256 features and m = 8 or 64 prototypes, called one by one (eager) and replayed as a CUDA graph.
-Both ways take turns in the same rounds; ratios are medians of the rounds' own. The largest
-difference of their gradients, relative to the largest gradient, is stored beside them.
+Both take turns in the same rounds; ratios are medians of the ratios per round. The largest
+difference of their gradients, relative to the largest gradient, is stored too.
 
-Writes results.json (every number) and table.md to --out after each size. What fails is an error in
-its row: on a CPU the fused kernels, unless TRITON_INTERPRET=1 is set, and graphs.
+Writes results.json (every number) and table.md to --out after each size. Errors are recorded in
+their rows: on a CPU, the fused kernels fail unless TRITON_INTERPRET=1 is set. Graphs need CUDA.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from sumpool.studies.cost.step_timing import Step
 SIZES = ((32, 256, 8, 100), (32, 256, 64, 100))
 QUICK_SIZES = ((2, 9, 4, 3),)
 EPS = 10.0
-#: In the order of a round; the second is what the first is divided by.
+#: In the order of a round; ratios divide the first by the second.
 WAYS = ("unrolled", "fused")
 
 Row = dict[str, Any]
 
 
 class Transport(nn.Module):
-    """The plan of costs, fused or not."""
+    """The transport plan of costs, fused or unrolled."""
 
     def __init__(self, iterations: int, fused: bool) -> None:
         super().__init__()
@@ -54,7 +54,7 @@ class Transport(nn.Module):
 
 
 def measure(size: tuple[int, int, int, int], clock: Clock) -> list[Row]:
-    """A row for each mode of one size."""
+    """Return one row per mode for one size."""
     batch, n, m, iterations = size
     cost = 2 * torch.rand(batch, n, m, generator=torch.Generator().manual_seed(0))
     steps: dict[str, Step] = {}
@@ -96,7 +96,7 @@ def row_of(
     errors: dict[str, str],
     clock: Clock,
 ) -> Row:
-    """Both ways of one size and mode, timed in the same rounds."""
+    """Time both ways in the same rounds, for one size and mode."""
     timed = time_in_rounds(calls, clock)
     times = timed.times
     ratios = [a / b for a, b in zip(*(times.get(way, []) for way in WAYS), strict=False)]
@@ -117,7 +117,7 @@ def describe(error: BaseException) -> str:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The table of all rows."""
+    """Format all rows as a table."""
     lines = [
         f"{results['machine']['device_name']}, torch {results['machine']['torch']}: forward and "
         "backward pass, ms",

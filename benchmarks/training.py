@@ -1,11 +1,11 @@
-"""Steps per second of the training loop, by what feeds it.
+"""Steps per second of the training loop, by data feed.
 
     python benchmarks/training.py --data CUB_200_2011 --out docs/results/training-h200
 
 The same loop (EfficientNet-Lite0, C2, batch 32, GSP with the zero-shot loss, and GAP) is fed with
-images from a cache on the device, from a cache in memory, decoded as they are needed, and with one
-batch of random tensors that is on the device already: the last is what the loop can do at best. All
-are measured in each round, one after the other, in rotating order. Takes 3 minutes on an H200.
+images from a cache on the device, from a cache in memory, decoded on the fly, and with one batch of
+random tensors on the device, which gives the upper bound. All are measured in each round, in
+rotating order. Takes 3 minutes on an H200.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ POOLS = ("gap", "gsp")
 
 
 class RandomFeed(ImageFeed):
-    """One batch of noise on the device, again and again."""
+    """Repeats one batch of noise on the device."""
 
     def __init__(self, other: ImageFeed, device: torch.device) -> None:
         self.dataset, self.preprocessing, self._device = other.dataset, other.preprocessing, device
@@ -61,7 +61,7 @@ class RandomFeed(ImageFeed):
 
 
 class TimedFeed(ImageFeed):
-    """Notes when the batch after the first ``warmup`` is asked for."""
+    """Records when the first batch after ``warmup`` batches is requested."""
 
     def __init__(self, feed: ImageFeed, warmup: int) -> None:
         self.dataset, self.preprocessing = feed.dataset, feed.preprocessing
@@ -83,13 +83,13 @@ class TimedFeed(ImageFeed):
 
 
 def wait() -> None:
-    """Until the device has done what it was given."""
+    """Wait until the device is idle."""
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
 def steps_per_second(config: TrainConfig, feed: ImageFeed, steps: int, warmup: int) -> float:
-    """Of a training of ``steps`` steps, without its first ``warmup``."""
+    """Measure the speed of a run of ``steps`` steps, without its first ``warmup``."""
     fabric = build_fabric(config)
     timed = TimedFeed(feed, warmup)
     nothing = {"mean_average_precision_at_r": 0.0}
@@ -102,7 +102,7 @@ def steps_per_second(config: TrainConfig, feed: ImageFeed, steps: int, warmup: i
 def open_feeds(
     args: argparse.Namespace, base: TrainConfig, device: torch.device
 ) -> tuple[str, dict[str, ImageFeed]]:
-    """The name of the data set, and what feeds the loop by its name."""
+    """Return the name of the data set, and the feeds by name."""
     splits = open_splits(base)
     view = build_model(resolve(base, splits.name)).preprocessing
     opened: dict[str, ImageFeed] = {}
@@ -116,10 +116,10 @@ def open_feeds(
 
 
 def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> None:
-    """Fill ``results`` with a row a pooling, way to launch and feed: steps a second in each round.
+    """Fill ``results`` with one row per pooling, launch mode and feed: steps per second by round.
 
-    They are written whenever all feeds have had their turn, so that those of a row can be divided
-    by those of random tensors.
+    Rows are written once all feeds had their turn, so that they can be divided by those of random
+    tensors.
     """
     base = TrainConfig(data=args.data, fold=1)
     data_set, opened = open_feeds(args, base, torch.device("cuda" if cuda else "cpu"))
@@ -142,7 +142,7 @@ def measure(args: argparse.Namespace, results: dict[str, Any], cuda: bool) -> No
 def configured(
     args: argparse.Namespace, base: TrainConfig, pool: str, graph: bool, data_set: str
 ) -> TrainConfig:
-    """The training that is measured."""
+    """Configure the measured run."""
     changed = replace(
         base,
         pool=pool,
@@ -154,7 +154,7 @@ def configured(
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The rows as a table: medians, and the ratio to random tensors round by round."""
+    """Format the rows as a table: medians, and medians of the per-round ratio to random tensors."""
     rows = results["rows"]
     planned = "" if results["complete"] else "up to "
     best = {

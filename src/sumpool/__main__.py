@@ -1,4 +1,4 @@
-"""``python -m sumpool`` is the command ``sumpool``."""
+"""Entry point of ``python -m sumpool``."""
 
 import sys
 

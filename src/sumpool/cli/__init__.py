@@ -11,11 +11,11 @@ __all__ = ["main"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command, see :func:`sumpool.cli.entry.main`; returns its exit status.
+    """Run the command and return its exit status, see :func:`sumpool.cli.entry.main`.
 
     Ctrl-C while modules are imported ends the process with status 130.
     """
-    # Not by an exception: what is being imported could drop it, or turn it into another one.
+    # Not by an exception: a module being imported could swallow it or raise another one.
     here = threading.current_thread() is threading.main_thread()
     caught = here and signal.getsignal(signal.SIGINT) is signal.default_int_handler
     if caught:

@@ -58,12 +58,12 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     return Parser(description=DESCRIPTION, formatter_class=HelpFormatter)
 
 
 def add_actions(parser: ArgumentParser) -> None:
-    """Add what the verb can do to its parser."""
+    """Add the actions of the verb to its parser."""
     actions = parser.add_subcommands(dest="action", title="what to do", metavar="ACTION")
     for name, (summary, description) in GRIDS.items():
         one = Parser(
@@ -115,7 +115,7 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What is kept after an interrupt."""
+    """Describe what an interrupt keeps."""
     from sumpool.bench import BenchStore
 
     if options.action not in (*GRIDS, "queue"):
@@ -137,7 +137,7 @@ def _run_grid(protocol: str, options: Namespace) -> int:
 
 
 def _run_parts(parts: Parts, options: Namespace) -> int:
-    """Run the cells of all parts, which are grids with what was set for them."""
+    """Run the cells of all parts, which are the cells of a grid with its --set options."""
     from sumpool.bench import BenchStore, check_cells, run_bench
     from sumpool.bench.plan import plan_text
     from sumpool.training import ConfigError
@@ -170,7 +170,7 @@ def _executor(
     options: Namespace,
     while_it_runs: ExitStack,
 ) -> tuple[Executor, list[BenchCell]]:
-    """Where the cells run, and the cells as they run best there."""
+    """Return the executor, and the cells configured for it."""
     if options.ray is not None:
         from sumpool.bench.parallelism import part_of_a_node
         from sumpool.system.executors.ray_cluster import RayCluster
@@ -195,7 +195,7 @@ def _executor(
 
 
 def _fitted(store: BenchStore, parts: Parts, parallelism: Parallelism) -> list[BenchCell]:
-    """The cells configured for this machine, with images shared in the store."""
+    """Configure the cells for ``parallelism``, with decoded images shared in the store."""
     from sumpool.bench.settings import parse_settings
 
     images, group = store.folder / "images", "hardware."
@@ -210,7 +210,7 @@ def _fitted(store: BenchStore, parts: Parts, parallelism: Parallelism) -> list[B
 
 
 def _print_summary(store: BenchStore, summary: Summary) -> None:
-    """Print how the grid ended, with the end of the log of each failed cell."""
+    """Print the outcome of a grid, with the end of the log of each failed cell."""
     print(
         f"{counted(len(summary.done), 'cell')} finished, {len(summary.elsewhere)} were finished "
         f"before or elsewhere, {len(summary.failed)} failed"
@@ -234,7 +234,7 @@ def _show_status(options: Namespace) -> int:
     store = BenchStore(options.out)
     while True:
         text = bench_status(store).text()
-        # Clears the screen; the scrollback of the terminal stays.
+        # Clear the screen, but keep the scrollback of the terminal.
         print(f"\x1b[H\x1b[2J{time.strftime('%H:%M:%S')}  {text}", flush=True)
         time.sleep(options.every)
 

@@ -1,4 +1,4 @@
-"""``sumpool bench compare`` and ``sumpool bench pack``: finished runs, and one file of them."""
+"""``sumpool bench compare`` and ``sumpool bench pack``: compare finished runs, or copy them."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def add_pack_options(parser: ArgumentParser) -> None:
 
 
 def run_pack(options: Namespace) -> int:
-    """Write the rows and say how many there are."""
+    """Write the rows and print their number."""
     from sumpool.bench.store.packed import collect_rows, write_packed
     from sumpool.system.files import refuse_overwriting
     from sumpool.system.wording import counted

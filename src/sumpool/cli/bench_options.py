@@ -1,4 +1,4 @@
-"""The options of a grid: what `sumpool bench fair` and its like take, and the grid they mean."""
+"""The options of `sumpool bench fair` and other grids, and the grid they define."""
 
 from __future__ import annotations
 
@@ -120,12 +120,12 @@ _SWITCH = {"true": True, "false": False}
 
 
 def switch(value: str) -> str:
-    """The words true or false."""
+    """Parse true or false."""
     return _one_of(value, "true", "false")
 
 
 def switch_or_auto(value: str) -> str:
-    """The words true, false or auto."""
+    """Parse true, false or auto."""
     return _one_of(value, "true", "false", "auto")
 
 
@@ -138,12 +138,12 @@ def _one_of(value: str, *words: str) -> str:
 
 
 def jobs(value: str | int) -> int | str:
-    """The word auto, or a whole number of at least 1."""
+    """Parse auto, or a whole number of at least 1."""
     return "auto" if str(value) == "auto" else count(value)
 
 
 def repeats(value: str | int) -> int:
-    """A whole number of at least 0."""
+    """Parse a whole number of at least 0."""
     text = str(value)
     if not text.isdecimal():
         raise ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
@@ -173,7 +173,7 @@ def add_root(parser: ArgumentParser) -> None:
 
 
 def add_grid_options(parser: ArgumentParser) -> None:
-    """Add what a grid takes."""
+    """Add the options of a grid."""
     add = parser.add_argument
     many: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
     switches: dict[str, Any] = {"nargs": "+", "metavar": "SWITCH"}
@@ -229,7 +229,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
 
 
 def add_run_options(parser: ArgumentParser) -> None:
-    """Add what says where and how cells run."""
+    """Add the options for where and how cells run."""
     add_root(parser)
     add_out(parser)
     for name, kind, default, metavar, help in (
@@ -248,14 +248,14 @@ def add_run_options(parser: ArgumentParser) -> None:
 
 
 def check_names(options: Namespace) -> None:
-    """Refuse losses, poolings, networks and regularizers that there are not."""
+    """Check the names of losses, poolings, networks and regularizers."""
     for name in ("loss", "pool", "backbone"):
         check_choices(name, *options[name])
     check_choices("center_reg", *(it for it in options.center_reg if it != "none"))
 
 
 def grid_of(protocol: str, options: Namespace) -> Grid:
-    """The grid that ``options`` mean."""
+    """Build the grid that ``options`` define."""
     from sumpool.bench import Grid, find_data
     from sumpool.bench.settings import parse_settings
 

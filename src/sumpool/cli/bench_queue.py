@@ -1,4 +1,4 @@
-"""``sumpool bench queue``: the grids of a file as one."""
+"""``sumpool bench queue``: run the grids in a file as one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sumpool.training.config import ConfigError, flat_switches
 if TYPE_CHECKING:
     from sumpool.bench import BenchCell
 
-    #: Cells, and what was set for them.
+    #: Lists of cells, each with the --set options of its grid.
     Parts = list[tuple[list[BenchCell], list[str]]]
 
 DESCRIPTION = """\
@@ -39,17 +39,17 @@ _COMMAND = ["sumpool", "bench"]
 
 
 def add_queue_options(parser: ArgumentParser) -> None:
-    """Add what a queue takes."""
+    """Add the options of a queue."""
     parser.description = DESCRIPTION
     parser.add_argument("file", type=Path, metavar="FILE", help="the commands, one a line")
     add_run_options(parser)
 
 
 def queue_parts(options: Namespace) -> Parts:
-    """The cells of all commands, one at a time in the order they run, and what was set for each.
+    """Return the cells of all commands one by one in running order, each with its --set options.
 
     Raises:
-        ConfigError: If the file cannot be read, or a line is not such a command; names the line.
+        ConfigError: If the file cannot be read or a line is invalid; the message names the line.
     """
     from sumpool.bench import expand
 
@@ -76,7 +76,7 @@ def queue_parts(options: Namespace) -> Parts:
 
 
 def _parse(line: str, root: Path) -> tuple[str, Namespace]:
-    """The protocol and the options of a command."""
+    """Parse the protocol and the options of a command."""
     try:
         words = shlex.split(line)
     except ValueError as error:

@@ -39,7 +39,7 @@ NOTES = (
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION)
     add_common_options(
         parser, out="runs/demo, with --quick runs/demo-quick", seeds="3, with --quick 1"
@@ -48,14 +48,14 @@ def build_parser() -> ArgumentParser:
 
 
 def folder(options: Namespace) -> Path:
-    """Where the results go."""
+    """Folder of the results."""
     if options.out is not None:
         return Path(options.out)
     return Path("runs") / ("demo-quick" if options.quick else "demo")
 
 
 def run(options: Namespace) -> int:
-    """Train, print the comparison and say where the page is."""
+    """Train, then print the comparison and the path of the page."""
     # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
     from sumpool.report.run.comparison import write_comparison_page
     from sumpool.studies.glyphs.experiment import METHODS, cell_folder
@@ -83,5 +83,5 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt leaves."""
+    """Describe what an interrupt keeps."""
     return finished_cells(folder(options))

@@ -1,4 +1,4 @@
-"""``sumpool duplicates``: images of an index that are the same, or nearly."""
+"""``sumpool duplicates``: find duplicates and near-duplicates in an index."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool duplicates INDEX [options]")
     parser.add_argument("index", type=Path, metavar="INDEX", help="folder of the index")
     parser.add_argument(
@@ -39,7 +39,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Compare, and print or write the page."""
+    """Find duplicates, and print them or write a page."""
     if options.json and options.html is not None:
         raise ConfigError("--json and --html exclude each other")
     if not 0 < options.threshold <= 1:

@@ -1,4 +1,4 @@
-"""``sumpool embed``: vectors of images, for search elsewhere."""
+"""``sumpool embed``: compute vectors of images, for search elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(
         DESCRIPTION, usage="sumpool embed MODEL --data FOLDER --out FILE [options]"
     )
@@ -42,7 +42,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Embed and write."""
+    """Embed images and write their vectors."""
     check_choices("format", options.format)
     check_data(options.data)
     # Imported here: torch takes seconds, which `--help` need not wait for.

@@ -1,4 +1,4 @@
-"""From the command line to a verb, and from its end to an exit status."""
+"""Parse the command line, run a verb, and turn its outcome into an exit status."""
 
 from __future__ import annotations
 
@@ -77,17 +77,17 @@ VERBS = {
     "bench": bench,
 }
 
-#: Most characters of an error.
+#: Maximum number of characters of an error message.
 LONGEST = 1000
 
 
 @cache
 def build_parser(*wanted: str) -> ArgumentParser:
-    """The parser of the command.
+    """Build the parser of the command.
 
     Args:
-        wanted: Verbs, by default all; others are listed without their options, which take a good
-            part of a second to build.
+        wanted: Verbs to build in full, by default all; others are listed without their options,
+            which take a good part of a second to build.
     """
     wanted = wanted or tuple(VERBS)
     parser = Parser(
@@ -100,7 +100,7 @@ def build_parser(*wanted: str) -> ArgumentParser:
     for name, verb in VERBS.items():
         own = verb.build_parser() if name in wanted else ArgumentParser()
         verbs.add_subcommand(name, own, help=verb.SUMMARY)
-        if name in wanted and hasattr(verb, "add_actions"):  # levels come one after the other
+        if name in wanted and hasattr(verb, "add_actions"):  # only after its parent was added
             verb.add_actions(own)
     return parser
 
@@ -111,12 +111,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
         The exit status: 0 for success, 1 for an expected error, 130 after an interrupt, 143
-        after TERM, 141 if nobody reads the output any more. Arguments that cannot be parsed end
+        after SIGTERM, 141 if the output is no longer read. Arguments that cannot be parsed end
         the process with status 2.
     """
     try:
         return _run(sys.argv[1:] if argv is None else argv)
-    except KeyboardInterrupt as interrupt:  # before a verb was begun, or a second one
+    except KeyboardInterrupt as interrupt:  # before a verb started, or a second interrupt
         print("\nsumpool: interrupted", file=sys.stderr)
         return interrupt_status(interrupt)
 
@@ -143,7 +143,7 @@ def _run(typed: Sequence[str]) -> int:
     verb = VERBS[arguments.verb]
     try:
         status: int = verb.run(options)
-        sys.stdout.flush()  # where a full disk shows
+        sys.stdout.flush()  # raises if the disk is full
         return status
     except KeyboardInterrupt as interrupt:
         kept = (
@@ -155,7 +155,7 @@ def _run(typed: Sequence[str]) -> int:
         return interrupt_status(interrupt)
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _unread():
-            # Nothing more is written, nor complained of when the process ends.
+            # Discard the rest, so that Python does not report it at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 128 + signal.SIGPIPE
         _report(error, debug, describe(error))
@@ -163,16 +163,16 @@ def _run(typed: Sequence[str]) -> int:
 
 
 def _unread() -> bool:
-    """Whether whoever read the output has ended, such as ``head`` after its last line."""
+    """Whether the reader of the output has ended, such as ``head`` after its last line."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), select.POLLOUT)
     return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _report(error: Exception, debug: bool, line: str | None) -> None:
-    """Print ``error`` as ``line``; raise it if it is a defect, or with --debug."""
+    """Print ``error`` as ``line``; re-raise it if it is a bug, or with --debug."""
     if debug or describe(error) is None:
         raise error
-    if line is not None and len(line) > LONGEST:  # such as a name that fills a file
+    if line is not None and len(line) > LONGEST:  # such as a file with one long name
         line = f"{line[: LONGEST // 2]} … {line[-LONGEST // 2 :]}"
     print(f"sumpool: error: {line}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""What the outside world can cause, in one line."""
+"""One-line messages for errors caused outside the program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from sumpool.system.errors import UserError
 
 _ANOTHER = "choose another place, or change its permissions"
-#: What to do about an error of the operating system.
+#: Remedies for errors of the operating system.
 _REMEDIES = {
     errno.ENOSPC: "free some space, or choose another folder",
     errno.EDQUOT: "free some space, or choose another folder",
@@ -23,7 +23,7 @@ _MEMORY = "there is not enough memory: lower the batch size, the crop, or the nu
 
 
 def describe(error: BaseException) -> str | None:
-    """``error`` in one line, if something outside the program can cause it; None for a defect."""
+    """Describe ``error`` in one line if its cause is outside the program; None for a bug."""
     if isinstance(error, UserError):
         return " ".join(str(error).split())
     if isinstance(error, OSError):
@@ -31,7 +31,7 @@ def describe(error: BaseException) -> str | None:
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         remedy = _REMEDIES.get(error.errno or 0)
         return f"{where}{what}" + (f"; {remedy}" if remedy else "")
-    # Not by their types: torch need not be imported for it.
+    # By name, so that torch need not be imported.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return _MEMORY
     if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):

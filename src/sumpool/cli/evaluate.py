@@ -1,4 +1,4 @@
-"""``sumpool evaluate``: retrieval metrics of a model on any labeled images."""
+"""``sumpool evaluate``: measure the retrieval metrics of a model on any labeled images."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool evaluate MODEL --data FOLDER [options]")
     add_image_options(parser)
     parser.add_argument(
@@ -48,7 +48,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Embed, measure and print."""
+    """Embed images, and print or write their metrics."""
     check_choices("format", options.format)
     check_data(options.data)
     # Imported here: torch takes seconds, which `--help` need not wait for.

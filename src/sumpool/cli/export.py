@@ -1,4 +1,4 @@
-"""``sumpool export``: a trained model as a file of another program."""
+"""``sumpool export``: export a trained model for use in other programs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ FORMATS = ("onnx", "torch-export", "timm", "hub")
 PREPROCESSING = ("inside", "described")
 
 
-#: Options of the images that a file is checked on.
+#: Options of the images for checking a file.
 _OF_IMAGES = (
     *("data", "data_format", "split", "images"),
     *("batch_size", "workers", "skip_broken", "allow_outside"),
@@ -63,7 +63,7 @@ _OF_IMAGES = (
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(
         DESCRIPTION, usage="sumpool export MODEL --format NAME --out PATH [options]"
     )
@@ -109,7 +109,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Export, check, and say what was written."""
+    """Export, check, and print what was written."""
     _check(options)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.models import load
@@ -167,7 +167,7 @@ def _check(options: Namespace) -> None:
 
 
 def _images(options: Namespace) -> Namespace:
-    """The options under which images are opened: those given, else those of the run."""
+    """Options to open images with: those given, else those of the run."""
     data, layout, outside = options.data, options.data_format, options.allow_outside
     path = Path(options.model) / CONFIG
     if data is None and path.is_file():
@@ -192,7 +192,7 @@ def _images(options: Namespace) -> Namespace:
 
 
 def _dataset(images: Namespace) -> tuple[ImageDataset, str]:
-    """The images, and the part of the data that they are."""
+    """Open the images; return them with the name of their split."""
     from sumpool.cli.inputs import open_part, readable
     from sumpool.data import dataset_splits, detect_format
     from sumpool.data.sets.flat import is_flat
@@ -222,7 +222,7 @@ def _export(
 def _measure(
     images: Namespace, model: Embedder, split: str, files: dict[str, Path], *, labeled: bool
 ) -> None:
-    """Print how well PyTorch and the files retrieve the images of ``split``."""
+    """Print the retrieval metrics of PyTorch and of the files on ``split``."""
     import torch
 
     from sumpool.cli.inputs import open_images

@@ -1,4 +1,4 @@
-"""``sumpool index``: an index of images, and its update."""
+"""``sumpool index``: build or update an index of images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ examples:
   sumpool index photos.index --update
 """
 
-#: Options that a new index keeps, so that --update takes none of them.
+#: Options that are fixed when an index is created, and invalid with --update.
 _OF_A_NEW_INDEX = (
     "data",
     "out",
@@ -43,7 +43,7 @@ _OF_A_NEW_INDEX = (
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(
         DESCRIPTION,
         usage="sumpool index --data PATH --out INDEX [options]\n"
@@ -110,7 +110,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Build or update, and say what was done."""
+    """Build or update an index, and print what was done."""
     _check(options)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
@@ -161,7 +161,7 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What is kept, and how to continue."""
+    """Describe what an interrupt keeps, and how to continue."""
     folder = shlex.quote(str(options.index or options.out))
     return f"what was embedded is kept; continue with sumpool index {folder} --update"
 

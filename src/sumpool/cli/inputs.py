@@ -1,4 +1,4 @@
-"""Opens the models and images that verbs are given."""
+"""Open the models and images given to verbs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
-    """The model of ``options.model``, a run folder or a model folder, on its device."""
+    """Load ``options.model``, such as a run or model folder; return it with its device."""
     device = choose_device(options.device)
     model = load(options.model, device)
     if is_pretrained(options.model):
@@ -48,20 +48,20 @@ def open_images(
     *,
     need_labels: bool = True,
 ) -> ImageFeed:
-    """The images of ``options.data``, all of them readable, seen as the model sees them."""
+    """Open the readable images of ``options.data`` with the preprocessing of the model."""
     dataset = readable(options, open_part(options, split, need_labels=need_labels))
     return open_feed(dataset, model.preprocessing, device=device, workers=options.workers)
 
 
 def open_part(options: Namespace, split: str, *, need_labels: bool = True) -> ImageDataset:
-    """A part of ``options.data``; without labels it may be a folder of images or a single one."""
+    """Open a split of ``options.data``; without labels, it may be a flat folder or an image."""
     if not need_labels and options.format == "auto" and split == "all" and is_flat(options.data):
         return FlatImages(options.data)
     return _open_dataset(options, split)
 
 
 def readable(options: Namespace, dataset: ImageDataset) -> ImageDataset:
-    """The images that can be read; all of them must be, unless ``options.skip_broken``."""
+    """Return the readable images; all must be readable unless ``options.skip_broken``."""
     try:
         parts, _ = check_images({"all": dataset}, skip_broken=options.skip_broken)
     except BrokenImageError as error:
@@ -70,7 +70,7 @@ def readable(options: Namespace, dataset: ImageDataset) -> ImageDataset:
 
 
 def suggest_skipping(error: BrokenImageError, *, skipped: bool) -> BrokenImageError:
-    """``error`` with the option that leaves broken images out, unless it was given."""
+    """Suggest --skip-broken in ``error``, unless it was given."""
     if skipped:
         return error
     return BrokenImageError(f"{error}; leave such images out with --skip-broken")
@@ -92,10 +92,10 @@ def _open_dataset(options: Namespace, split: str) -> ImageDataset:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device of that name; of "auto", cuda where there is one.
+    """Return the device ``name``; "auto" is cuda if available, else cpu.
 
     Raises:
-        ConfigError: If it is not there.
+        ConfigError: If it is not available.
     """
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -104,7 +104,7 @@ def choose_device(name: str) -> torch.device:
         there = device.type == "cpu" or (
             device.type == "cuda" and (device.index or 0) < torch.cuda.device_count()
         )
-    except RuntimeError:  # no name of any device
+    except RuntimeError:  # not a device name
         there = False
     if not there:
         raise ConfigError(f"device must be cpu or a CUDA device that is there, got {name}")

@@ -1,4 +1,4 @@
-"""Metrics as a table on the terminal."""
+"""Metrics as a table for the terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from sumpool.report.tables import Table
 
-#: Columns of the table by the name of their metric; R@K are found by name.
+#: Column titles by metric name; those of R@K are derived from the name.
 _NAMES = {
     "precision_at_1": "P@1 [%]",
     "r_precision": "R-precision [%]",
@@ -17,7 +17,7 @@ _NAMES = {
 def metrics_table(
     evaluations: Mapping[str, Mapping[str, float]], caption: str = "Retrieval"
 ) -> Table:
-    """One row per evaluation; shares in percent. R@K that has too few images is a dash."""
+    """Tabulate metrics in percent, one row per evaluation; a dash is R@K on too few images."""
     ks = sorted(
         {
             int(name.removeprefix("recall_at_"))

@@ -1,4 +1,4 @@
-"""What verbs share: the layout of help, and common options."""
+"""Help layout and options shared by verbs."""
 
 from __future__ import annotations
 
@@ -40,34 +40,34 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         if action.nargs == 0:
             return names
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
-        # An option inside a group is named in full already: WEIGHT, not ZERO_SHOT.WEIGHT.
+        # The option already names its group: WEIGHT, not ZERO_SHOT.WEIGHT.
         return f"{names} {value if ' ' in value else value.rpartition('.')[2]}"
 
 
 def verb_parser(description: str, usage: str | None = None) -> ArgumentParser:
-    """A parser whose help shows ``description`` as it is written."""
+    """Build a parser whose help shows ``description`` verbatim."""
     return Parser(usage=usage, description=description, formatter_class=HelpFormatter)
 
 
 def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> list[str]:
-    """Command-line arguments in the spelling of the parser.
+    """Convert command-line arguments to the spelling of the parser.
 
-    ``--skip-broken`` stands for ``--skip_broken``, a switch without a value for one with ``true``,
-    and ``train --ccp`` for ``train --ccp.enabled``.
+    ``--skip-broken`` becomes ``--skip_broken``, a switch without a value gets ``true``, and
+    ``train --ccp`` becomes ``train --ccp.enabled``.
 
     Args:
         arguments: As typed.
-        switches: Names of the options that are true or false.
+        switches: Names of the Boolean options.
 
     Raises:
-        ConfigError: If an option was renamed; names the new one.
+        ConfigError: If an option was renamed; the message gives the new name.
 
     >>> normalize_arguments(
     ...     ["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"}
     ... )
     ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
     """
-    # `evaluate --gallery SPLIT` has a value, unlike `train --gallery`.
+    # `evaluate --gallery SPLIT` takes a value, unlike `train --gallery`.
     valued = "gallery" if arguments[:1] == ["evaluate"] else None
     known = {f"--{name}" for name in switches if name != valued}
     out: list[str] = []
@@ -89,12 +89,12 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
 
 
 def count(value: str | int) -> int:
-    """A whole number of at least 1, as text or, when the parser checks it again, as a number."""
+    """Parse a whole number of at least 1; an int when the parser validates it again."""
     return _whole(value, 1)
 
 
 def not_negative(value: str | int) -> int:
-    """A whole number of at least 0, as :func:`count` takes it."""
+    """Parse a whole number of at least 0, see :func:`count`."""
     return _whole(value, 0)
 
 
@@ -106,7 +106,7 @@ def _whole(value: str | int, least: int) -> int:
 
 
 def positive(value: str | float) -> float:
-    """A positive number."""
+    """Parse a positive number."""
     try:
         number = float(value)
     except ValueError:
@@ -128,8 +128,8 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
 
     Args:
         parser: The parser of a verb.
-        out: The default of --out in words.
-        seeds: The default of --seeds in words.
+        out: Description of the default of --out.
+        seeds: Description of the default of --seeds.
     """
     parser.add_argument(
         "--quick",
@@ -174,7 +174,7 @@ def add_image_options(parser: ArgumentParser) -> None:
 
 
 def add_device(parser: ArgumentParser) -> None:
-    """Add the option for where the model runs."""
+    """Add --device."""
     parser.add_argument(
         "--device",
         default="auto",
@@ -184,7 +184,7 @@ def add_device(parser: ArgumentParser) -> None:
 
 
 def add_decoding(parser: ArgumentParser) -> None:
-    """Add the options for how images are read."""
+    """Add --workers, --skip-broken and --allow-outside."""
     parser.add_argument(
         "--workers",
         type=not_negative,
@@ -211,13 +211,13 @@ def add_allow_outside(parser: ArgumentParser) -> None:
 
 
 def check_data(path: str | None) -> None:
-    """Refuse data that is not there, before torch is imported to read it."""
+    """Check that the data exists, before torch is imported to read it."""
     if path is not None and not Path(path).exists():
         raise ConfigError(f"the data folder {path} does not exist")
 
 
 def finished_cells(out: Path) -> str:
-    """A sentence that says how many cells of a study are kept in ``out``."""
+    """Sentence stating how many finished cells of a study are kept in ``out``."""
     # Imported here: the store needs numpy, which `--help` does not.
     from sumpool.system.rows import ROWS, read_rows
 

@@ -1,4 +1,4 @@
-"""The parser of the command line: errors in one line, files within limits."""
+"""Command-line parser: one-line errors, and limits on YAML files."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class UsageError(ConfigError):
     """Arguments cannot be parsed.
 
     Attributes:
-        file: The file with the options that are wrong; None if they were typed.
+        file: The file with the wrong options; None if they were typed.
     """
 
     file: str | None = None
 
 
 class Parser(ArgumentParser):
-    """A parser that raises its errors."""
+    """A parser that raises errors instead of exiting."""
 
     def parse_path(self, path: Any, *arguments: Any, **options: Any) -> Any:
-        """The options of a file, checked before others join them: errors tell where they are."""
+        """Parse a file and validate it before options are merged, so that errors can name it."""
         try:
             return super().parse_path(path, *arguments, **{**options, "_skip_validation": False})
         except UsageError as error:
@@ -53,7 +53,7 @@ class Parser(ArgumentParser):
 
 
 def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) -> str:
-    """What is wrong with the arguments ``typed``, in one line and in their spelling."""
+    """Describe an error in the arguments ``typed`` in one line, with options spelled as typed."""
     message = str(error)
     unknown = re.match(r"unrecognized arguments: (\S+)|Option '(\S+)' is not accepted", message)
     if unknown:
@@ -77,7 +77,7 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
 
 
 def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> str:
-    """That there is no such argument, and which are called like it."""
+    """Message for an unknown argument, with similar names."""
     name = typed_name.partition("=")[0]
     close = closest(name, known_options(parser, typed))
     what = "option" if name.startswith("-") else "argument"
@@ -85,7 +85,7 @@ def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> s
 
 
 def _missing(names: Sequence[str], parser: ArgumentParser, typed: Sequence[str]) -> str:
-    """That arguments are missing, of which the parser knows the dotted names."""
+    """Message for missing arguments, given by their dotted names."""
     options = known_options(parser, typed)
     own = [name.rpartition(".")[2] for name in names]
     spelled = [f"--{name}" if f"--{name}" in options else name.upper() for name in own]
@@ -95,7 +95,7 @@ def _missing(names: Sequence[str], parser: ArgumentParser, typed: Sequence[str])
 
 
 def known_options(parser: ArgumentParser, typed: Sequence[str]) -> list[str]:
-    """The options of the verb that was typed."""
+    """List the options of the typed verb."""
     names: list[str] = []
     for action in parser._actions:
         names += [name.replace("_", "-") for name in action.option_strings]
@@ -106,7 +106,7 @@ def known_options(parser: ArgumentParser, typed: Sequence[str]) -> list[str]:
 
 
 def closest(name: str, known: Iterable[str]) -> list[str]:
-    """At most three known options that ``name`` may stand for: ``--lr`` for ``--optimizer.lr``."""
+    """Find up to three options that ``name`` may refer to: ``--lr`` to ``--optimizer.lr``."""
     known, name = list(known), name.replace("_", "-")
     last = name.lstrip("-").rpartition(".")[2]
     inside = [it for it in known if it.endswith(f".{last}")]

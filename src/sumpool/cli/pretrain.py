@@ -1,4 +1,4 @@
-"""``sumpool pretrain``: a backbone for small images, trained by classification."""
+"""``sumpool pretrain``: train a backbone for small images by classification."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool pretrain --data FOLDER [options]")
     parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
     parser.add_argument(
@@ -42,7 +42,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Pretrain, and say how well the network classifies and where it is."""
+    """Pretrain, then print the accuracy and the path of the weights."""
     values = options.as_dict()
     out = values.pop("out")
     for name in ("config", "__path__"):
@@ -59,5 +59,5 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt leaves."""
+    """Describe what an interrupt keeps."""
     return f"the same command resumes after the last complete epoch kept in {options.out}, if any"

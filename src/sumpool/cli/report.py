@@ -1,4 +1,4 @@
-"""``sumpool report``: the page of a run, of several compared, of studies, or of a search."""
+"""``sumpool report``: write the page of a run, of compared runs, of studies, or of a search."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool report RUN [RUN ...] [--out FILE]")
     parser.add_argument(
         "runs",
@@ -46,7 +46,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Write the page and say where it is."""
+    """Write the page and print its path."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.report.run.comparison import group_runs, write_comparison_page

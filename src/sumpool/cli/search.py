@@ -1,4 +1,4 @@
-"""``sumpool search``: the images of an index that are most similar to a query."""
+"""``sumpool search``: find the images of an index that are most similar to a query."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool search INDEX QUERY [QUERY ...] [options]")
     parser.add_argument("index", type=Path, metavar="INDEX", help="folder of the index")
     parser.add_argument(
@@ -71,7 +71,7 @@ def build_parser() -> ArgumentParser:
 
 
 def run(options: Namespace) -> int:
-    """Search and print, or write the page."""
+    """Search, and print the results or write a page."""
     where, box = _check(options)
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
@@ -102,7 +102,7 @@ def run(options: Namespace) -> int:
 
 
 def _check(options: Namespace) -> tuple[dict[str, list[str]] | None, list[float] | None]:
-    """``--where`` and ``--box``, once everything is found to fit."""
+    """Validate the options; return the parsed ``--where`` and ``--box``."""
     formats = [f"--{name}" for name in ("json", "csv", "html") if options[name]]
     if len(formats) > 1:
         raise ConfigError(f"{' and '.join(formats)} exclude each other")

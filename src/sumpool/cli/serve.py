@@ -1,4 +1,4 @@
-"""``sumpool serve``: an index as a web page."""
+"""``sumpool serve``: serve an index as a web page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sumpool.system.errors import UserError
 
 SUMMARY = "serve an index as a web page"
 
-#: Environment variable with the token, which others can then not see in the list of processes.
+#: Environment variable with the token, which keeps it out of the list of processes.
 TOKEN = "SUMPOOL_TOKEN"
 
 DESCRIPTION = """\
@@ -31,7 +31,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool serve INDEX [options]")
     parser.add_argument("index", type=Path, metavar="INDEX", help="folder of an index")
     parser.add_argument(
@@ -88,5 +88,5 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt before the server listens leaves."""
+    """Describe an interrupt before the server listens."""
     return f"{options.index} was not served yet"

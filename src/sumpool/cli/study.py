@@ -18,7 +18,7 @@ from sumpool.studies.shared.study import OPTIONS, sole_writer
 
 SUMMARY = "run one study, or all; finished cells are kept and not computed again"
 
-#: Stands for every study.
+#: Name that selects every study.
 ALL = "all"
 
 DESCRIPTION = """\
@@ -45,7 +45,7 @@ examples:
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     width = max(map(len, STUDIES)) + 1
     listed = "\n".join(
         f"  {name:<{width}} {study.summary};\n  {'':<{width}} takes {study.cost}"
@@ -85,14 +85,14 @@ def build_parser() -> ArgumentParser:
 
 
 def folder(options: Namespace) -> Path:
-    """Where the results go."""
+    """Folder of the results."""
     if options.out is not None:
         return Path(options.out)
     return Path("runs") / (f"{options.name}-quick" if options.quick else options.name)
 
 
 def run(options: Namespace) -> int:
-    """Run the study, print its tables and say where its page is."""
+    """Run the study, then print its tables and the path of its page."""
     out = folder(options)
     given = _given(options)
     if options.name == ALL:
@@ -103,12 +103,12 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt leaves."""
+    """Describe what an interrupt keeps."""
     return finished_cells(folder(options))
 
 
 def _given(options: Namespace) -> dict[str, Any]:
-    """Given options that only some studies take; refused if no study to run takes them."""
+    """Return the given study-specific options; raise if no selected study accepts one."""
     from sumpool.training import ConfigError
 
     given = {key: options[key] for key in OPTIONS if options[key] is not None}

@@ -1,4 +1,4 @@
-"""``sumpool train``: from labeled images to a model, its metrics and a page."""
+"""``sumpool train``: train a model on labeled images, evaluate it and write a page."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ examples:
   sumpool train --data more-photos/ --init runs/proxies
 """
 
-#: The options that most people use, by group: those of ``--help``.
+#: The most common options by group, which ``--help`` shows.
 COMMON = {
     "images": ("data", "skip_broken"),
     "model": ("backbone", "init", "pool", "embedding_size"),
@@ -74,7 +74,7 @@ class TrainParser(Parser):
     common: ClassVar = COMMON
 
     def format_help(self, formatter: argparse.HelpFormatter | None = None) -> str:
-        """The help: the ``common`` options, or with ``complete`` all."""
+        """Format the help of the ``common`` options, or of all if ``complete``."""
         groups, actions = self._action_groups, {it.dest: it for it in self._actions}
         if not self.complete:
             common: list[Any] = [
@@ -91,10 +91,10 @@ class TrainParser(Parser):
 
 
 class HelpAll(argparse.Action):
-    """Prints all options."""
+    """Action that prints all options."""
 
     def __call__(self, parser: Any, *_: Any) -> None:
-        """Print and end the process."""
+        """Print the options and exit."""
         parser.complete = True
         parser.print_help()
         parser.complete = False
@@ -102,7 +102,7 @@ class HelpAll(argparse.Action):
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     usage = "sumpool train --data FOLDER [options]"
     parser = TrainParser(usage=usage, description=DESCRIPTION, formatter_class=HelpFormatter)
     parser.add_argument(
@@ -120,19 +120,19 @@ def build_parser() -> ArgumentParser:
 
 
 def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
-    """Make the options of the recipe in ``arguments`` the defaults of ``train``, or of ``tune``.
+    """Make the options of the recipe in ``arguments`` the defaults of ``train`` or ``tune``.
 
-    A resumed run has a recipe already: there, options that are not given stay at plain defaults.
+    A resumed run already has a recipe, so its other options keep their plain defaults.
 
     Args:
         parser: The parser of the command with all its verbs.
         arguments: The normalized arguments of the command.
 
     Returns:
-        The dotted names of the options of a run that are given.
+        The dotted names of the given options of a run.
 
     Raises:
-        ConfigError: If there is no such recipe, or the arguments cannot be parsed.
+        ConfigError: If the recipe is unknown, or the arguments cannot be parsed.
     """
     verbs = parser._subcommands_action
     assert verbs is not None
@@ -145,14 +145,14 @@ def apply_recipe(parser: ArgumentParser, arguments: Sequence[str]) -> list[str]:
         gpu = not RECIPES[name].without_gpu or has_gpu(given.get("hardware.accelerator"))
         options = recipe_options(name, given, gpu=gpu)
     plain = flat(TrainConfig())
-    own = ("out", "minutes") if verb == "tune" else ()  # of the search
+    own = ("out", "minutes") if verb == "tune" else ()  # options of the search itself
     defaults = {name: value for name, value in {**plain, **options}.items() if name not in own}
     verbs.choices[verb].set_defaults(defaults)
     return [name for name in given if name in defaults]
 
 
 def run(options: Namespace) -> int:
-    """Train, print the metrics and say where the page is."""
+    """Train, then print the metrics and the path of the page."""
     config = config_of(options)
     if config.data is None and config.format != "glyphs" and options.resume is None:
         raise ConfigError("data is missing: name a folder or CSV file with --data")
@@ -178,7 +178,7 @@ def run(options: Namespace) -> int:
             f"checkpoint is kept, resume with: sumpool train --resume {result.folder}"
         )
         return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
-    if result.page is not None:  # the first process speaks for all
+    if result.page is not None:  # only the first process prints
         marked = ", selected on the test set" if "validation" not in result.metrics else ""
         print(
             f"{counted(outcome.steps, 'step')}, ended by {outcome.stopped}; the model of step "
@@ -190,7 +190,7 @@ def run(options: Namespace) -> int:
 
 
 def _note_pooling(config: TrainConfig, given: Sequence[str]) -> None:
-    """Say why the pooling is not the recipe's, though none was asked for."""
+    """Print why the pooling is not the recipe's, although none was given."""
     recipe = None if config.recipe is None else RECIPES[config.recipe]
     if recipe is None or "pool" not in recipe.options or "pool" in given or config.pool != "gsp":
         return
@@ -200,10 +200,10 @@ def _note_pooling(config: TrainConfig, given: Sequence[str]) -> None:
 
 
 def config_of(options: Namespace) -> TrainConfig:
-    """The configuration of a run in ``options``, as far as it can be checked without torch.
+    """Build the configuration of a run, with the checks that need no torch.
 
     Raises:
-        ConfigError: Naming the option and what it takes.
+        ConfigError: If an option is invalid; the message names it and its accepted values.
     """
     known = {entry.name for entry in fields(TrainConfig)}
     config = config_from_dict({it: value for it, value in options.as_dict().items() if it in known})
@@ -214,7 +214,7 @@ def config_of(options: Namespace) -> TrainConfig:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt outside the loop leaves."""
+    """Describe what an interrupt outside the training loop keeps."""
     from sumpool.report.run.folder import CHECKPOINTS
 
     run = Path(options.resume or options.out or "RUN")

@@ -53,7 +53,7 @@ examples:
 
 
 class TuneParser(TrainParser):
-    """A parser whose short help has the options of the search alone."""
+    """A parser whose short help shows only the options of the search."""
 
     common: ClassVar = {
         "images": ("data",),
@@ -63,7 +63,7 @@ class TuneParser(TrainParser):
 
 
 def build_parser() -> ArgumentParser:
-    """The parser of the verb."""
+    """Build the parser of the verb."""
     parser = TuneParser(
         usage="sumpool tune --data FOLDER (--trials N | --minutes N) --out STUDY [options]",
         description=DESCRIPTION.format(space="\n  ".join(SPACE), frozen="\n  ".join(FROZEN_SPACE)),
@@ -99,13 +99,13 @@ def build_parser() -> ArgumentParser:
     ):  # fmt: skip
         add(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
     add_overwrite(parser)
-    # A search has its own folder and its own time.
+    # The search has its own --out and --minutes.
     parser.add_class_arguments(TrainConfig, as_group=False, skip={"out", "minutes"})
     return parser
 
 
 def run(options: Namespace) -> int:
-    """Search, and print what was found, the command to train with it and where the page is."""
+    """Search, then print the result, the command to train with it and the path of the page."""
     if options.out is None:
         raise ConfigError("out is missing: name a folder for the search with --out")
     if options.trials is None and options.minutes is None:
@@ -145,18 +145,18 @@ def run(options: Namespace) -> int:
 
 
 def interrupt_message(options: Namespace) -> str:
-    """What an interrupt leaves."""
+    """Describe what an interrupt keeps."""
     return f"finished trials are kept in {options.out}; the same command continues with the others"
 
 
 def _executor(options: Namespace, folder: Path) -> Executor:
-    """Where trials run."""
+    """Return the executor of the trials."""
     if options.ray is not None:
         from sumpool.system.executors.ray_cluster import RayCluster
 
         if options.jobs != 1:
             raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
-        # The search itself begins lost trials again.
+        # The search itself restarts lost trials.
         return RayCluster(
             options.ray, gpus=options.gpus, cpus=options.cpus, retries=0, folder=folder.absolute()
         )

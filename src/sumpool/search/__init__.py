@@ -1,4 +1,4 @@
-"""Search: an index of images on disk, queries by image, part or prototype, and why images match."""
+"""Search in an index of images, by image, image region or prototype, with explained matches."""
 
 import lazy_loader
 

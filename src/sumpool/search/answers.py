@@ -20,13 +20,13 @@ from sumpool.system.wording import counted
 
 @dataclass(frozen=True)
 class Answer:
-    """What was found for one query.
+    """The results of one query.
 
     Attributes:
-        query: The query as it was given.
-        matches: The images, most similar first.
-        threshold: From which similarity on images count as similar; None for prototypes.
-        embedded: The query as the network saw it; None for prototypes.
+        query: The query as given.
+        matches: The results, most similar first.
+        threshold: Similarity at which images count as similar; None for prototypes.
+        embedded: The embedded query; None for prototypes.
     """
 
     query: str
@@ -36,13 +36,13 @@ class Answer:
 
     @property
     def similar(self) -> int:
-        """How many of the images reach the threshold."""
+        """Number of results that reach the threshold."""
         assert self.threshold is not None
         return sum(it.similarity >= self.threshold.value for it in self.matches)
 
     @property
     def verdict(self) -> str:
-        """How many images are similar, or that none is, in a sentence."""
+        """One-sentence summary of how many images are similar."""
         if self.threshold is None:
             return "Ordered by the share of the image that goes to the prototype."
         value, meaning = self.threshold
@@ -65,15 +65,15 @@ def answer(
     box: Sequence[float] | None = None,
     threshold: float | None = None,
 ) -> Answer:
-    """Answer a query that was typed: an image file, or the id or path of an indexed image.
+    """Answer a typed query: an image file, or the id or path of an indexed image.
 
     Args:
         index: The index.
         query: The query.
-        k: How many images.
+        k: Maximum number of results.
         where: As in :meth:`Index.search`.
         box: As in :meth:`Index.search`.
-        threshold: Least similarity; None leaves nothing out.
+        threshold: Minimum similarity; None accepts any.
     """
     source = find_query(index, query)
     embedded = index.embed(source, box)
@@ -84,15 +84,15 @@ def answer(
 
 
 def answer_prototype(index: Index, prototype: int, k: int) -> Answer:
-    """The images in which a prototype is strongest."""
+    """Answer with the images in which a prototype is strongest."""
     return Answer(f"prototype {prototype}", index.search_prototype(prototype, k))
 
 
 def find_query(index: Index, query: str) -> Path | int:
-    """The file or the id that ``query`` stands for; a file comes first.
+    """Resolve ``query`` to a file or an image id; files take precedence.
 
     Raises:
-        QueryError: If it is none.
+        QueryError: If it is neither.
     """
     if Path(query).is_file():
         return Path(query)
@@ -106,7 +106,7 @@ def find_query(index: Index, query: str) -> Path | int:
 
 
 def as_text(answer: Answer) -> str:
-    """The answer as a table, and the verdict."""
+    """Format an answer as a table, followed by its verdict."""
     rows = [(f"{it.similarity:.3f}", str(it.id), it.label or "", it.path) for it in answer.matches]
     header = ("similarity" if answer.threshold else "share", "id", "label", "path")
     labeled = any(row[2] for row in rows)
@@ -120,7 +120,7 @@ def as_text(answer: Answer) -> str:
 
 
 def as_json(answers: Sequence[Answer]) -> str:
-    """The answers as JSON."""
+    """Format answers as JSON."""
     return json.dumps([_values(it) for it in answers], indent=1, ensure_ascii=False)
 
 
@@ -132,7 +132,7 @@ def _values(answer: Answer) -> dict[str, Any]:
 
 
 def as_csv(answers: Sequence[Answer]) -> str:
-    """One line per image that was found."""
+    """Format answers as CSV, one line per result."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(("query", "rank", "id", "path", "label", "similarity"))
@@ -145,7 +145,7 @@ def as_csv(answers: Sequence[Answer]) -> str:
 
 
 def duplicates_text(index: Index, groups: Sequence[Duplicates], threshold: float) -> str:
-    """Groups of duplicates, one image per line."""
+    """Format groups of duplicates as text, one image per line."""
     lines = []
     for group in groups:
         kind = "same content" if group.exact else f"near, {group.similarity:.3f}"
@@ -154,7 +154,7 @@ def duplicates_text(index: Index, groups: Sequence[Duplicates], threshold: float
 
 
 def duplicates_verdict(groups: Sequence[Duplicates], threshold: float) -> str:
-    """How many groups there are, in a sentence."""
+    """One-sentence summary of the number of groups."""
     exact = sum(it.exact for it in groups)
     near = len(groups) - exact
     return (
@@ -164,7 +164,7 @@ def duplicates_verdict(groups: Sequence[Duplicates], threshold: float) -> str:
 
 
 def duplicates_json(index: Index, groups: Sequence[Duplicates]) -> str:
-    """Groups of duplicates as JSON."""
+    """Format groups of duplicates as JSON."""
     values = [
         {
             "exact": it.exact,

@@ -1,4 +1,4 @@
-"""From parts to the files of an index: kept and new images joined, the header replaced last."""
+"""Assemble the files of an index from kept images and new parts, replacing the header last."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from sumpool.search.source import Source, Stamp
 from sumpool.search.threshold import calibrate
 from sumpool.system.files import StoreError, atomic_path
 
-#: Rows that are copied at once.
+#: Rows copied at a time.
 _ROWS = 65_536
 
 
 @dataclass(frozen=True)
 class Changes:
-    """What an update did.
+    """Result of an update.
 
     Attributes:
-        added: Number of images that are new.
-        changed: Number of images with other content than before.
-        removed: Number of images that are gone, or cannot be read any more.
+        added: Number of new images.
+        changed: Number of images whose content changed.
+        removed: Number of images that are gone or no longer readable.
         kept: Number of images whose vectors were kept.
         skipped: Name and reason of each image that cannot be read.
     """
@@ -52,12 +52,12 @@ class Changes:
 
 @dataclass
 class Plan:
-    """What becomes of the images of a source.
+    """Which images of a source to keep and which to embed.
 
     Attributes:
-        kept: Names of those whose vectors are kept, with their stamps and labels of today.
-        missing: Places in the source of those that are embedded.
-        present: Names of all.
+        kept: Current stamps and labels of the images whose vectors are kept, by name.
+        missing: Indices in the source of the images to embed.
+        present: Names of all images.
     """
 
     kept: dict[str, tuple[Stamp, str | None]]
@@ -68,18 +68,18 @@ class Plan:
 def assemble(
     folder: Path, header: Header, source: Source, old: pa.Table, plan: Plan, parts: Sequence[Part]
 ) -> Changes:
-    """Join what is kept and what was embedded; the header is replaced when all is on disk.
+    """Join kept and embedded images; replace the header once everything is on disk.
 
     Args:
-        folder: The index, locked.
+        folder: Folder of the index, locked.
         header: Its header.
         source: The images.
-        old: The table of images as it was.
-        plan: What becomes of the images.
-        parts: Those that were embedded.
+        old: The previous image table.
+        plan: Which images are kept.
+        parts: The embedded parts.
     """
     pool, new, skipped = _embedded(folder, source, old, parts)
-    rows: list[tuple[int, int, Stamp, str | None]] = []  # place in the pool, id, stamp, label
+    rows: list[tuple[int, int, Stamp, str | None]] = []  # row in the pool, id, stamp, label
     changed = 0
     for place, (name, id) in enumerate(zip(*_lists(old, "path", "id"), strict=True)):
         if name in plan.kept:
@@ -130,9 +130,9 @@ def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
 def _embedded(
     folder: Path, source: Source, old: pa.Table, parts: Sequence[Part]
 ) -> tuple[pa.Table, dict[str, tuple[int, Stamp, str | None]], list[tuple[str, str]]]:
-    """All rows, old and new, with what is new by name, and what could not be read."""
+    """Pool the old and new rows; also return new images by name, and unreadable ones."""
     columns = ["path", "width", "height", "content_hash", "z"]
-    schema = pa.schema(map(PART_SCHEMA.field, columns))  # rows without an image have no size
+    schema = pa.schema(map(PART_SCHEMA.field, columns))  # unreadable images have no size
     tables, place = [old.select(columns).cast(schema)], len(old)
     new: dict[str, tuple[int, Stamp, str | None]] = {}
     skipped = []
@@ -166,7 +166,7 @@ def _table(content: pa.Table, rows: list[tuple[int, int, Stamp, str | None]]) ->
 
 
 def _generation(header: Header, table: pa.Table) -> str:
-    """A name that other images, another order or another model do not have."""
+    """Name derived from the images, their order and the model."""
     digest = hashlib.sha256(header.model_digest.encode())
     for name in SCHEMA.names[:-1]:
         digest.update(repr(table[name].to_pylist()).encode())
@@ -181,7 +181,7 @@ def _join_vectors(
     kept: int,
     parts: Sequence[Part],
 ) -> None:
-    """Write the vectors; ``order`` counts the ``kept`` rows of the old file, then the parts."""
+    """Write the vectors; ``order`` indexes the ``kept`` rows of the old file, then the parts."""
     shape = (len(order), header.dim)
     with atomic_path(folder / following.vectors_file) as aside:
         out = np.lib.format.open_memmap(aside, mode="w+", dtype=np.float32, shape=shape)
@@ -200,7 +200,7 @@ def _join_vectors(
 
 
 def _vectors(folder: Path, part: Part, dim: int) -> NDArray[np.float32]:
-    """The vectors of a part, (n, D), zeros where an image could not be read."""
+    """Vectors of a part, (n, D), zero where an image could not be read."""
     table = read_part(folder, part)
     assert table is not None  # read a moment ago, under the lock
     column = table["vector"].combine_chunks()

@@ -1,4 +1,4 @@
-"""Embedding on a Ray cluster: parts of an index go through Ray Data to workers with a model."""
+"""Embedding on a Ray cluster: Ray Data distributes the parts of an index to workers."""
 
 from __future__ import annotations
 
@@ -32,21 +32,21 @@ logger = logging.getLogger(__name__)
 class RayCompute:
     """Computes the parts of an index on a Ray cluster; pass it as ``compute`` to ``Index.build``.
 
-    Every worker opens the images and the model once, and then writes one part after the other to
-    the index folder. Parts that are there are not computed again: an interrupted build continues,
-    on a cluster or without. All nodes need the same version of this package, and must see the index
-    folder and the images under the same paths. See docs/cluster.md.
+    Every worker opens the images and the model once, then writes parts to the index folder one by
+    one. Existing parts are not recomputed: an interrupted build resumes, with or without a cluster.
+    All nodes need the same version of this package, and must see the index folder and the images
+    under the same paths. See docs/cluster.md.
 
     Args:
-        address: "local" starts and stops Ray on this machine; "auto" joins the cluster that this
-            machine is part of; "host:port" or "ray://host:port" joins that one. None uses the
-            connection of this process, else RAY_ADDRESS, else "local".
-        gpus: Share of a GPU per worker, such as 0.5, or a whole number of GPUs; 0 uses none.
-        cpus: CPUs per worker, which decodes images and computes with as many threads.
+        address: "local" starts and stops Ray on this machine; "auto" joins the cluster of this
+            machine; "host:port" or "ray://host:port" joins the cluster at that address. None uses
+            the connection of this process, else RAY_ADDRESS, else "local".
+        gpus: GPUs per worker: a fraction such as 0.5, or a whole number; 0 uses none.
+        cpus: CPUs per worker, which also set its number of threads.
         progress: Whether to show a progress bar.
 
     Raises:
-        ClusterError: If a number cannot be used.
+        ClusterError: If ``gpus`` or ``cpus`` is invalid.
     """
 
     address: str | None = None
@@ -63,7 +63,7 @@ class RayCompute:
     def __call__(
         self, model: Embedder, source: Source, parts: Sequence[Part], folder: Path, header: Header
     ) -> None:
-        """Compute the parts that are missing in the index ``folder``.
+        """Compute the parts missing from the index ``folder``.
 
         Raises:
             ClusterError: If Ray is missing, or the cluster cannot be reached or used.
@@ -111,7 +111,7 @@ class RayCompute:
 
 
 class _Worker:
-    """What runs on the nodes: the images and the model, opened once."""
+    """A worker on a node, which opens the images and the model once."""
 
     def __init__(self, folder: Path, header: Header, threads: int, gpu: bool) -> None:
         reuse_freed_memory()
@@ -127,7 +127,7 @@ class _Worker:
         self.model = load_embedder(folder / MODEL, "cuda" if gpu else "cpu")
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
-        # Planned again: images that changed in the meantime make another part.
+        # Planned again: images that changed in the meantime yield another part.
         indices = [int(index) for index in batch["indices"][0]]
         embed_parts(
             *(self.model, self.source, plan_parts(self.source, indices, self.header)),
@@ -140,13 +140,13 @@ class _Worker:
 
 
 def _room(resources: dict[str, float], cpus: float, gpus: float) -> int:
-    """How many workers a node takes."""
+    """Number of workers that fit on a node."""
     room = int(resources.get("CPU", 0) / cpus)
     return min(room, int(resources.get("GPU", 0) / gpus)) if gpus else room
 
 
 def _reason(error: BaseException) -> UserError:
-    """The error of a user that a worker met, else one that says how the worker ended."""
+    """Return the user error raised in a worker, or else one that says how the worker failed."""
     below: BaseException | None = error
     while below is not None:
         cause = getattr(below, "cause", None)

@@ -1,4 +1,4 @@
-"""What each position adds to an embedding, for the poolings that are sums over positions."""
+"""Contribution of each position to an embedding, for poolings that are sums over positions."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from sumpool.pooling.maximum import maximum
 from sumpool.search.queries import QueryError
 from sumpool.transport import sum_pool
 
-#: Least cosine between the sum of the contributions and what the pooling returned.
+#: Minimum cosine similarity of the summed contributions and the pooled vector.
 _AGREEMENT = 1 - 1e-6
 
 
 class _Pooled(NamedTuple):
-    """One image on its way through a pooling."""
+    """Inputs and outputs of a pooling for one image."""
 
-    x: Tensor  #: what the pooling is given
+    x: Tensor  #: input of the pooling
     mask: Tensor | None  #: (1, n)
     f: Tensor  #: local features (1, n, C), 0 where the mask is False
     w: Tensor  #: weights (1, n, 1)
     v: Tensor  #: the pooled vector (1, C')
 
 
-#: The contributions (1, n, C') to the vector that a pooling gives, up to a factor.
+#: Computes the contributions (1, n, C') to the pooled vector, up to a factor.
 _Rule = Callable[[Any, _Pooled], Tensor]
 
 
@@ -45,14 +45,14 @@ def _channels_apart(pooling: Any, it: _Pooled) -> Tensor:
 
 
 def _scaled_channels(pooling: Any, it: _Pooled) -> Tensor:
-    # v_c = r_c Σ_j w_j f_jc, with a factor for each channel.
+    # v_c = r_c Σ_j w_j f_jc, with a factor r_c per channel.
     shares = it.w * (it.f.relu() if pooling.pool_type == "crow" else it.f)
     total = shares.sum(1, keepdim=True)
     return shares * torch.where(total != 0, it.v.unsqueeze(1) / total, 0)
 
 
 def _equalized(pooling: Any, it: _Pooled) -> Tensor:
-    f = it.f.double()  # (F Fᵀ + λ I) α = 1; what is masked is 0 and adds nothing
+    f = it.f.double()  # (F Fᵀ + λ I) α = 1; masked positions are 0 and add nothing
     gram = f @ f.mT + pooling.ridge * torch.eye(f.shape[1], dtype=f.dtype, device=f.device)
     alpha: Tensor = torch.linalg.solve(gram, torch.ones_like(f[..., :1]))
     return alpha * f
@@ -93,7 +93,7 @@ def _mean_of_weighed(pooling: Any, it: _Pooled) -> Tensor:
 
 
 def _power_mean(pooling: Any, it: _Pooled) -> Tensor:
-    # Of channels apart, in what the layer norm leaves above its least value.
+    # Channels are pooled separately, after the layer norm and a shift above the least value.
     return _weighted_power_mean(
         pooling.gamma, it, above_least(layer_norm(pooling.norm, it.f), it.mask)
     )
@@ -141,7 +141,7 @@ def _in_parts(pooling: Any, it: _Pooled) -> Tensor:
 
 
 def _normalized_sums(parts: Tensor) -> Tensor:
-    """``parts`` (1, n, …, d), scaled to what they add to their sum over n of norm 1."""
+    """Scale ``parts`` (1, n, …, d) so that their sum over n has norm 1."""
     lengths: Tensor = parts.sum(1, keepdim=True).norm(dim=-1, keepdim=True)
     return parts / lengths.clamp_min(1e-12)
 
@@ -171,27 +171,27 @@ _RULES: dict[str, _Rule] = {
 
 
 def can_explain(pooling: GlobalPool) -> bool:
-    """Whether the pooled vector is a sum of what each position adds to it."""
+    """Whether the pooled vector is a sum of contributions of the positions."""
     return pooling.pool_type in _RULES
 
 
 def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None) -> Tensor:
-    """What each position adds to the embedding before normalization.
+    """Compute the contribution of each position to the embedding before normalization.
 
-    Of a weighted sum, these are the weighted local features. Where every channel is pooled apart
-    (maximum, generalized mean), a position adds its share in each channel. Where parts of the
-    vector are normalized each (GSP in parts, SALAD), it adds its share in each part.
+    For a weighted sum, these are the weighted local features. If channels are pooled separately
+    (maximum, generalized mean), a position contributes its share of each channel. If parts of the
+    vector are normalized separately (GSP in parts, SALAD), it contributes its share of each part.
 
     Args:
         model: The model, in evaluation mode.
-        features: Local features of one image, as :meth:`Embedder.feature_map` gives them.
-        mask: The positions that count.
+        features: Local features of one image, as returned by :meth:`Embedder.feature_map`.
+        mask: Positions that are pooled; None for all.
 
     Returns:
         A tensor (n, D) in float64 whose sum over positions is the embedding, up to a factor.
 
     Raises:
-        QueryError: If the pooling is no such sum; names those that are.
+        QueryError: If the pooling is not such a sum; the message lists those that are.
     """
     pooling = model.pooling
     if not can_explain(pooling):
@@ -223,7 +223,7 @@ def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None)
 
 @torch.enable_grad()
 def _by_gradient(pool: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """Each value times the derivative of its channel, (1, n, C)."""
+    """Multiply each value by the derivative of its channel, (1, n, C)."""
     values = values.detach().requires_grad_()
     (slopes,) = torch.autograd.grad(pool(values).sum(), values)
     return (values * slopes).detach()

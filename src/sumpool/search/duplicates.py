@@ -1,4 +1,4 @@
-"""Groups of images that are the same, or nearly."""
+"""Groups of duplicate and near-duplicate images."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from tqdm import tqdm
 
-#: Similarity from which on images count as near-duplicates.
+#: Similarity at which images count as near-duplicates.
 NEAR = 0.95
-#: Rows that are compared at once.
+#: Rows compared at a time.
 _BLOCK = 2048
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Images that are the same.
+    """A group of duplicates.
 
     Attributes:
-        ids: Their ids, ascending.
-        exact: Whether their content is the same byte for byte.
-        similarity: The least similarity of an image to the one most similar to it in the group.
+        ids: Ids of the images, ascending.
+        exact: Whether the images are identical byte for byte.
+        similarity: Smallest similarity of an image to its nearest neighbor in the group.
     """
 
     ids: tuple[int, ...]
@@ -41,17 +41,17 @@ def find_duplicates(
     *,
     progress: bool = False,
 ) -> list[Duplicates]:
-    """Groups of duplicates: first those with the same content, then those that are near.
+    """Find groups of duplicates: first identical images, then near-duplicates.
 
-    Near-duplicates are connected: an image belongs to a group if it is at least ``threshold``
-    similar to one image of it. Images with the same content stand in a group of near-duplicates
-    with the first of them.
+    Near-duplicates are chained: an image belongs to a group if its similarity to at least one
+    member reaches ``threshold``. Of identical images, only the first is in a group of
+    near-duplicates.
 
     Args:
-        vectors: Vectors of length 1, (N, D).
+        vectors: Unit vectors, (N, D).
         ids: The id of each image, (N,).
-        hashes: The digest of the content of each.
-        threshold: Least similarity, in (0, 1].
+        hashes: The content digest of each image.
+        threshold: Minimum similarity, in (0, 1].
         progress: Whether to show a progress bar.
     """
     if not 0 < threshold <= 1:
@@ -71,7 +71,7 @@ def find_duplicates(
 def _near_pairs(
     vectors: NDArray[np.float32], rows: NDArray[np.int64], threshold: float, progress: bool
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]]:
-    """Places in ``rows`` of pairs, the first below the second, and their similarity."""
+    """Yield indices i < j into ``rows`` of near-duplicate pairs, and their similarities."""
     count = len(rows)
     with tqdm(total=count, desc="comparing", unit=" images", disable=not progress) as bar:
         for a in range(0, count, _BLOCK):

@@ -17,18 +17,18 @@ from sumpool.search.queries import Embedded, View
 
 @dataclass(frozen=True)
 class Explanation:
-    r"""Why two images match.
+    r"""Explanation of why two images match.
 
     An embedding is :math:`e = \sum_j p_j f_j / \lVert\sum_j p_j f_j\rVert`, so that the similarity
-    of a query q and a result g splits over the positions of either:
+    of a query q and a result g is a sum over the positions of either:
     :math:`\langle e_q, e_g\rangle = \sum_j p_j \langle f_j, e_g\rangle / \lVert\cdot\rVert`.
 
     Attributes:
-        similarity: The similarity.
-        query_map: What each position of the query adds to it, (h, w); sums to it.
-        result_map: What each position of the result adds to it, (h, w); sums to it.
-        query: What the network saw of the query.
-        result: What it saw of the result.
+        similarity: Cosine similarity of the two images.
+        query_map: Contribution of each position of the query, (h, w); sums to the similarity.
+        result_map: Contribution of each position of the result, (h, w); sums to the similarity.
+        query: The square of the query that the network saw.
+        result: The square of the result that the network saw.
     """
 
     similarity: float
@@ -42,7 +42,7 @@ def explain_match(model: Embedder, query: Embedded, result: Embedded) -> Explana
     """Split the similarity of two embedded images over their positions.
 
     Raises:
-        QueryError: If the pooling is no sum over positions.
+        QueryError: If the pooling is not a sum over positions.
     """
     parts = [contributions(model, it.features, it.mask) for it in (query, result)]
     totals = [it.sum(0) for it in parts]

@@ -1,4 +1,4 @@
-"""Which images a search may find."""
+"""Filters that restrict the results of a search."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from sumpool.search.queries import QueryError
 def accepted_labels(
     where: Mapping[str, str | Sequence[str]] | None, labels: Sequence[str]
 ) -> set[str] | None:
-    """The labels that ``where`` accepts; None for all images.
+    """Return the labels that ``where`` accepts; None for all images.
 
     Args:
-        where: One or several labels under the key "label"; None or nothing accepts all.
-        labels: The labels that occur.
+        where: One or several labels under the key "label"; None or empty accepts all.
+        labels: All labels of the index.
 
     Raises:
-        QueryError: If a key or a label is unknown; names the closest.
+        QueryError: If a key or a label is unknown; the message suggests similar labels.
 
     Example:
         >>> accepted_labels({"label": "cat"}, ["cat", "dog"])

@@ -1,4 +1,4 @@
-"""The files of an index: a header that is replaced last, and what it names."""
+"""Files of an index: a header, replaced last, and the files it names."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import claim, held_by
 
-#: Number of the format written; folders with a higher one are refused.
+#: Format version written; folders with a higher one are rejected.
 VERSION = 1
 #: Key of the header's own SHA-256.
 DIGEST = "sha256"
 HEADER, MODEL, PARTS, THUMBNAILS, LOCK = "index.json", "model", "parts", "thumbnails", ".lock"
 
-#: What headers of the first versions lack.
+#: Fields missing from the headers of early versions.
 _LATER = frozenset({"calibrated_on"})
 
-#: The columns of the table of images; its rows are those of the vectors.
+#: Columns of the image table, whose rows are aligned with the vectors.
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64(), nullable=False),
@@ -52,32 +52,32 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Header:
-    """What an index is of, and which files hold it.
+    """Source, settings and files of an index.
 
     Attributes:
-        data: Where the images are.
+        data: Path of the images.
         format: Format of the data, or "auto".
-        split: Part of the data.
+        split: Split of the data.
         labels: Whether labels are read.
         allow_outside: Whether a CSV file may name images outside its folder.
         thumbnails: Whether thumbnails are stored.
-        store: What searches the vectors.
+        store: Vector store.
         batch_size: Images per forward pass; vectors depend on it in the last digits.
-        model: Where the model came from.
-        model_digest: SHA-256 of the copy of the model in the index.
-        next_id: The id of the next new image.
-        generation: Part of the names of vectors and table; None while none are complete.
-        vectors_digest: SHA-256 of the file of the vectors.
-        images_digest: SHA-256 of the table of images.
+        model: Source of the model.
+        model_digest: SHA-256 of the model copy in the index.
+        next_id: Id of the next new image.
+        generation: Part of the file names of vectors and table; None until a build completes.
+        vectors_digest: SHA-256 of the vector file.
+        images_digest: SHA-256 of the image table.
         count: Number of images.
         dim: Length of the vectors.
-        files: Whether images are files below the root of ``data``.
-        threshold: From which similarity on images count as similar.
-        threshold_meaning: What that says, in words.
-        calibrated_on: "validation" if the validation images of the model's run gave the threshold,
-            which then stays, or "index".
+        files: Whether each image is a file of its own.
+        threshold: Similarity at which images count as similar.
+        threshold_meaning: How the threshold was measured.
+        calibrated_on: "validation" for a fixed threshold from the validation images of the model's
+            run, or "index".
         skipped: Name and reason of each image that could not be read.
-        version: Number of the format.
+        version: Format version.
     """
 
     data: str
@@ -105,20 +105,20 @@ class Header:
 
     @property
     def vectors_file(self) -> str:
-        """Name of the file of the vectors."""
+        """Name of the vector file."""
         return f"vectors-{self.generation}.npy"
 
     @property
     def images_file(self) -> str:
-        """Name of the table of images."""
+        """File name of the image table."""
         return f"images-{self.generation}.parquet"
 
 
 def read_header(folder: Path) -> Header:
-    """The header of the index in ``folder``.
+    """Read the header of the index in ``folder``.
 
     Raises:
-        StoreError: If there is none, or it is damaged or newer.
+        StoreError: If it is missing, damaged or of a newer version.
     """
     path = folder / HEADER
     if not path.is_file():
@@ -160,7 +160,7 @@ def _digest(values: dict[str, Any]) -> str:
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file.
+    """Return the SHA-256 of a file.
 
     Raises:
         StoreError: If it cannot be read.
@@ -179,10 +179,10 @@ def _check(path: Path, digest: str) -> None:
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Change an index inside the ``with``, as the only process that does.
+    """Hold the write lock of an index inside the ``with`` block.
 
     Raises:
-        StoreError: If another process is at it; says which.
+        StoreError: If another process holds it; the message says which.
     """
     with claim(folder / LOCK) as mine:
         if not mine:
@@ -191,13 +191,13 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def write_images(path: Path, table: pa.Table) -> None:
-    """Write a table, of images or of a part, with a checksum for every page."""
+    """Write the table of an index or a part, with a checksum per Parquet page."""
     with atomic_path(path) as aside:
         pq.write_table(table.combine_chunks(), aside, write_page_checksum=True)
 
 
 def read_images(path: Path) -> pa.Table:
-    """A table that :func:`write_images` wrote.
+    """Read a table written by :func:`write_images`.
 
     Raises:
         StoreError: If it is missing or damaged.
@@ -211,7 +211,7 @@ def read_images(path: Path) -> pa.Table:
 
 
 def read_table(folder: Path, header: Header) -> pa.Table:
-    """The table of images that the header stands for.
+    """Read the image table that the header names.
 
     Raises:
         StoreError: If it is missing or damaged.
@@ -221,7 +221,7 @@ def read_table(folder: Path, header: Header) -> pa.Table:
 
 
 def open_vectors(folder: Path, header: Header) -> NDArray[np.float32]:
-    """The vectors (N, D), mapped into memory, after one reading for their digest.
+    """Verify the digest of the vectors (N, D) and memory-map them.
 
     Raises:
         StoreError: If the file is missing or damaged.
@@ -238,7 +238,7 @@ def open_vectors(folder: Path, header: Header) -> NDArray[np.float32]:
 
 
 def model_digest(folder: Path) -> str:
-    """SHA-256 of the model in the index ``folder``."""
+    """Return the SHA-256 of the model in the index ``folder``."""
     digest = hashlib.sha256()
     for name in (DESCRIPTION, TENSORS):
         digest.update((folder / MODEL / name).read_bytes())
@@ -246,14 +246,14 @@ def model_digest(folder: Path) -> str:
 
 
 def thumbnail_path(folder: Path, content_hash: str) -> Path:
-    """Where the thumbnail of an image with this content is."""
+    """Path of the thumbnail of an image with this content."""
     return folder / THUMBNAILS / content_hash[:2] / f"{content_hash}.jpg"
 
 
 def remove_unused(folder: Path, header: Header, table: pa.Table) -> None:
-    """Remove parts, and vectors, tables and thumbnails that the header does not stand for.
+    """Remove all parts, and the vectors, tables and thumbnails that the header does not name.
 
-    What killed processes left half written goes too: the lock says that nobody else writes.
+    Partial files of killed processes go too: the caller holds the lock, so nobody else writes.
     """
     shutil.rmtree(folder / PARTS, ignore_errors=True)
     for path in folder.rglob(".*.part"):

@@ -1,4 +1,4 @@
-"""The model of an index that is given none: the packaged network, not trained further."""
+"""The default model of an index: the packaged network, not trained further."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from sumpool.models.backbones import build_backbone
 
 
 def frozen_embedder() -> Embedder:
-    """The packaged ImageNet network with the pooling that retrieves best without training.
+    """Build the packaged ImageNet network with the pooling that retrieves best without training.
 
-    That is the generalized mean with p = 3, of all poolings that have nothing to learn
-    (docs/results/search-frozen-cpu). It is an embedder as any other; its linear map is the
-    identity.
+    Among the poolings without parameters, that is the generalized mean with p = 3
+    (docs/results/search-frozen-cpu). The linear map is the identity.
     """
     config = EmbedderConfig(pooling="gemean", pooling_options={"p": 3.0, "learn_p": False})
     backbone = build_backbone(config.backbone, weights=config.weights)

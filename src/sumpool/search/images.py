@@ -1,4 +1,4 @@
-"""The images of an index: their table, their vectors, and the files they are in."""
+"""The images of an index: their table, vectors and files."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from sumpool.system.files import StoreError
 
 
 class Match(NamedTuple):
-    """An image that was found.
+    """A search result.
 
     Attributes:
-        id: Its id in the index.
-        path: Its path below the root of the data, or its name.
-        label: Its label; None without.
-        similarity: The cosine of the angle to the query or, of a prototype, its attribute z.
+        id: Id of the image in the index.
+        path: Path of the image below the root of the data, or its name.
+        label: Label of the image; None if it has none.
+        similarity: Cosine similarity to the query or, for a prototype, the attribute z.
     """
 
     id: int
@@ -48,15 +48,15 @@ class IndexedImages:
     """Read access to the images of an index.
 
     Args:
-        folder: The index.
-        device: Where the model runs on queries.
+        folder: Folder of the index.
+        device: Device on which queries are embedded.
 
     Attributes:
-        folder: The index.
-        header: What it is of.
-        images: The table of images: id, path, label, width, height, bytes, mtime_ns, content_hash
-            and z, the attributes.
-        vectors: Their vectors, of length 1, in the same rows, (N, D).
+        folder: Folder of the index.
+        header: Its header.
+        images: The image table: id, path, label, width, height, bytes, mtime_ns, content_hash and
+            z, the attributes.
+        vectors: Unit vectors in the same rows, (N, D).
     """
 
     def __init__(self, folder: str | os.PathLike[str], device: torch.device | str = "cpu") -> None:
@@ -80,7 +80,7 @@ class IndexedImages:
             self.header = header  # another process has just replaced the files
             self._load()
         properties = [it for it in dir(type(self)) if it in self.__dict__]
-        for name in properties:  # cached before
+        for name in properties:  # cached from the previous header
             del self.__dict__[name]
 
     def _load(self) -> None:
@@ -95,7 +95,7 @@ class IndexedImages:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """The labels that occur, sorted; none without labels."""
+        """All labels, sorted; empty if the images have none."""
         return tuple(sorted({it for it in self.images["label"].to_pylist() if it is not None}))
 
     @cached_property
@@ -103,7 +103,7 @@ class IndexedImages:
         return {id: row for row, id in enumerate(self.images["id"].to_pylist())}
 
     def row(self, id: int) -> int:
-        """The row of an image in :attr:`images` and :attr:`vectors`.
+        """Return the row of an image in :attr:`images` and :attr:`vectors`.
 
         Raises:
             QueryError: If no image has this id.
@@ -119,19 +119,19 @@ class IndexedImages:
         )
 
     def match(self, id: int, similarity: float = 1.0) -> Match:
-        """The image with this id."""
+        """Return the image with this id as a result."""
         if id not in self._named:
             raise self._unknown(id)
         return Match(id, *self._named[id], similarity)
 
     @cached_property
     def _named(self) -> dict[int, tuple[str, str | None]]:
-        # Path and label of each image; a table takes as long for one of them as a search does.
+        # Path and label of each image: looking one up in the table takes as long as a search.
         ids, *names = (self.images[name].to_pylist() for name in ("id", "path", "label"))
         return dict(zip(ids, zip(*names, strict=True), strict=True))
 
     def path(self, id: int) -> Path | None:
-        """The file of an image; None if it is in none of its own."""
+        """Return the file of an image; None if images are not files of their own."""
         if not self.header.files:
             return None
         root = Path(self.header.data)
@@ -139,10 +139,10 @@ class IndexedImages:
         return (root.parent if root.is_file() else root) / name
 
     def load(self, id: int) -> Image.Image:
-        """An indexed image, RGB and upright.
+        """Load an indexed image, RGB and upright.
 
         Raises:
-            BrokenImageError: If it cannot be read any more.
+            BrokenImageError: If it can no longer be read.
         """
         path = self.path(id)
         if path is not None:
@@ -157,7 +157,7 @@ class IndexedImages:
         return source, {source.name(index): index for index in range(len(source))}
 
     def thumbnail(self, id: int, side: int = SIDE) -> bytes:
-        """A small version of an image as JPEG: the stored one, or one that is made now."""
+        """Return a thumbnail as JPEG, stored or made on the fly."""
         stored = thumbnail_path(self.folder, self.images["content_hash"][self.row(id)].as_py())
         if side == SIDE and stored.is_file():
             return stored.read_bytes()

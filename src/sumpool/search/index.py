@@ -1,4 +1,4 @@
-"""An index of images: built once, kept up to date, searched by image, part or prototype."""
+"""Index of images: built once, updated in place, searched by image, region or prototype."""
 
 from __future__ import annotations
 
@@ -33,15 +33,14 @@ Query = str | os.PathLike[str] | Image.Image | int | tuple[Any, Sequence[float]]
 
 
 class Index(IndexedImages):
-    """An index of images in a folder.
+    """An index of images, stored in a folder.
 
-    Made by :meth:`build` or :meth:`open`. Reading takes no lock: an index that another process
-    updates is searched as it was when it was opened.
+    Create one with :meth:`build` or :meth:`open`. Reading takes no lock: if another process updates
+    the index, searches use the version that was opened.
 
     Args:
-        folder: The index.
-        device: Where the model runs on queries.
-
+        folder: Folder of the index.
+        device: Device on which queries are embedded.
     """
 
     @classmethod
@@ -63,27 +62,27 @@ class Index(IndexedImages):
         progress: bool = True,
         compute: Compute | None = None,
     ) -> Index:
-        """Embed the images of ``data`` into a new index; continues one that was interrupted.
+        """Embed the images of ``data`` into a new index, or resume an interrupted build.
 
         Args:
             data: Folder, CSV file or single image; see :class:`~sumpool.search.source.Source`.
-            out: Folder of the index, new or that of an interrupted build.
-            model: A model, the folder of a run or model, or None for the packaged network.
+            out: Folder of the index, new or from an interrupted build.
+            model: A model, a run or model folder, or None for the packaged network.
             format: Format of the data.
-            split: Part of the data.
-            labels: Whether to read labels where there are any.
+            split: Split of the data.
+            labels: Whether to read labels if the data has them.
             allow_outside: Whether a CSV file may name images outside its folder.
-            thumbnails: Whether to store a small version of every image.
-            store: What searches the vectors, see :data:`sumpool.search.stores.catalog.STORES`.
+            thumbnails: Whether to store a thumbnail of every image.
+            store: Vector store, see :data:`sumpool.search.stores.catalog.STORES`.
             batch_size: Images per forward pass.
-            device: Where the model runs.
-            workers: Threads that decode; None is one per core.
+            device: Device of the model.
+            workers: Number of decoding threads; None uses one per core.
             progress: Whether to show progress bars.
-            compute: Computes vectors in place of this process.
+            compute: Computes the vectors; None uses this process.
 
         Raises:
-            StoreError: If ``out`` is a finished index, or holds something else.
-            DataError: If there is no readable image.
+            StoreError: If ``out`` holds a finished index or other files.
+            DataError: If no image can be read.
         """
         begin(
             data,
@@ -105,7 +104,7 @@ class Index(IndexedImages):
         """Open the index in ``folder``.
 
         Raises:
-            StoreError: If there is none, or it is damaged or not finished.
+            StoreError: If there is no index, or it is damaged or unfinished.
         """
         return cls(folder, device)
 
@@ -117,9 +116,9 @@ class Index(IndexedImages):
         store: str | None = None,
         compute: Compute | None = None,
     ) -> Changes:
-        """Add new images, drop deleted ones and embed changed ones again; see :meth:`build`.
+        """Add new images, drop deleted ones and re-embed changed ones; see :meth:`build`.
 
-        ``store`` replaces what searches the vectors.
+        ``store`` replaces the vector store; None keeps it.
         """
         changes = update(
             self.folder,
@@ -134,22 +133,22 @@ class Index(IndexedImages):
 
     @cached_property
     def model(self) -> Embedder:
-        """The model, loaded when it is first needed."""
+        """The model, loaded on first use."""
         return load_embedder(self.folder / MODEL, self.device)
 
     @property
     def threshold(self) -> Threshold:
-        """From which similarity on images count as similar, and what that means."""
+        """Similarity at which images count as similar, and how it was measured."""
         return Threshold(self.header.threshold, self.header.threshold_meaning)
 
     @property
     def explains(self) -> bool:
-        """Whether :meth:`explain` can be asked: the pooling is a sum over positions."""
+        """Whether :meth:`explain` is available: the pooling must be a sum over positions."""
         return can_explain(self.model.pooling)
 
     @property
     def prototypes(self) -> int:
-        """Number of prototypes to search by; 0 where the model has none, or one for all images."""
+        """Number of prototypes to search by; 0 if the model has fewer than two."""
         return 0 if self._attributes is None else self._attributes.shape[1]
 
     @cached_property
@@ -162,16 +161,16 @@ class Index(IndexedImages):
         if column.null_count == len(column):
             return None
         attributes: NDArray[np.float32] = column.flatten().to_numpy().reshape(len(self), -1)
-        # A single prototype has all of every image: it tells none from another.
+        # A single prototype receives all of every image and cannot tell them apart.
         return attributes if attributes.shape[1] > 1 else None
 
     def embed(self, query: Query, box: Sequence[float] | None = None) -> Embedded:
-        """The query as the network embeds it.
+        """Embed a query.
 
         Args:
             query: An image file, a PIL image, the id of an indexed image, or a pair of one of these
                 and a box.
-            box: Left, top, right and bottom of the part that counts, in pixels of the upright
+            box: Left, top, right and bottom of the region to embed, in pixels of the upright
                 image.
         """
         if isinstance(query, tuple):
@@ -190,20 +189,19 @@ class Index(IndexedImages):
         box: Sequence[float] | None = None,
         threshold: float | None = None,
     ) -> list[Match]:
-        """The indexed images that are most similar to ``query``, most similar first.
+        """Find the indexed images most similar to ``query``, most similar first.
 
-        An indexed image does not find itself.
+        A whole image queried by its id is left out of its own results.
 
         Args:
-            query: As in :meth:`embed`, or what that returned.
-            k: How many, at most.
-            where: Find only images with these values: ``{"label": "cat"}``, or several labels.
+            query: As in :meth:`embed`, or its result.
+            k: Maximum number of results.
+            where: Restrict results to these values: ``{"label": "cat"}``, or several labels.
             box: As in :meth:`embed`.
-            threshold: Least similarity; None finds images however far. :attr:`threshold` is a
-                measured one.
+            threshold: Minimum similarity; None accepts any. :attr:`threshold` is a measured one.
 
         Raises:
-            QueryError: If an argument is not accepted; says what is.
+            QueryError: If an argument is invalid; the message says what is accepted.
             BrokenImageError: If the image cannot be read.
         """
         if k < 1:
@@ -229,10 +227,10 @@ class Index(IndexedImages):
         return matches[:k]
 
     def search_prototype(self, prototype: int, k: int = 10) -> list[Match]:
-        """The images in which a prototype is strongest, by its attribute z.
+        """Find the images in which a prototype is strongest, by its attribute z.
 
         Raises:
-            QueryError: If the model has no prototypes, or not this one.
+            QueryError: If the model has no such prototype.
         """
         attributes = self._attributes
         if attributes is None:
@@ -251,10 +249,10 @@ class Index(IndexedImages):
     def explain(
         self, query: Query | Embedded, id: int, *, box: Sequence[float] | None = None
     ) -> Explanation:
-        """Why the query and an indexed image match: heat maps that sum to their similarity.
+        """Explain a match with an indexed image by heat maps that sum to the similarity.
 
         Raises:
-            QueryError: If the pooling is no sum over positions.
+            QueryError: If the pooling is not a sum over positions.
         """
         if not self.explains:
             raise QueryError(
@@ -265,7 +263,7 @@ class Index(IndexedImages):
         return explain_match(self.model, embedded, self.embed(id))
 
     def duplicates(self, threshold: float = NEAR, *, progress: bool = False) -> list[Duplicates]:
-        """Groups of images with the same content, then of images at least this similar."""
+        """Group identical images, then images whose similarity is at least ``threshold``."""
         return find_duplicates(
             self.vectors,
             self.images["id"].to_numpy(),

@@ -1,4 +1,4 @@
-"""Answers and duplicates as pages that open anywhere."""
+"""Answers and duplicates as self-contained HTML pages."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from sumpool.search.index import Index
 from sumpool.search.parts import thumbnail
 from sumpool.search.queries import View
 
-#: Side of the pictures.
+#: Side of the pictures, in pixels.
 SIDE = 200
 
 
 def write_answers(out: Path, index: Index, answers: Sequence[Answer]) -> Path:
-    """Write a page with the images that were found and, where the pooling can, why they match."""
+    """Write a page with the results and, if the pooling allows it, why they match."""
     parts = [_answer(index, it) for it in answers]
     note = ""
     if not index.explains:
@@ -84,7 +84,7 @@ def _card(index: Index, id: int) -> dict[str, Any]:
 
 
 def _seen(view: View) -> bytes:
-    """What the network saw of the query, with the box that counts."""
+    """Draw the square of the query that the network saw, with its box."""
     image = view.image.copy()
     if view.box is not None:
         width = max(2, image.width // 100)
@@ -93,7 +93,7 @@ def _seen(view: View) -> bytes:
 
 
 def _heat(view: View, heat: NDArray[np.float32]) -> bytes:
-    """The view under the share of each position in the match; the brightest is the largest."""
+    """Draw the view under a heat map of contributions to the match, scaled to the largest."""
     shares = np.clip(heat, 0, None)
     image: Image.Image = view.image.resize((SIDE, SIDE), Image.Resampling.BILINEAR)
     buffer = io.BytesIO()

@@ -1,7 +1,7 @@
-"""Images to vectors, some hundred at a time, so that interrupted work continues.
+"""Embed images in parts of a few hundred, so that interrupted work can resume.
 
-A part is a Parquet file with one row per image. Its name is a digest of the images in it, the model
-and the batch size: a part that is there already is the one that would be computed again.
+A part is a Parquet file with one row per image. Its name is a digest of its images, the model and
+the batch size, so an existing part never has to be recomputed.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from sumpool.system.files import StoreError, write_atomic
 
 #: Images per part.
 SIZE = 512
-#: Longest side of a thumbnail, and its quality as JPEG.
+#: Longest side of a thumbnail in pixels, and its JPEG quality.
 SIDE, QUALITY = 256, 82
 
-#: The columns of a part: those of the table of images, a reason if there is no vector, the vector.
+#: Columns of a part: those of the image table, the reason for a missing vector, and the vector.
 PART_SCHEMA = pa.schema(
     [
         *(field.with_nullable(True) for field in SCHEMA if field.name not in ("id", "label")),
@@ -57,10 +57,10 @@ class Part:
     """Images that are embedded together.
 
     Attributes:
-        indices: Their places in the data set.
+        indices: Their indices in the data set.
         names: Their names.
-        stamps: Size and time of each file, from before it was read.
-        file: Name of the file of the part.
+        stamps: Size and modification time of each file before it was read.
+        file: File name of the part.
     """
 
     indices: tuple[int, ...]
@@ -70,7 +70,7 @@ class Part:
 
 
 def plan_parts(source: Source, indices: Sequence[int], header: Header) -> list[Part]:
-    """``indices`` of the source in parts."""
+    """Split ``indices`` of the source into parts."""
     parts = []
     for start in range(0, len(indices), SIZE):
         chosen = tuple(indices[start : start + SIZE])
@@ -83,7 +83,7 @@ def plan_parts(source: Source, indices: Sequence[int], header: Header) -> list[P
 
 
 def read_part(folder: Path, part: Part) -> pa.Table | None:
-    """The rows of ``part`` if it was computed before; a damaged one counts as missing."""
+    """Read the rows of ``part``; None if it is missing or damaged."""
     path = folder / PARTS / part.file
     if not path.is_file():
         return None
@@ -105,15 +105,15 @@ def embed_parts(
     workers: int | None = None,
     progress: bool = True,
 ) -> None:
-    """Compute the parts that are missing in the index ``folder``, each stored when it is complete.
+    """Compute the parts missing from the index ``folder``, storing each once it is complete.
 
     Args:
         model: The model of the index, on the device to use.
         source: The images.
-        parts: What is to be there in the end.
-        folder: The index.
+        parts: All required parts.
+        folder: Folder of the index.
         header: Its header.
-        workers: Threads that decode; None is one per core.
+        workers: Number of decoding threads; None uses one per core.
         progress: Whether to show a progress bar.
     """
     missing = [part for part in parts if read_part(folder, part) is None]
@@ -144,14 +144,14 @@ def embed_parts(
 
 
 class _Seen:
-    """An image on its way: its row, and its pixels until it is embedded."""
+    """An image in progress: its row, and its pixels until it is embedded."""
 
     def __init__(self, index: int, row: dict[str, object], pixels: Tensor | None) -> None:
         self.index, self.row, self.pixels = index, row, pixels
 
 
 class _Reader:
-    """Reads images, as threads do: pixels as the network sees them, size and content."""
+    """Callable for threads that reads an image: preprocessed pixels, size and content hash."""
 
     def __init__(self, source: Source, model: Embedder, folder: Path | None) -> None:
         self.source, self.view, self.folder = source, model.preprocessing, folder
@@ -165,7 +165,7 @@ class _Reader:
             content = self.source.content_hash(index, image)
         except BrokenImageError as error:
             return _Seen(index, {**row, "reason": error.reason}, None)
-        except (ValueError, OSError) as error:  # smaller than what the network sees; gone
+        except (ValueError, OSError) as error:  # smaller than the crop, or deleted
             return _Seen(index, {**row, "reason": str(error)}, None)
         row |= {"width": image.width, "height": image.height, "content_hash": content}
         if self.folder is not None:
@@ -176,7 +176,7 @@ class _Reader:
 
 
 def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
-    """``image``, made smaller to fit ``side`` × ``side`` pixels, as JPEG."""
+    """Shrink ``image`` to fit ``side`` × ``side`` pixels and encode it as JPEG."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
@@ -185,7 +185,7 @@ def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
 
 
 def _batches(seen: Iterator[_Seen], size: int) -> Iterator[list[_Seen]]:
-    """Batches with ``size`` readable images each; unreadable ones come along."""
+    """Yield batches of ``size`` readable images each, with the unreadable ones in between."""
     batch: list[_Seen] = []
     readable = 0
     for it in seen:
@@ -221,7 +221,7 @@ def _embed(model: Embedder, batch: list[_Seen], source: Source) -> None:
 
 
 def unit_vectors(model: Embedder, images: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Embeddings (B, D) of length 1 and attributes (B, m) or None, float32 on the CPU."""
+    """Compute unit embeddings (B, D) and attributes (B, m) or None, as float32 on the CPU."""
     if model.pooling.has_attributes:
         out = model(images, details=True)
         return F.normalize(out.embedding.float(), dim=-1).cpu(), out.attributes.float().cpu()

@@ -1,4 +1,4 @@
-"""From a query, an image or a part of one, to its vector."""
+"""Embed queries: whole images, or regions of them."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class QueryError(UserError):
 
 @dataclass(frozen=True)
 class View:
-    """What the network sees of an image.
+    """The square of an image that the network sees.
 
     Attributes:
-        image: The square that it sees.
-        window: Where that lies in the image, in pixels of the upright image.
-        box: The part of the square that counts, in its pixels; None for all of it.
+        image: The square.
+        window: Position of the square, in pixels of the upright image.
+        box: Region to embed, in pixels of the square; None for all of it.
     """
 
     image: Image.Image
@@ -42,14 +42,14 @@ class View:
 
 @dataclass(frozen=True)
 class Embedded:
-    """A query as the network embeds it.
+    """An embedded query.
 
     Attributes:
-        view: What the network saw.
-        features: Local features in the layout of the pooling, one image.
-        mask: The positions that count, (1, h, w) or (1, L); None for all.
-        weights: Pooling weights (h, w); None where the pooling has none, or no grid.
-        vector: The embedding of length 1, (D,).
+        view: The square that the network saw.
+        features: Local features of one image, in the layout of the pooling.
+        mask: Positions that are pooled, (1, h, w) or (1, L); None for all.
+        weights: Pooling weights (h, w); None if there are none or positions form no grid.
+        vector: Embedding of norm 1, (D,).
     """
 
     view: View
@@ -60,7 +60,7 @@ class Embedded:
 
 
 def check_box(box: Sequence[float], image: Image.Image) -> Box:
-    """``box`` cut to the image.
+    """Clip ``box`` to the image.
 
     Raises:
         QueryError: If it is not x0, y0, x1, y1 with an area inside the image.
@@ -79,12 +79,12 @@ def check_box(box: Sequence[float], image: Image.Image) -> Box:
 
 
 def view_of(model: Embedder, image: Image.Image, box: Box | None = None) -> View:
-    """What the network sees of ``image``: the central square, moved as little as needed for a box.
+    """Crop the square that the network sees, shifted from the center just enough to cover a box.
 
-    A box that is larger than the square is in its middle, and what sticks out is not seen.
+    If the box is larger than the square, the square is centered on it.
 
     Args:
-        model: Its preprocessing counts.
+        model: Model whose preprocessing is used.
         image: An upright RGB image.
         box: See :func:`check_box`.
     """
@@ -123,12 +123,12 @@ def view_of(model: Embedder, image: Image.Image, box: Box | None = None) -> View
 
 
 def box_mask(box: Box, side: int, grid: tuple[int, int]) -> Tensor:
-    """The positions of a ``grid`` on a square of ``side`` pixels whose centers lie in ``box``.
+    """Mark the positions of a ``grid`` on a square of ``side`` pixels with centers in ``box``.
 
-    If none does, the one nearest to the center of the box.
+    If there are none, mark the position nearest to the center of the box.
 
     Returns:
-        A tensor (h, w) of booleans, at least one of them True.
+        A Boolean tensor (h, w) with at least one True.
 
     Example:
         >>> box_mask((0, 0, 5, 10), 10, (2, 2))
@@ -148,10 +148,10 @@ def box_mask(box: Box, side: int, grid: tuple[int, int]) -> Tensor:
 def embed_query(
     model: Embedder, image: Image.Image, box: Sequence[float] | None = None
 ) -> Embedded:
-    """Embed ``image``, or the part of it in ``box``: the pooling then sees these positions alone.
+    """Embed ``image``, or the region in ``box``, by pooling only the positions inside.
 
     Raises:
-        QueryError: If the image is too small, or the pooling cannot be limited to a part.
+        QueryError: If the image is too small, or the pooling cannot be limited to a region.
     """
     view = view_of(model, image, None if box is None else check_box(box, image))
     device = next(model.parameters()).device

@@ -1,4 +1,4 @@
-"""The images of an index: any data set of the package, or files without labels."""
+"""Images to index: any data set of the package, or files without labels."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from sumpool.data.sets.flat import FlatImages, is_flat
 
 
 class Stamp(NamedTuple):
-    """What tells a file that may have changed: its size and when it was written; 0 if no file.
+    """Size and modification time of a file, to detect changes; 0 if there is no file.
 
-    Images that are parts of one file share its stamp: if it changes, their contents are compared.
+    Images stored in one file share its stamp: if it changes, their contents are compared.
     """
 
     bytes: int = 0
@@ -26,18 +26,18 @@ class Stamp(NamedTuple):
 
 
 class Source:
-    """Images with names that stay the same from one update to the next.
+    """Images with names that are stable across updates.
 
     Args:
         data: Folder, CSV file or single image.
         format: A name in :data:`sumpool.data.DATASETS`, or "auto".
-        split: Part of the data.
-        labels: Whether to read labels. Without, all images at any depth are taken. A folder with
-            images both in folders and beside them has none either way.
+        split: Split of the data.
+        labels: Whether to read labels. If not, images at any depth are included. A folder with
+            images both inside and beside subfolders has no labels either way.
         allow_outside: Whether a CSV file may name images outside its folder.
 
     Raises:
-        DataError: If there are no images, or not in this format.
+        DataError: If there are no images in this format.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Source:
         return len(self.dataset)
 
     def name(self, index: int) -> str:
-        """The path of an image below the root, or its absolute path; a made-up name if no file."""
+        """Path of an image below the root, else absolute; a made-up name if it is not a file."""
         name = self.dataset.item_name(index)
         if not self.files:
             return name
@@ -69,24 +69,24 @@ class Source:
         return name if path.startswith("..") else path
 
     def label(self, index: int) -> str | None:
-        """The class of an image; None without labels."""
+        """Class name of an image; None without labels."""
         if not self.labeled:
             return None
         return self.dataset.class_names[int(self.dataset.labels[index])]
 
     def stamp(self, index: int) -> Stamp:
-        """Size and time of the file that an image is, or is part of; all 0 if there is none."""
+        """Size and modification time of the file with an image; all 0 if there is none."""
         file = self.dataset.item_file(index)
         if file is None:
             return Stamp()
         try:
             status = os.stat(file)
-        except OSError:  # gone since it was listed: reading it says so
+        except OSError:  # deleted after it was listed: reported when it is read
             return Stamp()
         return Stamp(status.st_size, status.st_mtime_ns)
 
     def content_hash(self, index: int, image: Image.Image | None = None) -> str:
-        """SHA-256 of the file of an image or, if it is in none, of its pixels."""
+        """SHA-256 of an image's file or, if it has none of its own, of its pixels."""
         if self.files:
             with open(self.dataset.item_name(index), "rb") as file:
                 return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,4 +1,4 @@
-"""From which similarity on two images count as similar, with a stated meaning."""
+"""Similarity thresholds with a stated meaning."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from sumpool.report.run.folder import DIGESTS, EVALUATION, RUN
 from sumpool.system.digests import check_digests
 from sumpool.system.files import StoreError
 
-#: Share of similar pairs that are of one class, where there are labels.
+#: With labels, the share of pairs above the threshold that have the same class.
 PRECISION = 0.9
-#: Share of unrelated pairs that are less similar, where there are none, and how many standard
-#: deviations above the middle of a normal distribution that is.
+#: Without labels, the share of unrelated pairs below the threshold, and the same quantile of a
+#: normal distribution in standard deviations.
 UNRELATED, DEVIATIONS = 0.999, 3.09
-#: Images and neighbors of each that are looked at, and the seed they are drawn with.
+#: Number of sampled images, neighbors of each, and seed of the sample.
 SAMPLE, NEIGHBORS, SEED = 1000, 10, 0
-#: Fewest pairs that a precision is measured on.
+#: Minimum number of pairs to measure a precision on.
 LEAST_PAIRS = 20
 
 
 class Threshold(NamedTuple):
-    """From which similarity on images count as similar.
+    """Similarity at which images count as similar.
 
     Attributes:
         value: The similarity.
-        meaning: What was measured, in words.
+        meaning: Description of how it was measured.
     """
 
     value: float
@@ -37,18 +37,18 @@ class Threshold(NamedTuple):
 
 
 def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Threshold:
-    """The threshold of an index.
+    """Measure the threshold of an index.
 
-    With labels: the smallest similarity t such that, of the pairs of an image with one of its ten
-    nearest neighbors whose similarity is at least t, 90 % are of one class. Images are compared
-    with all others but themselves. Without labels, or where no t is that precise: the similarity
-    that 99.9 % of unrelated pairs stay below. Most pairs of a collection are unrelated, but its
-    most similar ones are not: the median and the width of the lower half of all pairs stand for a
-    normal distribution of unrelated ones. Both are measured on at most 1,000 images.
+    With labels, it is the smallest similarity t such that 90 % of the pairs with similarity at
+    least t have the same class, among pairs of an image and one of its ten nearest neighbors in
+    the whole index. Without labels, or if no t is that precise, it is the similarity that 99.9 %
+    of unrelated pairs stay below. Most pairs of a collection are unrelated, but its most similar
+    ones are not, so the median and the width of the lower half of all pairs define a normal
+    distribution of unrelated ones. Both are measured on at most 1,000 images.
 
     Args:
-        vectors: Vectors of length 1, (N, D).
-        labels: The class of each; None for images without.
+        vectors: Unit vectors, (N, D).
+        labels: The class of each image; None for unlabeled ones.
 
     Example:
         >>> calibrate(np.eye(3, dtype=np.float32), [None] * 3).value
@@ -66,7 +66,7 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
         return Threshold(0.0, "not measured: there is one image")
     similarity = sample @ sample.T
     apart = similarity[np.triu_indices(len(sample), 1)]
-    low, middle = np.quantile(apart, [0.1587, 0.5])  # a standard deviation apart
+    low, middle = np.quantile(apart, [0.1587, 0.5])  # one standard deviation apart
     return Threshold(
         _rounded(min(middle + DEVIATIONS * (middle - low), apart.max())),
         f"estimated on {len(chosen):,} indexed images, {UNRELATED:.1%} of unrelated pairs are less "
@@ -75,16 +75,16 @@ def calibrate(vectors: NDArray[np.float32], labels: Sequence[str | None]) -> Thr
 
 
 def validation_threshold(run: Path) -> Threshold | None:
-    """The threshold that a run's validation images give: classes that its model has not learned.
+    """Measure the threshold on a run's validation images, whose classes its model has not learned.
 
     Args:
-        run: The folder of the model; only that of a finished run has validation images.
+        run: The folder of the model; only finished runs have validation images.
 
     Returns:
-        None if there are none, or no similarity separates their classes.
+        The threshold; None without such images, or if no similarity separates their classes.
 
     Raises:
-        StoreError: If they are damaged.
+        StoreError: If the stored embeddings are damaged.
     """
     part = f"{EVALUATION}/validation"
     files = [run / part / name for name in ("embeddings.npy", "labels.npy")]
@@ -122,9 +122,9 @@ def _chosen(count: int) -> NDArray[np.int64]:
 def least_precise(
     similarity: NDArray[np.float32], same: NDArray[np.bool_], precision: float = PRECISION
 ) -> float | None:
-    """The smallest similarity from which on at least ``precision`` of the pairs are the same.
+    """Find the smallest threshold above which at least ``precision`` of the pairs are the same.
 
-    None if there is none, or too few pairs lie above it.
+    Returns None if there is no such threshold, or too few pairs lie above it.
 
     Example:
         >>> close = np.array([0.9] * 30 + [0.5] * 30)
@@ -134,7 +134,7 @@ def least_precise(
     order = np.argsort(-similarity, kind="stable")
     ordered, hits = similarity[order], np.cumsum(same[order])
     counts = np.arange(1, len(order) + 1)
-    # Equal similarities are above a threshold together.
+    # Pairs of equal similarity pass a threshold together.
     last = np.append(ordered[1:] != ordered[:-1], True) if len(order) else np.zeros(0, bool)
     good = last & (hits >= precision * counts) & (counts >= LEAST_PAIRS)
     return _rounded(ordered[good][-1]) if good.any() else None

@@ -1,4 +1,4 @@
-"""Building an index, and bringing it up to date: new, changed and deleted images alone."""
+"""Build an index and update it, processing only new, changed and deleted images."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from sumpool.system.files import StoreError
 
 logger = logging.getLogger(__name__)
 
-#: Computes missing parts; :func:`~sumpool.search.parts.embed_parts`, or a cluster's.
+#: Computes missing parts: :func:`~sumpool.search.parts.embed_parts`, or a cluster.
 Compute = Callable[[Embedder, Source, Sequence[Part], Path, Header], None]
 
 
@@ -51,16 +51,16 @@ def begin(
     model: str | os.PathLike[str] | Embedder | None,
     **options: Any,
 ) -> None:
-    """Write the model and a header without images; nothing if a build with the same options began.
+    """Begin a build, or resume one with the same options: write the model and an empty header.
 
     Args:
         data: Folder, CSV file or single image.
         out: Folder of the index.
         model: A model, its folder, or None for the packaged network.
-        options: The options in the header.
+        options: Options stored in the header.
 
     Raises:
-        StoreError: If ``out`` holds something else, a finished index included.
+        StoreError: If ``out`` holds a finished index, a build with other options, or other files.
     """
     check_store(options["store"])
     threshold = None
@@ -71,7 +71,7 @@ def begin(
     else:
         embedder, name = load(Path(model)), str(Path(model).absolute())
         threshold = validation_threshold(Path(model))
-    source = Source(  # refused now rather than after the model was written
+    source = Source(  # raises here rather than after the model is written
         data, **{key: options[key] for key in ("format", "split", "labels", "allow_outside")}
     )
     with locked(out):
@@ -118,21 +118,21 @@ def update(
     store: str | None = None,
     compute: Compute | None = None,
 ) -> Changes:
-    """Bring the index in ``folder`` up to date; continues what was interrupted.
+    """Update the index in ``folder``, resuming interrupted work.
 
     Args:
-        folder: The index.
-        device: Where the model runs.
-        workers: Threads that decode; None is one per core.
+        folder: Folder of the index.
+        device: Device of the model.
+        workers: Number of decoding threads; None uses one per core.
         progress: Whether to show progress bars.
-        store: What searches the vectors from now on; None leaves it as it is.
-        compute: Computes the missing parts in place of this process.
+        store: New vector store; None keeps the current one.
+        compute: Computes the missing parts; None uses this process.
 
     Raises:
         StoreError: If the index is damaged, or another process is changing it.
-        DataError: If there are no images any more.
+        DataError: If no images are left.
     """
-    read_header(folder)  # a folder that is no index gets no lock
+    read_header(folder)  # before creating a lock: the folder may not be an index
     with locked(folder):
         header = read_header(folder)
         if store is not None and store != header.store:
@@ -171,13 +171,13 @@ def update(
 def open_vector_index(
     folder: Path, header: Header, images: pa.Table, *, build: bool = False
 ) -> VectorIndex:
-    """What searches the vectors of an index.
+    """Open the vector store of an index.
 
     Args:
-        folder: The index.
+        folder: Folder of the index.
         header: Its header.
-        images: Its table of images.
-        build: Whether a store that takes long to build may be built now.
+        images: Its image table.
+        build: Whether a store that is slow to build may be built.
     """
     hashes = images["content_hash"].to_pylist()
     return open_store(
@@ -215,7 +215,7 @@ def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
         plan.present.add(name)
         stamp = source.stamp(index)
         before = known.get(name)
-        untouched = before is not None and stamp == before[0] != Stamp()  # what is in no file may
+        untouched = before is not None and stamp == before[0] != Stamp()  # empty: compare contents
         if before is not None and (untouched or _same(source, index, before[1])):
             plan.kept[name] = (stamp, source.label(index))
         else:
@@ -226,5 +226,5 @@ def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:
 def _same(source: Source, index: int, content: str) -> bool:
     try:
         return source.content_hash(index) == content
-    except (OSError, BrokenImageError):  # gone, or not readable: embedding says which
+    except (OSError, BrokenImageError):  # missing or unreadable: reported when it is embedded
         return False

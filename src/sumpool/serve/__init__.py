@@ -1,4 +1,4 @@
-"""A web page and a JSON interface for an index of images, and a client of it."""
+"""Web pages and a JSON API for an index of images, and a client."""
 
 import lazy_loader
 

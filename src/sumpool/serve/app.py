@@ -1,4 +1,4 @@
-"""The web application: addresses, limits, errors."""
+"""The web application: routes, limits, errors."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from sumpool.serve.uploads import Limits, UploadError, Uploads
 from sumpool.serve.views import Views
 from sumpool.serve.worker import BusyError, Worker
 
-#: Bytes around the file of a form.
+#: Overhead of a form around its file, in bytes.
 FORM = 16 * 2**10
-#: Seconds that browsers keep pictures.
+#: Seconds that browsers cache pictures.
 PICTURE_AGE = 600
 
 logger = logging.getLogger(__name__)
@@ -45,19 +45,19 @@ def build_app(
     any_host: bool = False,
     waiting: int = 128,
 ) -> ASGIApp:
-    """The application that serves ``index``.
+    """Build the application that serves ``index``.
 
     Args:
         index: The index.
-        token: Asked for where given.
-        limits: What may be uploaded.
-        any_host: Whether it is reached under other names than those of this machine for itself. If
-            not, requests for other names are refused, so that no page of another site can reach it
-            under a name of its own.
-        waiting: Searches that may wait; further ones are answered with status 503.
+        token: Token that visitors need, if any.
+        limits: Limits on uploads.
+        any_host: Whether to accept host names other than those of the loopback interface. If not,
+            requests for other names are rejected, so that another site cannot point a name of its
+            own at this server.
+        waiting: Maximum number of waiting searches; further ones are answered with status 503.
 
     Raises:
-        ValueError: If it is reached under other names without a token.
+        ValueError: If ``any_host`` is set without a token.
     """
     if any_host and token is None:
         raise ValueError("token must be given where any_host is")
@@ -168,7 +168,7 @@ def _error_handlers(pages: Pages) -> dict[Any, Any]:
         return answer(request, 503, message, **{"Retry-After": "5"})
 
     async def defect(request: Request, error: Exception) -> Response:
-        # Starlette raises it again, so that the log has it. Messages may name files.
+        # Starlette re-raises the error, which logs it. The response must not name files.
         return answer(request, 500, "something went wrong; the log of the server says what")
 
     return {

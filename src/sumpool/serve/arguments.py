@@ -1,4 +1,4 @@
-"""What stands behind the question mark of an address, checked: nothing is ignored or guessed."""
+"""Strict parsing of URL query strings: nothing is ignored or guessed."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from collections.abc import Collection, Sequence
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
-#: Left, top, right and bottom edge of a part of an image, in pixels.
+#: Left, top, right and bottom edge of an image region, in pixels.
 Box = tuple[int, int, int, int]
-#: Most characters of a wrong value that an error repeats.
+#: Maximum number of characters of a wrong value that an error repeats.
 _SHOWN = 40
 
 
 class Arguments:
-    """The arguments of a request.
+    """The query arguments of a request.
 
     Args:
         request: The request.
-        accepted: Names that it may have, each once. Empty values count as absent, because forms
-            send them.
+        accepted: Accepted names, each at most once. Empty values, which forms send, count as
+            absent.
 
     Raises:
-        HTTPException: 400 if there are others; every method raises it for values that are wrong.
+        HTTPException: 400 for other or repeated names; methods raise it for invalid values.
     """
 
     def __init__(self, request: Request, accepted: Collection[str]) -> None:
@@ -41,11 +41,11 @@ class Arguments:
         return name in self._values
 
     def text(self, name: str) -> str | None:
-        """A value as it is."""
+        """Return a value as text."""
         return self._values.get(name)
 
     def whole(self, name: str, default: int, low: int, high: int) -> int:
-        """A whole number from ``low`` to ``high``."""
+        """Parse a whole number from ``low`` to ``high``."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -57,7 +57,7 @@ class Arguments:
         return number
 
     def share(self, name: str, default: float) -> float:
-        """A number from -1 to 1, as similarities are."""
+        """Parse a similarity from -1 to 1."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -66,7 +66,7 @@ class Arguments:
         return float(text)
 
     def choice(self, name: str, accepted: Sequence[str], default: str) -> str:
-        """One of the ``accepted`` values."""
+        """Return one of the ``accepted`` values."""
         text = self._values.get(name, default)
         if text not in accepted:
             raise HTTPException(
@@ -75,7 +75,7 @@ class Arguments:
         return text
 
     def box(self, name: str, width: int, height: int) -> Box | None:
-        """A part of an image of ``width`` × ``height`` pixels."""
+        """Parse a region of an image of ``width`` × ``height`` pixels."""
         text = self._values.get(name)
         if text is None:
             return None

@@ -1,4 +1,4 @@
-"""A client of the JSON interface that needs nothing but Python."""
+"""A client of the JSON API that uses only the standard library."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from sumpool.system.errors import UserError
 
 
 class ClientError(UserError):
-    """The server refused a request or did not answer; the message says why."""
+    """The server rejected a request or did not answer; the message says why."""
 
 
 class Client:
-    """Asks a server that ``sumpool serve`` started.
+    """A client of a server started by ``sumpool serve``.
 
     Args:
-        address: Its address, such as ``http://127.0.0.1:8000``.
-        token: Its token, where it asks for one.
+        address: Address of the server, such as ``http://127.0.0.1:8000``.
+        token: Token of the server, if it requires one.
         timeout: Seconds to wait for an answer.
     """
 
@@ -41,17 +41,17 @@ class Client:
         box: Sequence[int] | None = None,
         threshold: float | None = None,
     ) -> list[dict[str, Any]]:
-        """The most similar images, each with id, path, label and similarity.
+        """Find the most similar images, each with id, path, label and similarity.
 
         Args:
             query: The id of an indexed image, an image file, or its content.
-            k: How many, at most.
-            label: Find only images of this class.
-            box: Left, top, right and bottom of the part that counts, in pixels.
-            threshold: Least similarity.
+            k: Maximum number of results.
+            label: Restrict results to this class.
+            box: Left, top, right and bottom of the region to search by, in pixels.
+            threshold: Minimum similarity.
 
         Raises:
-            ClientError: If the server refuses it.
+            ClientError: If the server rejects the request or does not answer.
         """
         values: dict[str, Any] = {"k": k, "label": label, "threshold": threshold}
         values["box"] = None if box is None else ",".join(map(str, box))
@@ -64,7 +64,7 @@ class Client:
         return results
 
     def get(self, name: str, **values: Any) -> dict[str, Any]:
-        """The answer of ``/api/NAME`` to these arguments; those that are None are left out."""
+        """Request ``/api/NAME`` with these arguments; None values are omitted."""
         return self._ask(name, values, None)
 
     def _ask(self, name: str, values: dict[str, Any], body: bytes | None) -> dict[str, Any]:

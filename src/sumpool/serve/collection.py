@@ -1,7 +1,7 @@
-"""What the pages show of an index: images by their id, results, pictures, prototypes, the map.
+"""Data of an index for the pages: images by id, results, pictures, prototypes, the map.
 
-Everything here takes time and is called from threads, see :mod:`sumpool.serve.worker`. Images are
-only ever read inside the folder that was indexed.
+Slow calls run in threads, see :mod:`sumpool.serve.worker`. Images outside the indexed folder are
+never read, unless the index allows it and lists them.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ from sumpool.serve.uploads import Upload, Uploads
 from sumpool.system.errors import UserError
 from sumpool.system.wording import counted
 
-#: Most points of the map, and the seed they are drawn with.
+#: Maximum number of points of the map, and the seed they are drawn with.
 MOST_POINTS, SEED = 2000, 0
-#: Most images that the page of duplicates compares; the command has no such limit.
+#: Maximum number of images that the duplicates page compares; the command has no such limit.
 MOST_COMPARED = 20_000
 
 
 class MissingError(UserError):
-    """What was asked for is not there."""
+    """The requested item does not exist."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """What is searched by.
+    """A query image, or a region of one.
 
     Attributes:
         source: The id of an indexed image, or the token of an upload.
-        box: The part of it that counts; None for all of it.
+        box: The region to search by; None for the whole image.
     """
 
     source: int | str
@@ -55,11 +55,11 @@ class Query:
 
 
 class Collection:
-    """An index as visitors see it.
+    """An index and uploads, as shown to visitors.
 
     Args:
         index: The index.
-        uploads: What visitors uploaded.
+        uploads: The uploaded images.
     """
 
     def __init__(self, index: Index, uploads: Uploads) -> None:
@@ -68,7 +68,7 @@ class Collection:
         self.root = Path(index.header.data).resolve()
         if self.root.is_file():
             self.root = self.root.parent
-        # Per instance, so that they go with it.
+        # Caches per instance, so that they are freed with it.
         self.embedded = lru_cache(64)(self._embedded)
         self.explanation = lru_cache(256)(self._explanation)
         self._pictures = {
@@ -78,13 +78,13 @@ class Collection:
         self.duplicates = lru_cache(4)(self._duplicates)
 
     def warm(self) -> None:
-        """Do what would make the first visitor wait: load the model, open the store."""
+        """Load the model and open the store, so that the first visitor does not wait."""
         assert self.shows
         self.search(Query(int(self.index.images["id"][0].as_py())), 1, None, None)
 
     @property
     def caption(self) -> str:
-        """The collection in a line."""
+        """One-line description of the collection."""
         config, labels = self.index.model.config, self.index.labels
         parts = [counted(len(self.index), "image")]
         parts += [counted(len(labels), "class", "classes")] if labels else []
@@ -93,8 +93,8 @@ class Collection:
 
     @cached_property
     def shows(self) -> list[tuple[str, str]]:
-        """What can be laid over images, with its name."""
-        # On a picture that differs from place to place; the weights of average pooling do not.
+        """Ways to show images, with their titles."""
+        # Tested on a picture that varies: the weights of average pooling are constant even there.
         some = Image.radial_gradient("L").resize((2 * self.index.model.preprocessing.crop,) * 2)
         weights = self.index.embed(some).weights
         differ = weights is not None and float(weights.max() - weights.min()) > 1e-6
@@ -105,10 +105,10 @@ class Collection:
         ]
 
     def image(self, id: int) -> dict[str, Any]:
-        """What is known of an indexed image.
+        """Describe an indexed image.
 
         Raises:
-            MissingError: If there is none.
+            MissingError: If no image has this id.
         """
         try:
             row = self.index.row(id)
@@ -119,7 +119,7 @@ class Collection:
         return {"id": id, **values, "thumbnail": thumbnail_address(id)}
 
     def attributes(self, id: int, most: int = 12) -> list[dict[str, Any]]:
-        """The strongest prototypes of an image with the share that each receives."""
+        """Strongest prototypes of an image, with the share that each receives."""
         z = self.index.images["z"][self.index.row(id)].as_py()
         if z is None:
             return []
@@ -127,15 +127,15 @@ class Collection:
         return [{"prototype": place, "share": float(z[place])} for place in order]
 
     def sample(self, seed: int, count: int) -> list[dict[str, Any]]:
-        """Some images, other ones for every seed, in the order of the index."""
+        """Random images that depend on the seed, in index order."""
         ids = self.index.images["id"].to_numpy()
         return [self.image(int(ids[row])) for row in _drawn(len(ids), count, seed)]
 
     def page(self, offset: int, limit: int, label: str | None) -> list[dict[str, Any]]:
-        """Images in the order of the index.
+        """Images in index order.
 
         Raises:
-            QueryError: If no image has this label; names the closest.
+            QueryError: If no image has this label; the message suggests similar labels.
         """
         ids = self.index.images["id"].to_numpy()
         if label is not None:
@@ -144,15 +144,15 @@ class Collection:
         return [self.image(int(id)) for id in ids[offset : offset + limit]]
 
     def load(self, id: int) -> Image.Image:
-        """An indexed image.
+        """Load an indexed image.
 
         Raises:
-            MissingError: If it cannot be read, or lies outside the folder that was indexed.
+            MissingError: If it cannot be read, or lies outside the indexed folder.
         """
         try:
             self._check_inside(id)
             return self.index.load(id)
-        except (BrokenImageError, OSError) as error:  # both name the file
+        except (BrokenImageError, OSError) as error:  # whose messages reveal the path
             raise MissingError(f"image {id} can no longer be read") from error
 
     def _check_inside(self, id: int) -> None:
@@ -166,10 +166,10 @@ class Collection:
         return Path(self.image(id)["path"]).is_absolute()
 
     def size(self, source: int | str) -> tuple[int, int]:
-        """Width and height of the image that a query is from.
+        """Width and height of a query image.
 
         Raises:
-            MissingError: If there is none.
+            MissingError: If the image does not exist.
         """
         if isinstance(source, int):
             known = self.image(source)
@@ -178,7 +178,7 @@ class Collection:
         return upload.width, upload.height
 
     def pixels(self, source: int | str) -> Image.Image:
-        """The image that a query is from."""
+        """Load a query image."""
         return self.load(source) if isinstance(source, int) else self._upload(source).image()
 
     def _upload(self, token: str) -> Upload:
@@ -193,7 +193,7 @@ class Collection:
     def search(
         self, query: Query, k: int, label: str | None, threshold: float | None
     ) -> list[Match]:
-        """The most similar images; an indexed image does not find itself."""
+        """Find the most similar images; a whole indexed image does not find itself."""
         where = None if label is None else {"label": label}
         asked: int | Embedded
         if isinstance(query.source, int) and query.box is None:
@@ -217,18 +217,18 @@ class Collection:
         side: str = "query",
         prototype: int | None = None,
     ) -> bytes:
-        """An image as JPEG.
+        """Draw a picture of an image, as JPEG.
 
         Args:
             query: The image, or the query of a match.
             size: A name in :data:`~sumpool.serve.pictures.SIDES`.
             show: "plain", "weights", "match" or "patch".
             id: The result of a match.
-            side: Which of the two to draw: "query" or "result".
-            prototype: Whose patch.
+            side: Which image of a match to draw: "query" or "result".
+            prototype: The prototype of a patch.
 
         Raises:
-            MissingError: If there is no such image, or nothing to lay over it.
+            MissingError: If the image does not exist, or there is nothing to lay over it.
         """
         return self._pictures[size](query, SIDES[size], show, id, side, prototype)
 
@@ -245,7 +245,7 @@ class Collection:
             if embedded.weights is None:
                 raise MissingError("the pooling has no weights to lay over images")
             weights, view, shown = embedded.weights.numpy(), embedded.view, query.source
-            weights = weights * weights.size  # 1 is an equal weight
+            weights = weights * weights.size  # 1 is the uniform weight
             top = scale_top([weights])
         else:
             assert id is not None
@@ -261,7 +261,7 @@ class Collection:
             try:
                 self._check_inside(query.source)
                 return self.index.thumbnail(query.source)
-            except (BrokenImageError, OSError) as error:  # both name the file
+            except (BrokenImageError, OSError) as error:  # whose messages reveal the path
                 raise MissingError(f"image {query.source} can no longer be read") from error
         return encode(shrunk(self.pixels(query.source), length))
 
@@ -277,10 +277,10 @@ class Collection:
         return patch(embedded.view, cell, fed.grid, length)
 
     def check_prototype(self, number: int) -> None:
-        """See that there is such a prototype.
+        """Check that a prototype exists.
 
         Raises:
-            MissingError: If not; says how many there are.
+            MissingError: If it does not; the message says how many there are.
         """
         if not 0 <= number < self.index.prototypes:
             raise MissingError(
@@ -290,13 +290,13 @@ class Collection:
 
     @cached_property
     def shares(self) -> NDArray[np.float32]:
-        """The share of all images that each prototype receives; empty without prototypes."""
+        """Mean share that each prototype receives of all images; empty without prototypes."""
         mean: NDArray[np.float32] = self._attributes.mean(0)
         return mean
 
     @cached_property
     def strongest(self) -> list[int]:
-        """For each prototype, the image in which it is strongest."""
+        """For each prototype, the id of the image in which it is strongest."""
         ids = self.index.images["id"].to_numpy()
         best: list[int] = ids[self._attributes.argmax(0)].tolist()
         return best
@@ -312,7 +312,7 @@ class Collection:
 
     @cached_property
     def plane(self) -> tuple[list[dict[str, Any]], str]:
-        """The points of the map, from 0 to 1, and a caption."""
+        """Points of the map, with coordinates from 0 to 1, and a caption."""
         count = len(self.index)
         rows = _drawn(count, MOST_POINTS, SEED)
         if len(rows) < 3:
@@ -338,11 +338,11 @@ class Collection:
 
 
 def thumbnail_address(id: int) -> str:
-    """Where the thumbnail of an indexed image is."""
+    """URL of the thumbnail of an indexed image."""
     return f"/picture?image={id}&size=small"
 
 
 def _drawn(count: int, most: int, seed: int) -> NDArray[np.int64]:
-    """At most ``most`` of so many rows, in order."""
+    """Draw at most ``most`` of ``count`` rows, in order."""
     drawn = np.random.default_rng(seed).choice(count, min(count, most), replace=False)
     return np.sort(drawn)

@@ -1,4 +1,4 @@
-"""The pages: answers of the JSON interface, laid out for people."""
+"""HTML pages, rendered from the answers of the JSON API."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from sumpool.serve.uploads import upload_formats
 from sumpool.serve.views import MOST_GROUPS, QUERY, RESULTS, Views, address
 from sumpool.system.wording import counted
 
-#: Images on the first page, and similar ones on the page of an image.
+#: Images on the home page, and similar images on an image page.
 SAMPLE, SIMILAR = 24, 12
-#: Choices of the number of results.
+#: Choices for the number of results.
 COUNTS = (12, 24, 48, 96)
-#: What strangers are shown of the site: nothing.
+#: Template values for visitors without a token, which reveal nothing about the collection.
 STRANGER = {"name": "sumpool", "pages": (), "caption": "", "limits": {"upload_bytes": 0}}
 
 
@@ -31,7 +31,7 @@ class Pages:
     """The pages of a collection.
 
     Args:
-        views: What they show.
+        views: The JSON API.
     """
 
     def __init__(self, views: Views) -> None:
@@ -40,7 +40,7 @@ class Pages:
 
     @cached_property
     def site(self) -> dict[str, Any]:
-        """What all pages show."""
+        """Template values shared by all pages."""
         index, limits = self.collection.index, self.views.limits
         prototypes = [("/prototypes", "Prototypes")] if index.prototypes else []
         return {
@@ -57,20 +57,20 @@ class Pages:
         }
 
     def render(self, template: str, request: Request, title: str, **values: Any) -> Response:
-        """A page."""
+        """Render a template."""
         text = templates("sumpool.serve").get_template(template)
         page = text.render(site=self.site, current=request.url.path, title=title, **values)
         return HTMLResponse(page)
 
     async def home(self, request: Request) -> Response:
-        """The first page: a place to drop an image, and some to start from."""
+        """Home page: an upload area, and images to start from."""
         seed = Arguments(request, ("seed",)).whole("seed", 0, 0, 10**9)
         images = await self.views.files.run(self.collection.sample, seed, SAMPLE)
         title = f"Search {counted(len(self.collection.index), 'image')}"
         return self.render("home.html", request, title, images=images, seed=seed)
 
     async def upload(self, request: Request) -> Response:
-        """Keep the file of a form, and go to its results."""
+        """Keep an uploaded file and redirect to its results."""
         async with request.form(max_files=1, max_fields=1) as form:
             file = form.get("file")
             if not isinstance(file, UploadFile):
@@ -80,7 +80,7 @@ class Pages:
         return RedirectResponse(f"/search?upload={upload.token}", 303)
 
     async def search(self, request: Request) -> Response:
-        """The results of a query."""
+        """Results of a query."""
         found = await self.views.search(request, ("show",))
         arguments = Arguments(
             request, ("image", "upload", "box", "k", "label", "threshold", "show")
@@ -126,7 +126,7 @@ class Pages:
         return address("/match", query, {"with": id}) if explains else None
 
     async def image(self, request: Request) -> Response:
-        """One image."""
+        """Page of one image."""
         found = await self.views.image(request, ("show",))
         shows = [it for it in self.collection.shows if it[0] != "match"]
         arguments = Arguments(request, ("show",))
@@ -149,7 +149,7 @@ class Pages:
         )
 
     async def match(self, request: Request) -> Response:
-        """Why two images match."""
+        """Explanation of a match."""
         found = await self.views.match(request)
         query = self.views.query(Arguments(request, (*QUERY, "with")))
         id = found["result"]["id"]
@@ -162,7 +162,7 @@ class Pages:
         return self.render("match.html", request, "Why these two match", **found)
 
     async def prototypes(self, request: Request) -> Response:
-        """All prototypes."""
+        """List of all prototypes."""
         found = await self.views.prototypes(request)
         best = await self.views.files.run(lambda: self.collection.strongest)
         for it in found["prototypes"]:
@@ -173,7 +173,7 @@ class Pages:
         return self.render("prototypes.html", request, "Prototypes", **found)
 
     async def prototype(self, request: Request) -> Response:
-        """One prototype."""
+        """Page of one prototype."""
         found = await self.views.prototype(request)
         number = found["prototype"]
         return self.render(
@@ -186,7 +186,7 @@ class Pages:
         )
 
     async def map(self, request: Request) -> Response:
-        """The map; its points come from the JSON interface."""
+        """Map of the collection; its points come from the JSON API."""
         label = Arguments(request, ("label", "image", "view")).text("label")
         if label is not None:
             accepted_labels({"label": label}, self.collection.index.labels)
@@ -207,7 +207,7 @@ class Pages:
         )
 
     def error(self, status: int, title: str, message: str) -> str:
-        """The page of an error; without a token it tells nothing of the collection."""
+        """Render an error; without a token (401), it reveals nothing about the collection."""
         template = templates("sumpool.serve").get_template("error.html")
         site = STRANGER if status == 401 else self.site
         return template.render(site=site, current=None, title=title, status=status, error=message)

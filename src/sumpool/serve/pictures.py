@@ -1,4 +1,4 @@
-"""What visitors see of an image, as JPEG: smaller, under a heat map, or a patch of it."""
+"""Pictures of images for visitors: smaller, under a heat map, or a patch."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from PIL import Image, ImageDraw
 from sumpool.report.overlays import blended
 from sumpool.search.queries import Box, View
 
-#: Longest side of a picture by its size in addresses.
+#: Longest side of a picture in pixels, by its size in URLs.
 SIDES = {"small": 256, "large": 1024}
 QUALITY = 85
 
 
 def encode(image: Image.Image) -> bytes:
-    """``image`` as JPEG, without any of its metadata."""
+    """Encode ``image`` as JPEG without metadata."""
     buffer = io.BytesIO()
     Image.fromarray(np.asarray(image)).save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()
 
 
 def shrunk(image: Image.Image, side: int) -> Image.Image:
-    """``image`` with its longer side of at most ``side`` pixels."""
+    """Shrink ``image`` to at most ``side`` pixels on its longer side."""
     small = image.copy()
     small.thumbnail((side, side), Image.Resampling.LANCZOS)
     return small
@@ -33,13 +33,13 @@ def shrunk(image: Image.Image, side: int) -> Image.Image:
 def heat(
     image: Image.Image, window: Box, weights: NDArray[np.float32], top: float, side: int
 ) -> Image.Image:
-    """An image in gray under the heat of its weights; what the network does not see is dark.
+    """Draw a gray image under a heat map of weights, dark where the network does not see it.
 
     Args:
         image: The whole image.
-        window: What the network sees of it, in pixels.
-        weights: One number per position, (h, w); those below 0 are drawn as 0.
-        top: The weight that is drawn brightest.
+        window: The window that the network sees, in pixels.
+        weights: One number per position, (h, w); negative ones are drawn as 0.
+        top: The weight drawn brightest.
         side: Longest side of the result.
     """
     small = shrunk(image, side)
@@ -54,9 +54,9 @@ def heat(
 
 
 def patch(view: View, cell: tuple[int, int], grid: tuple[int, int], side: int) -> Image.Image:
-    """The position ``cell`` of a ``grid`` in a frame, with some of what is around it.
+    """Draw the position ``cell`` of a ``grid`` in a frame, with its surroundings.
 
-    The patch is half of what the network sees or three positions wide, whichever is more.
+    The patch is half of the view or three positions wide, whichever is more.
     """
     image = view.image
     lengths = [max(0.5, 3 / count) for count in grid]

@@ -1,4 +1,4 @@
-"""Who may ask, and what a browser may do with the answer."""
+"""Access control and security headers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-#: Sent with every answer.
+#: Headers sent with every response.
 HEADERS: Mapping[str, str] = {
     "Content-Security-Policy": "default-src 'self'; object-src 'none'; base-uri 'none'; "
     "form-action 'self'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not no-referrer, with which browsers hide the origin of an upload.
+    # Not no-referrer, which makes browsers hide the origin of an upload.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
 }
-#: Names under which a browser reaches its own machine.
+#: Host names under which a browser reaches its own machine.
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "sumpool_token"
 #: Seconds that a browser stays signed in.
@@ -48,13 +48,13 @@ def is_loopback(host: str) -> bool:
 
 
 class SafeHeaders:
-    """Adds :data:`HEADERS` to every answer, also to those of servers' errors."""
+    """Middleware that adds :data:`HEADERS` to every response, server errors included."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
 
         async def send_safely(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -68,13 +68,13 @@ class SafeHeaders:
 
 
 class SameOrigin:
-    """Refuses requests that change something if a page of another site sent them."""
+    """Middleware that rejects modifying requests from pages of other sites."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
+        """Handle a request."""
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
             headers = Headers(scope=scope)
             site, origin = headers.get("sec-fetch-site"), headers.get("origin")
@@ -85,21 +85,21 @@ class SameOrigin:
 
 
 class TokenRequired:
-    """Asks for a token: as a bearer token, as a cookie, or once in the address.
+    """Middleware that requires a token: as a bearer token, as a cookie, or once in the URL.
 
     Args:
-        app: What it guards.
+        app: The protected application.
         token: The token.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self.app = app
         self._token = token.encode()
-        # The cookie tells nobody the token.
+        # The cookie does not reveal the token.
         self._cookie = hmac.digest(self._token, COOKIE.encode(), hashlib.sha256).hex()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or ask for the token."""
+        """Handle an authorized request, exchange a token in the URL for a cookie, or reject."""
         if scope["type"] != "http" or scope["path"].startswith("/static/"):
             await self.app(scope, receive, send)
             return
@@ -112,7 +112,7 @@ class TokenRequired:
             await self.app(scope, receive, send)
         elif self._is_token(request.query_params.get("token", "")):
             clean: URL = request.url.remove_query_params("token")
-            # Relative, so that no Host header decides where it leads.
+            # Relative, so that the Host header cannot redirect elsewhere.
             response = RedirectResponse(
                 "/" + clean.path.lstrip("/") + (f"?{clean.query}" if clean.query else ""), 303
             )

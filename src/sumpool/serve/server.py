@@ -1,4 +1,4 @@
-"""Listens, and stops cleanly."""
+"""The server: listens on a port and stops cleanly."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from sumpool.serve.security import SHORTEST_TOKEN, is_loopback
 from sumpool.serve.uploads import Limits
 from sumpool.system.errors import UserError
 
-#: Connections at once; further ones are answered with status 503.
+#: Maximum number of connections; further ones are answered with status 503.
 MOST_CONNECTIONS = 1000
-#: Seconds that requests have to end when the server is stopped.
+#: Seconds that requests have to finish when the server is stopped.
 GRACE = 5
 
 
@@ -24,10 +24,10 @@ class ServeError(UserError):
 
 
 def check_access(host: str, token: str | None) -> None:
-    """See that only those with a token can connect from elsewhere.
+    """Check that other machines can connect only with a token.
 
     Raises:
-        ServeError: If a token is missing or short.
+        ServeError: If the token is missing or too short.
     """
     if token is None and not is_loopback(host):
         raise ServeError(
@@ -50,29 +50,29 @@ def serve(
     limits: Limits | None = None,
     ready: Callable[[str], None] | None = None,
 ) -> None:
-    """Serve ``index`` until INT or TERM, then end running requests and return.
+    """Serve ``index`` until SIGINT or SIGTERM, then finish running requests and return.
 
     Args:
         index: The index.
         host: Address to listen on.
-        port: Port; 0 for any that is free.
-        token: Asked for where given; required unless ``host`` is a loopback address.
-        limits: What may be uploaded.
-        ready: Called with the address once visitors are answered.
+        port: Port; 0 for any free one.
+        token: Token that visitors need; optional only if ``host`` is a loopback address.
+        limits: Limits on uploads.
+        ready: Called with the URL once the server accepts requests.
 
     Raises:
         ServeError: If the port cannot be opened, or a token is missing.
         UserError: If the store of the index is not up to date.
     """
     check_access(host, token)
-    index.search(int(index.images["id"][0].as_py()), k=1)  # says what is wrong with the store
+    index.search(int(index.images["id"][0].as_py()), k=1)  # raises if the store has a problem
     app = build_app(index, token=token, limits=limits, any_host=not is_loopback(host))
     config = uvicorn.Config(
         app,
         log_level="warning",
         access_log=False,
         server_header=False,
-        # Nobody stands between visitors and this server whose word would count.
+        # X-Forwarded headers are not trusted: visitors could forge them.
         proxy_headers=False,
         ws="none",
         limit_concurrency=MOST_CONNECTIONS,
@@ -84,7 +84,7 @@ def serve(
         server = _Server(config, lambda: ready(address) if ready else None)
         try:
             server.run(sockets=[listening])
-        except KeyboardInterrupt:  # raised again by uvicorn once it has stopped
+        except KeyboardInterrupt:  # re-raised by uvicorn once it has stopped
             return
 
 

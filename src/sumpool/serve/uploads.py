@@ -1,4 +1,4 @@
-"""Images that visitors bring: checked, and kept in memory while the server lives."""
+"""Uploaded images: checked, and kept in memory while the server runs."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from sumpool.data.base import BrokenImageError
 from sumpool.data.sets.decoding import image_formats, read_image
 from sumpool.system.errors import UserError
 
-#: Formats that may be uploaded; the installed Pillow may lack some.
+#: Accepted formats; the installed Pillow may lack some.
 FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP", "AVIF")
 
 
 class UploadError(UserError):
-    """An upload is refused; the message says why and names the limit."""
+    """An upload is rejected; the message says why and names the limit."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What may be uploaded.
+    """Limits on uploads.
 
     Attributes:
-        upload_bytes: Most bytes of one image.
-        pixels: Most pixels of one image.
-        kept_bytes: Most bytes of all images that are kept; the oldest are dropped.
+        upload_bytes: Maximum size of an image in bytes.
+        pixels: Maximum number of pixels of an image.
+        kept_bytes: Maximum size of all kept images in bytes; the least recently used are dropped.
     """
 
     upload_bytes: int = 16 * 2**20
@@ -49,13 +49,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Upload:
-    """An image that was checked.
+    """An uploaded image that passed the checks.
 
     Attributes:
-        token: Names it in addresses; a digest of its content.
+        token: Identifier in URLs, a digest of the content.
         content: The file.
-        width: Pixels across, upright.
-        height: Pixels down, upright.
+        width: Width of the upright image in pixels.
+        height: Height of the upright image in pixels.
     """
 
     token: str
@@ -64,20 +64,20 @@ class Upload:
     height: int
 
     def image(self) -> Image.Image:
-        """Its pixels, RGB and upright."""
+        """Decode the image, RGB and upright."""
         return read_image(Image.open(io.BytesIO(self.content), formats=upload_formats()))
 
 
 def upload_formats() -> list[str]:
-    """Formats that may be uploaded and that the installed Pillow can read."""
+    """Accepted formats that the installed Pillow can read."""
     return [name for name in FORMATS if name in image_formats()]
 
 
 def check_upload(content: bytes, limits: Limits) -> Upload:
-    """Decode an uploaded file.
+    """Check an uploaded file by decoding it.
 
     Raises:
-        UploadError: If it is empty, too large, damaged, or in no accepted format.
+        UploadError: If it is empty, too large, damaged, or not in an accepted format.
     """
     if not content:
         raise UploadError("the upload is empty: choose an image file")
@@ -94,7 +94,7 @@ def check_upload(content: bytes, limits: Limits) -> Upload:
         ) from error
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
         raise UploadError(_too_many(limits)) from error
-    except Exception as error:  # decoders raise all sorts on damaged bytes
+    except Exception as error:  # damaged bytes make decoders raise anything
         raise UploadError("the upload cannot be read: it is damaged") from error
     if pixels > limits.pixels:
         raise UploadError(_too_many(limits))
@@ -110,10 +110,10 @@ def _too_many(limits: Limits) -> str:
 
 
 class Uploads:
-    """The latest uploads by token, for any thread.
+    """A thread-safe cache of recent uploads by token.
 
     Args:
-        kept_bytes: What they may take together.
+        kept_bytes: Maximum total size in bytes.
     """
 
     def __init__(self, kept_bytes: int) -> None:
@@ -122,7 +122,7 @@ class Uploads:
         self._lock = threading.Lock()
 
     def add(self, upload: Upload) -> None:
-        """Keep ``upload``; the ones that were not used for longest make room."""
+        """Keep ``upload``, dropping the least recently used ones to make room."""
         with self._lock:
             self._kept[upload.token] = upload
             self._kept.move_to_end(upload.token)
@@ -130,7 +130,7 @@ class Uploads:
                 self._kept.popitem(last=False)
 
     def get(self, token: str) -> Upload | None:
-        """The upload of that token, if it is still kept."""
+        """Return the upload with this token, or None if it was dropped."""
         with self._lock:
             if token in self._kept:
                 self._kept.move_to_end(token)

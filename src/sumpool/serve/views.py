@@ -1,4 +1,4 @@
-"""The answers of the JSON interface; the pages show the same ones."""
+"""Answers of the JSON API, which the pages show too."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from sumpool.serve.uploads import Limits, Upload, check_upload, upload_formats
 from sumpool.serve.worker import Worker
 from sumpool.system.wording import counted
 
-#: Arguments that say what is searched by.
+#: Arguments that define a query.
 QUERY = ("image", "upload", "box")
-#: What a picture can show, and the arguments that belong to it.
+#: Kinds of pictures, and the arguments that each accepts.
 PICTURES = {
     "plain": (),
     "weights": ("box",),
     "match": ("box", "with", "side"),
     "patch": ("prototype",),
 }
-#: Results unless asked otherwise, and at most.
+#: Default and maximum number of results.
 RESULTS, MOST_RESULTS = 24, 200
-#: Groups of duplicates in an answer, and images of each.
+#: Maximum number of duplicate groups in an answer, and of images in each.
 MOST_GROUPS, MOST_IN_GROUP = 50, 60
 #: Seconds that an upload may take.
 UPLOAD_SECONDS = 60
@@ -39,14 +39,14 @@ UPLOAD_SECONDS = 60
 
 @dataclass(frozen=True)
 class Views:
-    """What can be asked of a collection.
+    """The JSON API of a collection.
 
     Attributes:
         collection: The collection.
-        limits: What may be uploaded.
-        model: Runs the model, one call after the other.
+        limits: Limits on uploads.
+        model: Runs the model, one call at a time.
         files: Reads images, and searches by known vectors.
-        slow: Computes what takes seconds: the map, duplicates.
+        slow: Runs calls that take seconds: the map, duplicates.
     """
 
     collection: Collection
@@ -56,7 +56,7 @@ class Views:
     slow: Worker
 
     async def index(self, request: Request) -> dict[str, Any]:
-        """What is served."""
+        """Description of the index."""
         Arguments(request, ())
         index = self.collection.index
         config, threshold = index.model.config, index.threshold
@@ -82,7 +82,7 @@ class Views:
         return {"labels": list(self.collection.index.labels)}
 
     async def images(self, request: Request) -> dict[str, Any]:
-        """Images in the order of the index."""
+        """Images in index order."""
         arguments = Arguments(request, ("offset", "limit", "label"))
         offset = arguments.whole("offset", 0, 0, 10**12)
         limit = arguments.whole("limit", 100, 1, 1000)
@@ -90,16 +90,16 @@ class Views:
         return {"images": await self.files.run(self.collection.page, offset, limit, label)}
 
     async def image(self, request: Request, more: Sequence[str] = ()) -> dict[str, Any]:
-        """One image; pages accept ``more`` arguments."""
+        """One image; pages accept ``more`` argument names."""
         Arguments(request, more)
         id = request.path_params["id"]
         image = self.collection.image(id)
         return {**image, "attributes": self.collection.attributes(id)}
 
     async def search(self, request: Request, more: Sequence[str] = ()) -> dict[str, Any]:
-        """The most similar images; the query is in the address, or the body of a POST.
+        """The most similar images; the query is in the URL, or in the body of a POST.
 
-        Pages accept ``more`` arguments.
+        Pages accept ``more`` argument names.
         """
         posted = request.method == "POST"
         accepted = ("k", "label", "threshold", "box", *(() if posted else QUERY[:2]))
@@ -123,7 +123,7 @@ class Views:
     async def find(
         self, query: Query, k: int, label: str | None = None, least: float | None = None
     ) -> list[Match]:
-        """Search; where the vector of the query is known, nobody waits for the model."""
+        """Search, without waiting for the model if the vector of the query is known."""
         known = isinstance(query.source, int) and query.box is None
         worker = self.files if known else self.model
         return await worker.run(self.collection.search, query, k, label, least)
@@ -146,7 +146,7 @@ class Views:
         return f"{similar} of {counted(len(results), 'result')} are at least {meaning}"
 
     async def upload(self, request: Request) -> dict[str, Any]:
-        """Keep the image in the body of a POST, so that it can be searched by."""
+        """Keep the image in the body of a POST for later queries."""
         Arguments(request, ())
         upload = await self._read_body(request)
         return {
@@ -171,7 +171,7 @@ class Views:
         return upload
 
     async def match(self, request: Request) -> dict[str, Any]:
-        """Why an image matches a query: what each position of either adds to the similarity."""
+        """Explanation of a match: what each position of either image adds to the similarity."""
         arguments = Arguments(request, (*QUERY, "with"))
         query, id = self.query(arguments), self.other(arguments)
         found = await self.model.run(self.collection.explanation, query, id)
@@ -211,13 +211,13 @@ class Views:
         return {"prototype": number, "share": float(shares[number]), "results": results}
 
     async def map(self, request: Request) -> dict[str, Any]:
-        """The collection in two dimensions."""
+        """Two-dimensional map of the collection."""
         Arguments(request, ())
         points, caption = await self.slow.run(lambda: self.collection.plane)
         return {"caption": caption, "points": points}
 
     async def duplicates(self, request: Request) -> dict[str, Any]:
-        """Groups of images that are the same, or nearly."""
+        """Groups of duplicates and near-duplicates."""
         arguments = Arguments(request, ("threshold",))
         threshold = arguments.share("threshold", NEAR)
         if threshold <= 0:
@@ -235,7 +235,7 @@ class Views:
         return {"threshold": threshold, "count": len(groups), "groups": shown}
 
     async def picture(self, request: Request) -> bytes:
-        """An image as JPEG."""
+        """A picture of an image, as JPEG."""
         both = ("image", "upload", "size", "show")
         arguments = Arguments(request, (*both, "box", "with", "side", "prototype"))
         show = arguments.choice("show", tuple(PICTURES), "plain")
@@ -258,7 +258,7 @@ class Views:
         return await worker.run(self.collection.picture, query, size, show)
 
     def query(self, arguments: Arguments) -> Query:
-        """What an address asks to search by."""
+        """Parse the query."""
         if ("image" in arguments) == ("upload" in arguments):
             raise HTTPException(400, "give either image or upload")
         token = arguments.text("upload")
@@ -269,7 +269,7 @@ class Views:
         return Query(source, arguments.box("box", *self.collection.size(source)))
 
     def other(self, arguments: Arguments) -> int:
-        """The image that a query is compared with."""
+        """Parse the id of the image that a query is compared with."""
         if "with" not in arguments:
             raise HTTPException(400, "with is missing: the image to compare with")
         id = arguments.whole("with", 0, 0, 10**12)
@@ -277,7 +277,7 @@ class Views:
         return id
 
     def described(self, query: Query) -> dict[str, Any]:
-        """A query in the answer to it."""
+        """Describe a query in its answer."""
         width, height = self.collection.size(query.source)
         image, upload, known = None, None, {"path": None, "label": None}
         if isinstance(query.source, int):
@@ -296,7 +296,7 @@ class Views:
 
 
 def address(path: str, query: Query, more: Mapping[str, Any] | None = None) -> str:
-    """The address ``path`` with a query and further arguments; those that are None are left out."""
+    """Build the URL of ``path`` with a query and further arguments; None values are omitted."""
     kind = "image" if isinstance(query.source, int) else "upload"
     values = {
         kind: query.source,

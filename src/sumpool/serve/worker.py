@@ -1,4 +1,4 @@
-"""Work that would block the event loop, in threads of its own and with a limit on what waits."""
+"""Threads for work that would block the event loop, with a limit on waiting calls."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ T = TypeVar("T")
 
 
 class BusyError(Exception):
-    """Too much work is waiting already."""
+    """Too many calls are waiting."""
 
 
 class Worker:
     """Runs calls in threads, first come, first served.
 
     Args:
-        name: Name of its threads.
-        threads: Calls that run at once; 1 for what is not safe to run twice.
-        most: Calls that may run or wait; further ones are refused.
+        name: Name prefix of the threads.
+        threads: Number of concurrent calls; 1 for code that is not thread-safe.
+        most: Maximum number of running and waiting calls; further ones are rejected.
     """
 
     def __init__(self, name: str, *, threads: int, most: int) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._most = most
-        self._pending = 0  # only ever touched by the event loop
+        self._pending = 0  # accessed only by the event loop
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """What ``call`` returns.
+        """Run ``call`` in a thread and return its result.
 
         Raises:
             BusyError: If too many calls are waiting.
@@ -44,5 +44,5 @@ class Worker:
             self._pending -= 1
 
     def close(self) -> None:
-        """Drop what waits, and wait for what runs."""
+        """Cancel waiting calls and wait for running ones."""
         self._threads.shutdown(wait=True, cancel_futures=True)

@@ -1,1 +1,1 @@
-"""Vector indexes: faiss in this process, and Milvus on others."""
+"""Vector indexes: faiss in this process, or Milvus."""

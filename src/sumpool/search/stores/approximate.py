@@ -1,9 +1,8 @@
-"""Approximate search through faiss: a graph or compressed vectors beside those on disk.
+"""Approximate search with faiss: a graph or compressed vectors, next to those on disk.
 
-"hnsw" is a graph of neighbors with a copy of the vectors, mapped from its file. "ivfpq" keeps 4
-bits for every 2 dimensions in memory, 1/16 of the vectors, and compares its candidates by the
-vectors themselves. How far both look is set when they are built, by comparing them with exact
-search.
+"hnsw" is a graph of neighbors with a copy of the vectors, memory-mapped from its file. "ivfpq"
+keeps 4 bits for every 2 dimensions in memory, 1/16 of the vectors, and ranks its candidates by the
+original vectors. The search depth of both is calibrated against exact search when they are built.
 """
 
 from __future__ import annotations
@@ -26,24 +25,24 @@ from sumpool.system.errors import UserError
 from sumpool.system.files import StoreError, atomic_path
 from sumpool.system.wording import counted
 
-#: Kinds, each with the values of how far it looks (``efSearch``, ``nprobe``) that are tried.
+#: Kinds, each with the search depths (``efSearch``, ``nprobe``) to try.
 REACH = {
     "hnsw": (32, 64, 128, 256, 512, 1024),
     "ivfpq": (8, 16, 32, 64, 128, 256, 512, 1024),
 }
-#: Neighbors of a node of the graph, and candidates when it is linked.
+#: Neighbors of a graph node, and candidates when it is linked.
 LINKS, CONSTRUCTION = 32, 100
-#: Candidates per neighbor asked for that are compared by the vectors themselves.
+#: Candidates per requested neighbor that are ranked by the original vectors.
 CANDIDATES = 100
-#: Vectors per cell that the cells are trained on.
+#: Training vectors per cell.
 TRAINING = 40
-#: Values of a code of 4 bits: from this many vectors on it can be learned.
+#: Values of a 4-bit code, and the minimum number of vectors to learn one.
 CODES = 16
-#: Recall@10 that is aimed at, and the number of vectors it is measured with.
+#: Target recall@10, and the number of vectors it is measured with.
 RECALL, SAMPLE = 0.99, 100
-#: Up to this share of the vectors, those that a filter accepts are compared one by one.
+#: Filters that accept at most this share of the vectors are searched exactly.
 NARROW = 0.1
-#: Vectors that are added at once.
+#: Vectors added at a time.
 _CHUNK = 10_000
 #: Bits of a key that hold the version.
 _VERSION_BITS = 32
@@ -52,19 +51,19 @@ logger = logging.getLogger(__name__)
 
 
 class ApproximateIndex(ExactIndex):
-    """Vectors with a file that finds most of their nearest neighbors without comparing all.
+    """Vectors with a faiss file that finds most nearest neighbors without comparing all.
 
-    The file is matched with the vectors by id and version: what it has in addition is left out of
-    the results, what it lacks is added to it.
+    File and vectors are matched by id and version: surplus entries of the file are left out of the
+    results, missing ones are added to it.
 
     Args:
-        path: The file; written by the first :meth:`add` that may build.
+        path: The file; written by the first :meth:`add` with ``build``.
         kind: "hnsw" or "ivfpq".
-        size: Dimensions D of the vectors.
-        build: Whether the file may be built, or added to.
+        size: Dimension D of the vectors.
+        build: Whether the file may be built or extended.
 
     Raises:
-        StoreError: If the file is damaged or of other vectors.
+        StoreError: If the file is damaged or its vectors have another dimension.
     """
 
     def __init__(self, path: Path, kind: str, size: int, *, build: bool = False) -> None:
@@ -90,7 +89,7 @@ class ApproximateIndex(ExactIndex):
             ids: At most 2³¹ − 1.
             vectors: As there.
             labels: As there.
-            versions: A number per vector that tells it from an earlier one of the same id.
+            versions: A number per vector that distinguishes it from earlier ones with the same id.
 
         Raises:
             UserError: If the file lacks some of the vectors and may not be built.
@@ -122,14 +121,14 @@ class ApproximateIndex(ExactIndex):
         return self._approximate(queries, k, accepted, share)
 
     def close(self) -> None:
-        """Let go of the vectors and the file."""
+        """Release the vectors and the file."""
         super().close()
         self._keys, self._file = self._keys[:0], None
 
     def _approximate(
         self, queries: Vectors, k: int, accepted: NDArray[np.bool_] | None, share: float
     ) -> Found:
-        """The k nearest of the accepted rows, a ``share`` of all, that are found."""
+        """Search approximately among the accepted rows, a ``share`` of all."""
         if self._file is None or not len(self):
             return self._nearest(queries, k, accepted)
         options = self._options
@@ -138,14 +137,14 @@ class ApproximateIndex(ExactIndex):
         if self._kind == "hnsw":
             similarities, places = self._search(queries, k, options)
             ids = self._stored_ids[places]
-            if min(ids[:, -1].tolist(), default=0) < 0:  # there are fewer, and come first
+            if min(ids[:, -1].tolist(), default=0) < 0:  # fewer than k, which come first
                 similarities[ids < 0] = -np.inf
             return Found(ids, similarities)
         _, places = self._search(queries, k * CANDIDATES, options)
         return self._compare(queries, k, np.where(places < 0, -1, self._rows[places]))
 
     def _search(self, queries: Vectors, k: int, options: Any) -> tuple[Vectors, Ids]:
-        """Inner products and places of the k nearest, (Q, k)."""
+        """Inner products of the k nearest and their places in the file, (Q, k)."""
         similarities = np.empty((len(queries), k), np.float32)
         places = np.empty((len(queries), k), np.int64)
         pointer = self._faiss.swig_ptr
@@ -155,7 +154,7 @@ class ApproximateIndex(ExactIndex):
         return similarities, places
 
     def _parameters(self, marked: NDArray[np.bool_] | None, share: float) -> Any:
-        """How to search for the vectors that are marked, a ``share`` of all."""
+        """Parameters of a search restricted to the marked vectors, a ``share`` of all."""
         selector = None if marked is None else select(self._faiss, marked)
         reach = math.ceil(self._reach / share)
         if self._kind == "hnsw":
@@ -163,7 +162,7 @@ class ApproximateIndex(ExactIndex):
         return self._faiss.SearchParametersIVF(sel=selector, nprobe=reach)
 
     def _compare(self, queries: Vectors, k: int, rows: Ids) -> Found:
-        """The k nearest of some candidates (Q, c), by the vectors themselves."""
+        """Find the k nearest of the candidates (Q, c) by the original vectors."""
         similarities = np.full(rows.shape, -np.inf, np.float32)
         for query, own, out in zip(queries, rows, similarities, strict=True):
             there = own >= 0
@@ -176,7 +175,7 @@ class ApproximateIndex(ExactIndex):
         )
 
     def _grow(self) -> None:
-        """Bring the file up to the vectors, and match both."""
+        """Add missing vectors to the file, and match both."""
         if self._kind == "ivfpq" and len(self) < CODES:
             self._file = None
             if self._build:
@@ -191,15 +190,15 @@ class ApproximateIndex(ExactIndex):
             if self._file is None or outdated:
                 self._file, new = self._train(), np.arange(len(self))
             else:
-                self._file = self._faiss.read_index(str(self._path))  # a mapped one cannot grow
-            # Some come last: until then they are queries that are not in the file.
+                self._file = self._faiss.read_index(str(self._path))  # a mapped index cannot grow
+            # Some are added last: until then they serve as queries that are not in the file.
             new = np.random.default_rng(0).permutation(new)
             held = min(SAMPLE, len(new) // 2)
             with tqdm(desc=self._kind, total=len(new), unit=" vectors") as bar:
                 self._extend(np.sort(new[held:]), bar)
                 recall = self._calibrate(new[:held])
                 self._extend(new[:held], bar)
-            # Absent until it is of the new file: a digest that does not fit means damage.
+            # Removed until the new file is written: a digest that does not match means damage.
             (self._path.parent / self._listing).unlink(missing_ok=True)
             with atomic_path(self._path) as aside:
                 self._faiss.write_index(self._file, str(aside))
@@ -214,7 +213,7 @@ class ApproximateIndex(ExactIndex):
         self._match()
 
     def _extend(self, new: Ids, bar: tqdm[Any]) -> None:
-        """Add rows to the file in memory."""
+        """Add rows to the index in memory."""
         for start in range(0, len(new), _CHUNK):
             rows = new[start : start + _CHUNK]
             block = np.ascontiguousarray(self._vectors[rows])
@@ -230,7 +229,7 @@ class ApproximateIndex(ExactIndex):
             )
 
     def _train(self) -> Any:
-        """An index without vectors."""
+        """Return a trained index without vectors."""
         faiss = self._faiss
         product = faiss.METRIC_INNER_PRODUCT
         if self._kind == "hnsw":
@@ -242,15 +241,15 @@ class ApproximateIndex(ExactIndex):
             pieces = self._size // 2 if self._size % 2 == 0 else self._size
             empty = faiss.index_factory(self._size, f"IVF{cells},PQ{pieces}x4fs", product)
             for settings in (empty.cp, empty.pq.cp):
-                settings.min_points_per_centroid = 1  # faiss would complain of small indexes
+                settings.min_points_per_centroid = 1  # silences warnings for small indexes
             sample = np.random.default_rng(0).permutation(n)[: TRAINING * cells]
             empty.train(np.ascontiguousarray(self._vectors[np.sort(sample)]))
         return faiss.IndexIDMap(empty)
 
     def _calibrate(self, rows: Ids) -> float:
-        """Set how far searches look by queries that are not in the file; returns their recall@10.
+        """Set the search depth with queries that are not in the file; return their recall@10.
 
-        It never becomes less: an update brings few queries.
+        The depth never decreases: an update provides few queries.
         """
         queries = np.ascontiguousarray(self._vectors[rows])
         stored = np.isin(np.arange(len(self)), self._rows)
@@ -268,7 +267,7 @@ class ApproximateIndex(ExactIndex):
 
     @property
     def _reach(self) -> int:
-        """How far searches look; kept in the file."""
+        """Search depth, stored in the file."""
         return int(self._inner.hnsw.efSearch if self._kind == "hnsw" else self._inner.nprobe)
 
     @_reach.setter
@@ -286,7 +285,7 @@ class ApproximateIndex(ExactIndex):
         return keys
 
     def _match(self) -> None:
-        """Find the row of each vector of the file; −1 for those that are gone."""
+        """Find the row of each vector in the file; −1 for those that are gone."""
         order = np.argsort(self._keys)
         stored = self._stored_keys()
         place = np.searchsorted(self._keys, stored, sorter=order)
@@ -294,7 +293,7 @@ class ApproximateIndex(ExactIndex):
         fits = self._keys[nearest] == stored if len(order) else np.zeros(len(stored), bool)
         self._rows = np.where(fits, nearest, -1)
         self._alive = None if fits.all() else fits
-        # One more: faiss says −1 where it found nothing.
+        # One extra entry at the end, for the −1 that faiss returns where it finds nothing.
         ids = self._ids[nearest] if len(order) else nearest
         self._stored_ids = np.append(np.where(fits, ids, -1), -1)
         if self._file is not None:
@@ -302,7 +301,7 @@ class ApproximateIndex(ExactIndex):
             self._options = self._parameters(self._alive, 1.0)
 
     def _check(self) -> None:
-        """See that the file is the one that was written."""
+        """Check the digest of the file."""
         try:
             check_digests(self._path.parent, self._listing, [self._path.name])
         except StoreError as error:

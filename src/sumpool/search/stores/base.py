@@ -1,4 +1,4 @@
-"""What every vector index does, whichever engine searches."""
+"""Interface of all vector indexes, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ class Found(NamedTuple):
 
 
 class VectorIndex(Protocol):
-    """Vectors of norm 1 with an id and a label each, searched by their inner product."""
+    """Vectors of norm 1 with ids and labels, searched by inner product."""
 
     def add(self, ids: Ids, vectors: Vectors, labels: Sequence[str | None]) -> None:
         """Add vectors.
 
         Args:
-            ids: One new number ≥ 0 for each vector, (N,). An id never names another vector later.
+            ids: A new id ≥ 0 for each vector, (N,). Ids are never reused.
             vectors: (N, D), of norm 1.
-            labels: One for each vector; None for those without.
+            labels: One for each vector; None for unlabeled ones.
 
         Raises:
-            ValueError: If the arguments do not fit, or an id is there already.
+            ValueError: If the arguments are inconsistent, or an id already exists.
         """
 
     def remove(self, ids: Ids) -> None:
-        """Remove vectors; ids that are not there are ignored."""
+        """Remove vectors; unknown ids are ignored."""
 
     def search(self, queries: Vectors, k: int, labels: Collection[str] | None = None) -> Found:
-        """The k nearest vectors of each query.
+        """Find the k nearest vectors of each query.
 
         Args:
             queries: (Q, D).
-            k: How many, at least 1.
-            labels: Find only vectors with one of these labels; None finds all.
+            k: Number of vectors, at least 1.
+            labels: Restrict results to vectors with one of these labels; None accepts all.
 
         Raises:
-            ValueError: If the arguments do not fit.
+            ValueError: If an argument is invalid.
         """
 
     def __len__(self) -> int: ...
 
     def close(self) -> None:
-        """Give back files and connections; the index cannot be used afterwards."""
+        """Release files and connections; the index cannot be used afterwards."""
 
 
 def check_rows(size: int, ids: Any, vectors: Any, labels: Sequence[str | None]) -> None:
-    """Check what is to be added to an index of ``size`` dimensions.
+    """Check the arguments of an addition to an index of ``size`` dimensions.
 
     Raises:
-        ValueError: Naming the argument that does not fit.
+        ValueError: If an argument is invalid; the message names it.
     """
     if vectors.ndim != 2 or vectors.shape[1] != size or vectors.dtype != np.float32:
         raise ValueError(
@@ -78,16 +78,16 @@ def check_rows(size: int, ids: Any, vectors: Any, labels: Sequence[str | None]) 
         )
     if len(labels) != len(vectors):
         raise ValueError(f"labels must be {len(vectors)}, got {len(labels)}")
-    rising = bool((ids[1:] > ids[:-1]).all())  # mostly, and much faster to see
+    rising = bool((ids[1:] > ids[:-1]).all())  # the usual case, and much faster to check
     if len(ids) and (ids.min() < 0 or (not rising and len(np.unique(ids)) < len(ids))):
         raise ValueError("ids must be at least 0, and each different")
 
 
 def check_queries(size: int, queries: Any, k: int) -> Vectors:
-    """The queries in one block of float32.
+    """Return the queries as a contiguous float32 array.
 
     Raises:
-        ValueError: If they do not fit to an index of ``size`` dimensions, or k is less than 1.
+        ValueError: If they do not have ``size`` dimensions, or k is less than 1.
     """
     array = np.ascontiguousarray(queries, dtype=np.float32)
     if array.ndim != 2 or array.shape[1] != size:
@@ -98,10 +98,10 @@ def check_queries(size: int, queries: Any, k: int) -> Vectors:
 
 
 def check_new(there: Ids, ids: Ids) -> None:
-    """See that none of ``ids`` is among those that are ``there``.
+    """Check that none of ``ids`` is already ``there``.
 
     Raises:
-        ValueError: Naming the first that is.
+        ValueError: If one is; the message names the first.
     """
     known = ids[np.isin(ids, there)] if len(there) else ids[:0]
     if len(known):

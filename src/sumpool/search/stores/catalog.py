@@ -1,4 +1,4 @@
-"""The vector index of an index folder, by its name."""
+"""Vector stores by name."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from sumpool.search.stores.exact import ExactIndex
 from sumpool.system.errors import UserError
 from sumpool.system.wording import counted
 
-#: What ``--store`` accepts, besides the address of a Milvus.
+#: Values of ``--store``, besides the address of a Milvus server.
 STORES = ("auto", "exact", "approximate", "hnsw", "ivfpq")
 MILVUS = "milvus:"
-#: From here on, exact search is slow enough to say so.
+#: Number of vectors above which exact search logs a warning.
 EXACT = 1_000_000
 
 logger = logging.getLogger(__name__)
 
 
 def check_store(store: str) -> None:
-    """See that ``store`` can be asked for.
+    """Check the name of a store.
 
     Raises:
-        UserError: If it is unknown; lists the choices.
+        UserError: If it is unknown; the message lists the choices.
     """
     if store not in STORES and not (store.startswith(MILVUS) and store != MILVUS):
         raise UserError(f"store must be {', '.join(STORES)} or milvus:URI, got {store!r}")
@@ -44,19 +44,19 @@ def open_store(
     *,
     build: bool = False,
 ) -> VectorIndex:
-    """The vector index ``store`` with exactly the given vectors in it.
+    """Open the vector index ``store`` with exactly the given vectors.
 
-    "auto" is exact, or the approximate store that is in the folder; it never builds one.
+    "auto" is an approximate store if the folder has one, else exact; it never builds one.
     "approximate" is "ivfpq", which takes less time and memory than "hnsw" and finds more.
 
     Args:
-        store: Its name, one of ``STORES``, or "milvus:URI".
-        folder: The index folder, where stores keep files of their own.
-        ids: One number ≥ 0 per image, (N,).
-        vectors: (N, D), of norm 1; usually mapped from a file.
-        labels: One per image; None for those without.
+        store: One of ``STORES``, or "milvus:URI".
+        folder: The index folder, where stores keep their files.
+        ids: One id ≥ 0 per image, (N,).
+        vectors: (N, D), of norm 1; usually memory-mapped.
+        labels: One per image; None for unlabeled ones.
         versions: A number per image that changes with its vector, (N,); None if none ever does.
-        build: Whether a store that takes long to build may be built, or added to, now.
+        build: Whether a store that is slow to build may be built or extended.
 
     Raises:
         UserError: If the store is unknown, cannot be reached, or must be built first.
@@ -94,5 +94,5 @@ def open_store(
 
 
 def store_file(folder: Path, kind: str) -> Path:
-    """Where an approximate store is kept."""
+    """Path of an approximate store."""
     return folder / f"store-{kind}.faiss"

@@ -1,4 +1,4 @@
-"""Exact search through faiss, in vectors that may lie on disk."""
+"""Exact search with faiss, in vectors that may lie on disk."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from sumpool.system.errors import UserError
 class ExactIndex:
     """Compares every query with every vector, as ``faiss.IndexFlatIP`` does.
 
-    The first vectors that are added are used where they are: an array that is mapped from a file
-    stays there, is read as it is needed, and is shared by all processes that map it. Later changes
-    copy.
+    The first vectors added are used in place: a memory-mapped array is read on demand and shared by
+    all processes that map it. Later changes copy.
 
     Args:
-        size: Dimensions D of the vectors.
+        size: Dimension D of the vectors.
 
     Raises:
         UserError: If faiss is missing.
@@ -65,7 +64,7 @@ class ExactIndex:
         return self._nearest(queries, k, accepted)
 
     def _nearest(self, queries: Vectors, k: int, accepted: NDArray[np.bool_] | None) -> Found:
-        """The k nearest of the rows that are accepted; None accepts all."""
+        """Find the k nearest accepted rows; None accepts all."""
         rows = np.empty((len(queries), k), np.int64)
         similarities = np.empty((len(queries), k), np.float32)
         selector = () if accepted is None else (select(self._faiss, accepted),)
@@ -87,16 +86,16 @@ class ExactIndex:
         return len(self._ids)
 
     def close(self) -> None:
-        """Let go of the vectors."""
+        """Release the vectors."""
         self._ids, self._vectors = self._ids[:0], np.empty((0, self._size), np.float32)
         self._labels = LabelColumn()
 
 
 def load_faiss() -> Any:
-    """The module faiss.
+    """Import faiss.
 
     Raises:
-        UserError: If it is missing; names what installs it.
+        UserError: If it is missing; the message says how to install it.
     """
     try:
         import faiss
@@ -106,12 +105,12 @@ def load_faiss() -> Any:
 
 
 def select(faiss: Any, rows: NDArray[np.bool_]) -> Any:
-    """The selector of the rows that are marked."""
+    """Return the faiss selector of the marked rows."""
     return faiss.IDSelectorBitmap(np.packbits(rows, bitorder="little"))
 
 
 def found(rows: Ids, similarities: Vectors, ids: Ids) -> Found:
-    """What faiss found with ids in place of row numbers; its rows −1 stay."""
+    """Replace row numbers found by faiss by ids; −1 stays."""
     missing = rows < 0
     if missing.any():
         similarities[missing] = -np.inf

@@ -1,4 +1,4 @@
-"""Labels of many rows in few bytes."""
+"""Compact storage for the labels of many rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 class LabelColumn:
-    """One label per row as the number of its name; rows without a label have −1.
+    """One label per row, stored as an integer code; −1 for rows without a label.
 
     Example:
         >>> column = LabelColumn()
@@ -24,7 +24,7 @@ class LabelColumn:
         self._rows: NDArray[np.int32] = np.empty(0, np.int32)
 
     def append(self, labels: Sequence[str | None]) -> None:
-        """Add rows."""
+        """Append rows."""
         column = pa.array(labels, pa.string()).dictionary_encode()
         names = column.dictionary.to_pylist()
         numbers = [self._numbers.setdefault(name, len(self._numbers)) for name in names]
@@ -33,10 +33,10 @@ class LabelColumn:
         self._rows = np.concatenate([self._rows, added])
 
     def keep(self, rows: NDArray[np.bool_]) -> None:
-        """Keep the rows that are marked."""
+        """Keep only the marked rows."""
         self._rows = self._rows[rows]
 
     def among(self, labels: Collection[str]) -> NDArray[np.bool_]:
-        """Marks the rows that have one of ``labels``."""
+        """Mark the rows that have one of ``labels``."""
         wanted = [self._numbers[name] for name in set(labels) if name in self._numbers]
         return np.isin(self._rows, wanted)

@@ -1,4 +1,4 @@
-"""Search in Milvus: a file on this machine (Milvus Lite), a server, or a cluster."""
+"""Search with Milvus: a file on this machine (Milvus Lite), a server, or a cluster."""
 
 from __future__ import annotations
 
@@ -18,37 +18,37 @@ from sumpool.search.stores.base import Found, Ids, Vectors, check_queries, check
 from sumpool.system.errors import UserError
 from sumpool.system.wording import counted
 
-#: Variable with the token of a server, or its user and password as "user:password".
+#: Environment variable with the token of a server, or "user:password".
 TOKEN = "MILVUS_TOKEN"
 #: Up to this many vectors, a new collection is searched exactly.
 EXACT = 1_000_000
-#: Most results that Milvus gives for a query.
+#: Maximum number of results of a query in Milvus.
 MOST = 16_384
-#: Seconds that a server has to answer.
+#: Timeout of requests in seconds.
 TIMEOUT = 60.0
-#: Bytes of vectors, and number of ids, that are sent at once.
+#: Bytes of vectors, and number of ids, per request.
 _BYTES, _IDS = 8_000_000, 10_000
-#: Longest label in bytes, the most that Milvus allows.
+#: Maximum length of a label in bytes, as limited by Milvus.
 _LABEL = 65_535
 
 
 class MilvusIndex:
-    """A collection of a Milvus, with the fields id, version, label, label_key and vector.
+    """A Milvus collection with the fields id, version, label, label_key and vector.
 
-    Filters name labels by their keys, digests of 63 bits: no label is part of an expression.
+    Filters refer to labels by their keys, 63-bit digests, so that no label enters an expression.
 
     Args:
         uri: Address of the server, such as "http://host:19530", or a path that ends in ".db" for
-            Milvus Lite. What follows a "#" is the name of the collection.
-        folder: The index folder: paths are relative to it, and it names the collection if the
-            address does not.
-        size: Dimensions D of the vectors.
-        expected: Number of vectors that are to come; a new collection of more than a million is
-            searched approximately, by the index that Milvus chooses.
+            Milvus Lite. Text after a "#" is the name of the collection.
+        folder: The index folder: paths are relative to it, and it determines the name of the
+            collection if the address does not.
+        size: Dimension D of the vectors.
+        expected: Expected number of vectors; a new collection for more than a million is searched
+            approximately, by the index that Milvus chooses.
 
     Raises:
-        UserError: If the package is missing, the server does not answer, or the collection holds
-            other vectors.
+        UserError: If pymilvus is missing, the server does not answer, or the vectors in the
+            collection have another dimension.
     """
 
     def __init__(self, uri: str, folder: Path, size: int, expected: int = 0) -> None:
@@ -66,7 +66,7 @@ class MilvusIndex:
             from pymilvus import MilvusClient
         except ImportError as error:
             raise UserError("Milvus needs pymilvus: pip install 'sumpool[milvus]'") from error
-        # Errors are raised; its client tries in vain what Milvus Lite does not implement.
+        # Errors are raised anyway; the client also logs calls that Milvus Lite does not implement.
         for talker in ("pymilvus", "grpc._server"):
             logging.getLogger(talker).setLevel(logging.CRITICAL)
         with self._named_errors():
@@ -92,10 +92,10 @@ class MilvusIndex:
         """See :class:`~sumpool.search.stores.base.VectorIndex`.
 
         Args:
-            ids: As there; a vector with the same id is replaced.
+            ids: As there; vectors with existing ids are replaced.
             vectors: As there.
             labels: As there.
-            versions: A number per vector that tells it from an earlier one of the same id.
+            versions: A number per vector that distinguishes it from earlier ones with the same id.
         """
         check_rows(self._size, ids, vectors, labels)
         numbers = np.zeros(len(ids), np.uint32) if versions is None else versions
@@ -116,7 +116,7 @@ class MilvusIndex:
                 ]
                 self._client.upsert(self._name, rows)
                 bar.update(len(rows))
-            self._client.flush(self._name)  # only then are rows indexed
+            self._client.flush(self._name)  # rows are indexed only then
 
     def remove(self, ids: Ids) -> None:
         """See :class:`~sumpool.search.stores.base.VectorIndex`."""
@@ -151,7 +151,7 @@ class MilvusIndex:
         return int(answer[0]["count(*)"])
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         self._client.close()
 
     def synchronize(
@@ -161,7 +161,7 @@ class MilvusIndex:
         labels: Sequence[str | None],
         versions: NDArray[np.uint32] | None = None,
     ) -> None:
-        """Make the collection hold exactly these vectors; only what differs is sent."""
+        """Make the collection hold exactly these vectors, sending only differences."""
         numbers = np.zeros(len(ids), np.uint32) if versions is None else versions
         there = self._stored()
         wanted = dict(zip(ids.tolist(), zip(numbers.tolist(), labels, strict=True), strict=True))
@@ -172,7 +172,7 @@ class MilvusIndex:
             self.add(ids[new], vectors[new], [labels[row] for row in new], numbers[new])
 
     def _stored(self) -> dict[int, tuple[int, str | None]]:
-        """Version and label of every vector that is there, by id."""
+        """Version and label of every stored vector, by id."""
         out: dict[int, tuple[int, str | None]] = {}
         fields = ["id", "version", "label"]
         with self._named_errors():
@@ -209,14 +209,14 @@ class MilvusIndex:
 
 
 def _key(label: str | None) -> int:
-    """The number of a label; −1 for none."""
+    """Key of a label; −1 for None."""
     if label is None:
         return -1
     return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8]) >> 1
 
 
 def check_count(index: MilvusIndex, count: int, folder: Path, store: str) -> None:
-    """See that a collection holds as many vectors as the index folder.
+    """Check that a collection holds as many vectors as the index folder.
 
     Raises:
         UserError: If it does not.

@@ -1,4 +1,4 @@
-// The map of the collection on a canvas. What is chosen and where it is looked at stand in the address.
+// The map of the collection on a canvas. The chosen point and the view are kept in the URL.
 "use strict";
 
 const canvas = document.getElementById("map");
@@ -6,10 +6,10 @@ const state = document.getElementById("state");
 const found = document.getElementById("found");
 const context = canvas.getContext("2d");
 const address = new URL(location);
-const near = 28; // pixels from a click to the point that it means
+const near = 28; // maximum distance of a click from its point, in pixels
 let points = [];
 let chosen = null;
-// What is seen: the middle, in 0..1 of the map, and how much it is enlarged.
+// The view: its center, in 0..1 of the map, and its zoom factor.
 let view = (address.searchParams.get("view") ?? "").split(",").map(Number);
 if (view.length !== 3 || !view.every(Number.isFinite) || view[2] < 1) view = [0.5, 0.5, 1];
 
@@ -96,7 +96,7 @@ function nearest(x, y, most = Infinity, accepted = () => true) {
 function zoom(factor, x, y) {
   const [width, height] = sides();
   const next = Math.min(Math.max(view[2] * factor, 1), 40);
-  // What is under the pointer stays there.
+  // Keep what is under the pointer in place.
   const shift = 1 / (0.94 * view[2]) - 1 / (0.94 * next);
   view = next === 1 ? [0.5, 0.5, 1] : [view[0] + (x / width - 0.5) * shift, view[1] + (y / height - 0.5) * shift, next];
   remember();

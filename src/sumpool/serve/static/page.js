@@ -1,5 +1,5 @@
-// Uploads by dropping, pasting and choosing; the box; clean addresses. Pages work without it, except for
-// drawing, dropping and pasting.
+// Uploads by dropping, pasting and choosing; the box; clean URLs. Pages work without this script, except
+// for drawing, dropping and pasting.
 "use strict";
 
 const alertBox = document.getElementById("alert");
@@ -53,10 +53,10 @@ addEventListener("paste", (event) => {
 });
 for (const input of document.querySelectorAll("input[type=file]")) {
   input.addEventListener("change", () => input.files.length && upload(input.files[0]));
-  input.form.querySelector("button").hidden = true; // choosing is enough
+  input.form.querySelector("button").hidden = true; // choosing a file uploads it
 }
 
-// Addresses without empty fields.
+// Keep empty fields out of URLs.
 for (const form of document.querySelectorAll("form[method=get]")) {
   form.addEventListener("submit", () => {
     for (const field of form.elements) field.disabled ||= field.name && !field.value;
@@ -65,12 +65,12 @@ for (const form of document.querySelectorAll("form[method=get]")) {
     field.addEventListener("change", () => form.requestSubmit());
   }
 }
-// A form that comes back from the history has its fields again.
+// Enable the fields again when a page is restored from the history.
 addEventListener("pageshow", () => {
   for (const field of document.querySelectorAll("form[method=get] :disabled")) field.disabled = false;
 });
 
-// On a phone the results come first.
+// On a phone, results come first.
 if (matchMedia("(max-width: 48rem)").matches) {
   for (const fold of document.querySelectorAll(".side details")) fold.open = false;
 }
@@ -127,7 +127,7 @@ function prepareBox(picture) {
     if (!start) return;
     const values = box(event);
     start = null;
-    // A click is no box.
+    // A click is not a box.
     if (Math.min((values[2] - values[0]) / size[0], (values[3] - values[1]) / size[1]) < 0.02) {
       show(inputs.map((it) => it.value));
       return;
