@@ -44,7 +44,7 @@ FOLD_AND_SEED = frozenset({"fold", "seed"})
 
 #: Variants of losses with cross-batch memory, by loss.
 MEMORY_LOSSES: Mapping[str, str] = {"c1": "xbm", "c2": "xbm-c2"}
-_REMEMBERED = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
+_BASE_LOSSES = {memory: loss for loss, memory in MEMORY_LOSSES.items()}
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class BenchCell:
     @property
     def loss(self) -> str:
         """Loss as shown in tables: without cross-batch memory, which is part of the method."""
-        return _REMEMBERED.get(self.config.loss, self.config.loss)
+        return _BASE_LOSSES.get(self.config.loss, self.config.loss)
 
     @property
     def name(self) -> str:
@@ -151,7 +151,7 @@ def method_label(config: TrainConfig) -> str:
         'xbm+gsp+zs'
     """
     zero_shot = bool(config.zero_shot.weight) or config.zero_shot.balance is not None
-    memory = config.loss in _REMEMBERED
+    memory = config.loss in _BASE_LOSSES
     return str(Method(config.pool, zero_shot, config.center_reg, memory, config.ccp.enabled))
 
 

@@ -68,7 +68,7 @@ def run_bench(
     tried = dict.fromkeys((cell.id for cell in cells), 0)
     with GridBar(store, cells, summary, shown=progress) as bar:
         while left:
-            free, put_off = _apart(store, left)
+            free, put_off = _split_claimed(store, left)
             again: list[BenchCell] = []
             with closing(_all_of(executor, work, free)) as finished:
                 for cell, end, failure in finished:
@@ -95,7 +95,7 @@ def run_bench(
     return summary
 
 
-def _apart(
+def _split_claimed(
     store: BenchStore, cells: Sequence[BenchCell]
 ) -> tuple[list[BenchCell], list[BenchCell]]:
     """Split cells into those that are free and those that a process holds."""

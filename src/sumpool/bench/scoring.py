@@ -49,7 +49,7 @@ class Scored:
 
 
 @dataclass(frozen=True)
-class _Summed:
+class _ScoredGroup:
     """A group with scores."""
 
     group: Group
@@ -72,7 +72,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     found = Scored([], [], [], [])
     old_scores, old_gains = _scores_before(store)
-    summed: list[_Summed] = []
+    summed: list[_ScoredGroup] = []
     for group in find_groups(store.rows(), read_grid(store)):
         if group.missing:
             done = len(group.wanted) - len(group.missing)
@@ -95,7 +95,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             found.warnings.append(f"{group.name}: {what}: {error}")
         if scores:
             found.scores.extend(scores)
-            summed.append(_Summed(group, combined, before))
+            summed.append(_ScoredGroup(group, combined, before))
     for ours in summed:
         for label in baselines(ours.group.key[-1]):
             key = (*ours.group.key[:-1], label)
@@ -141,7 +141,7 @@ def _scores(group: Group, combined: Combined) -> list[Score]:
 
 
 def _add_gains(
-    found: Scored, ours: _Summed, against: str, theirs: _Summed, old: Sequence[Gain]
+    found: Scored, ours: _ScoredGroup, against: str, theirs: _ScoredGroup, old: Sequence[Gain]
 ) -> None:
     group = ours.group
     if ours.combined is None or theirs.combined is None:
