@@ -241,10 +241,10 @@ def test_broken_images_are_reported_before_the_first_step_or_left_out(
 def test_a_resumed_run_may_leave_out_images_that_broke_since(
     photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sumpool.training.loop import Trainer
+    from sumpool.training.interrupts import Interrupts
 
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_asked", lambda self, interrupts: self.progress.step == 2)
+        patch.setattr(Interrupts, "asked", lambda self, fabric, step: step == 2)
         main(["train", "--data", str(photos), *SMALL, "--out", "run", "--gallery=false"])
     assert json.loads(Path("run/run.json").read_text())["left_out"] == {}
     (photos / "class 3" / "0.jpg").write_bytes(b"")
@@ -399,7 +399,7 @@ def test_a_device_that_is_not_there_is_refused(
     photos: Path, model: Path, device: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", str(model), "--data", str(photos), "--device", device]) == 1
-    complaint = f"error: device must be cpu or a CUDA device that is there, got {device}\n"
+    complaint = f"error: device must be cpu or an available CUDA device, got {device}\n"
     assert complaint in capsys.readouterr().err
 
 
@@ -423,5 +423,5 @@ def test_a_split_that_the_data_lacks_is_refused_with_those_it_has(
     photos: Path, model: Path, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["evaluate", str(model), "--data", str(photos), option, "test"]) == 1
-    complaint = f"error: {photos}, of the format folder, has no split test: it has all\n"
+    complaint = f"error: {photos} has no split test: it has all (format folder)\n"
     assert complaint in capsys.readouterr().err

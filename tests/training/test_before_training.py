@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from sumpool.training.assemble import build_validation
+from sumpool.training.interrupts import Interrupts
 from training.tiny import Memory, MemoryFeed, Scripted, fabric, trainer
 
 
@@ -41,10 +42,9 @@ def test_step_0_is_never_selected(tmp_path: Path) -> None:
 
 
 def test_a_resumed_run_does_not_repeat_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = trainer(folder=tmp_path)
     with monkeypatch.context() as patch:
-        patch.setattr(first, "_asked", lambda _: first.progress.step == 6)
-        assert first.fit(validate_first=True).stopped == "interrupted"
+        patch.setattr(Interrupts, "asked", lambda self, fabric, step: step == 6)
+        assert trainer(folder=tmp_path).fit(validate_first=True).stopped == "interrupted"
     trainer(folder=tmp_path).fit(resume=True, validate_first=True)
     assert [step for step, _ in steps(tmp_path)] == ["0", "4", "8", "12"]
 

@@ -32,6 +32,7 @@ from sumpool.training import (
     resolve,
     run_training,
 )
+from sumpool.training.interrupts import Interrupts
 from sumpool.training.prepare import prepare
 from sumpool.training.without_folder import train_in_memory
 from training.test_selection import CONFIG, draw
@@ -102,11 +103,12 @@ def test_an_interrupted_run_resumes_bit_for_bit(
             RunFolder.create(tmp_path / name, prepared.config, {})
         folder = RunFolder(tmp_path / name)
         trainer = Trainer(prepared.fabric, prepared.task, prepared.config, folder, progress=False)
-        return trainer.fit(resume=resume), prepared.model.state_dict()
+        with prepared:
+            return trainer.fit(resume=resume), prepared.model.state_dict()
 
     _, one = fit("whole")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_asked", lambda self, _: self.progress.step == 3)
+        patch.setattr(Interrupts, "asked", lambda self, fabric, step: step == 3)
         assert fit("part")[0].stopped == "interrupted"
     _, other = fit("part", resume=True)
     assert all(torch.equal(one[name], other[name]) for name in one)

@@ -361,6 +361,18 @@ def test_a_base_loss_that_is_flat_cannot_be_balanced() -> None:
         runner.fit()
 
 
+def test_a_run_that_fails_before_its_first_step_closes_its_logs(tmp_path: Path) -> None:
+    options = {"pos_margin": 10.0, "neg_margin": 0.0}  # a flat base loss, as above
+    zero_shot = ZeroShotConfig(weight=0.5, balance=0.7)
+    runner = trainer(folder=tmp_path, zero_shot=zero_shot, loss_options=options)
+    with pytest.raises(RunError):
+        runner.fit()
+    journal: Any = runner._journal
+    assert journal._log._file.closed
+    assert journal._validation._file.closed
+    assert journal._board.all_writers is None  # TensorBoard's mark of a closed one
+
+
 def test_the_zero_shot_loss_waits_for_prototypes() -> None:
     gsp = GspConfig(4, 0.5, 5.0, average_steps=5)
     zero_shot = ZeroShotConfig(weight=0.3, begin=2)

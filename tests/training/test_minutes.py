@@ -10,6 +10,7 @@ import pytest
 
 from sumpool.training import OptimizerConfig, Progress, StopConfig, Trainer
 from sumpool.training.budget import pace
+from sumpool.training.interrupts import Interrupts
 from training.tiny import CONFIG, fabric, trainer
 
 #: One minute, of which each look at the clock takes two seconds.
@@ -84,7 +85,7 @@ def test_a_resumed_run_has_the_rest_of_its_time(
 ) -> None:
     first = trainer(TIMED, folder=tmp_path / "run")
     with monkeypatch.context() as patch:
-        patch.setattr(Trainer, "_asked", lambda self, _: self.progress.step == 10)
+        patch.setattr(Interrupts, "asked", lambda self, fabric, step: step == 10)
         assert first.fit().stopped == "interrupted"
     second = trainer(TIMED, folder=tmp_path / "run")
     clock.now += 1000  # while it was not running
@@ -111,4 +112,4 @@ def test_the_larger_share_counts(limit: int | None, done: Any) -> None:
     stop = StopConfig(validate_every=5, keep="last", max_steps=limit)
     config = replace(TIMED, stop=stop, optimizer=OptimizerConfig(lr=1.0))
     progress = Progress(step=6, seconds=20.0, preparation=10.0)
-    assert pace.Pace(fabric(), config).done(progress) == done
+    assert pace.Pace(fabric(), config).done_and_total(progress) == done

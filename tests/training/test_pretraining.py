@@ -59,17 +59,17 @@ def test_an_interrupted_pretraining_ends_as_the_uninterrupted_one(
     tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = load_file(pretrain(config, tmp_path / "whole", progress=False))
-    epoch = pretraining._Descent.epoch
+    epoch = pretraining._Pretrainer.epoch
 
     def cut(self: Any, number: int) -> float:
         if number == 2:
             raise KeyboardInterrupt
         return epoch(self, number)
 
-    monkeypatch.setattr(pretraining._Descent, "epoch", cut)
+    monkeypatch.setattr(pretraining._Pretrainer, "epoch", cut)
     with pytest.raises(KeyboardInterrupt):
         pretrain(config, tmp_path / "parts", progress=False)
-    monkeypatch.setattr(pretraining._Descent, "epoch", epoch)
+    monkeypatch.setattr(pretraining._Pretrainer, "epoch", epoch)
     assert not (tmp_path / "parts" / WEIGHTS).exists()
     resumed = load_file(pretrain(config, tmp_path / "parts", progress=False))
     assert whole.keys() == resumed.keys()
@@ -80,13 +80,13 @@ def test_an_interrupted_pretraining_ends_as_the_uninterrupted_one(
 def test_the_loss_falls(
     tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    epoch, losses = pretraining._Descent.epoch, []
+    epoch, losses = pretraining._Pretrainer.epoch, []
 
     def watched(self: Any, number: int) -> float:
         losses.append(epoch(self, number))
         return losses[-1]
 
-    monkeypatch.setattr(pretraining._Descent, "epoch", watched)
+    monkeypatch.setattr(pretraining._Pretrainer, "epoch", watched)
     pretrain(replace(config, epochs=6), tmp_path, progress=False)
     assert losses[-1] < 0.9 * losses[0]
 

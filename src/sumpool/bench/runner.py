@@ -14,6 +14,7 @@ from sumpool.bench.planned_cells import add_to_grid
 from sumpool.bench.progress import GridBar
 from sumpool.bench.store.store import BenchFailure, BenchStore
 from sumpool.bench.summary import Summary
+from sumpool.system import processes
 from sumpool.system.executors.local import LocalProcesses as LocalProcesses
 from sumpool.system.processes import Done, WorkerError
 
@@ -23,14 +24,8 @@ LOOK_AGAIN = 5.0
 Work = Callable[[BenchCell], CellEnd]
 
 
-class Executor(Protocol):
+class Executor(processes.Executor[BenchCell, CellEnd], Protocol):
     """Runs cells in local processes or on a cluster."""
-
-    def __call__(
-        self, work: Work, cells: Sequence[BenchCell]
-    ) -> Generator[Done[BenchCell, CellEnd], None, None]:
-        """Apply ``work`` to ``cells`` in parallel, and yield each as it finishes or fails."""
-        ...
 
 
 def run_bench(

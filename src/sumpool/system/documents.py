@@ -9,11 +9,11 @@ from typing import Any
 import yaml
 
 #: Maximum characters, nodes and levels of a YAML document; configurations have far fewer.
-CHARACTERS = 1_000_000
-NODES = 20_000
-DEPTH = 32
+MAX_CHARACTERS = 1_000_000
+MAX_NODES = 20_000
+MAX_DEPTH = 32
 #: Maximum characters of one value: Python parses very long numbers slowly, or rejects them.
-VALUE = 4_000
+MAX_VALUE_LENGTH = 4_000
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -54,16 +54,16 @@ def check_yaml(text: str) -> None:
     Raises:
         yaml.YAMLError: If it is not YAML, or exceeds a limit.
     """
-    if len(text) > CHARACTERS:
-        raise yaml.YAMLError(f"it is longer than {CHARACTERS:,} characters")
+    if len(text) > MAX_CHARACTERS:
+        raise yaml.YAMLError(f"it is longer than {MAX_CHARACTERS:,} characters")
     depth = nodes = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if isinstance(event, yaml.AliasEvent):
             raise yaml.YAMLError(f"it has an alias, *{event.anchor}: write the value out")
-        if isinstance(event, yaml.ScalarEvent) and len(event.value) > VALUE:
-            raise yaml.YAMLError(f"it has a value of more than {VALUE:,} characters")
+        if isinstance(event, yaml.ScalarEvent) and len(event.value) > MAX_VALUE_LENGTH:
+            raise yaml.YAMLError(f"it has a value of more than {MAX_VALUE_LENGTH:,} characters")
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         nodes += isinstance(event, yaml.NodeEvent)
-        if depth > DEPTH or nodes > NODES:
-            raise yaml.YAMLError(f"it has more than {DEPTH} levels or {NODES:,} values")
+        if depth > MAX_DEPTH or nodes > MAX_NODES:
+            raise yaml.YAMLError(f"it has more than {MAX_DEPTH} levels or {MAX_NODES:,} values")

@@ -23,7 +23,7 @@ from sumpool.system.files import StoreError
 _held: set[int] = set()
 
 
-def _let_go_in_child() -> None:
+def _release_in_child() -> None:
     # A forked process, such as a data-loading worker, shares the lock and would keep it after its
     # parent was killed. Closing the child's descriptor does not release the parent's lock.
     for handle in _held:
@@ -31,7 +31,7 @@ def _let_go_in_child() -> None:
     _held.clear()
 
 
-os.register_at_fork(after_in_child=_let_go_in_child)
+os.register_at_fork(after_in_child=_release_in_child)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -48,6 +48,16 @@ class Done(NamedTuple, Generic[T, R]):
     item: T
     found: R | None
     failure: Exception | None
+
+
+class Executor(Protocol[T, R]):
+    """Applies a function to items in parallel: in processes, or on a cluster."""
+
+    def __call__(
+        self, work: Callable[[T], R], items: Sequence[T], /
+    ) -> Generator[Done[T, R], None, None]:
+        """Apply ``work`` to ``items``, and yield each as it finishes or fails."""
+        ...
 
 
 def run_in_processes(
@@ -169,18 +179,18 @@ def _serve(connection: Connection, work: Callable[[Any], Any], threads: int, par
         try:
             answer = work(item), None
         except Exception as error:
-            answer = None, _sendable(error)
+            failure = picklable(error)
+            failure.add_note("".join(traceback.format_exception(error)))
+            answer = None, failure
         except KeyboardInterrupt:  # ended by a signal: no traceback needed
             sys.exit(128 + signal.SIGINT)
         connection.send(answer)
 
 
-def _sendable(error: Exception) -> Exception:
-    """Return a picklable copy of ``error``, or of its text, with the traceback as a note."""
-    trace = "".join(traceback.format_exception(error))
+def picklable(error: Exception) -> Exception:
+    """Return ``error``, or a WorkerError with its text if it does not survive pickling."""
     try:
-        copy: Exception = pickle.loads(pickle.dumps(error))
+        pickle.loads(pickle.dumps(error))
     except Exception:  # pickling may raise anything
-        copy = WorkerError(f"{type(error).__name__}: {error}")
-    copy.add_note(trace)
-    return copy
+        return WorkerError(f"{type(error).__name__}: {error}")
+    return error

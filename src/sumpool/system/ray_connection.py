@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlsplit
 
+from sumpool.system.environment import preserved_environment
 from sumpool.system.ray_nodes import ClusterError
 
 #: Environment variables of Ray for usage statistics and for token authentication.
@@ -49,7 +50,8 @@ def connected(address: str | None) -> Iterator[Any]:
         options |= {"include_dashboard": False, "object_store_memory": STORE_BYTES}
     elif ":" in address:
         _knock(address)
-    with _environment_kept(), _own_signals() as handler:
+    # Ray sets environment variables of this process, which would affect the next cluster.
+    with preserved_environment(USAGE, AUTH), _own_signals() as handler:
         try:
             _init(ray, options)
         except (ConnectionError, RuntimeError, ValueError, OSError) as error:
@@ -81,19 +83,6 @@ def _knock(address: str) -> None:
         socket.create_connection((place.hostname or "", place.port or 0), timeout=KNOCK).close()
     except (OSError, ValueError) as error:
         raise ClusterError(f"nobody answers at address {address!r}: {error}") from error
-
-
-@contextmanager
-def _environment_kept() -> Iterator[None]:
-    # Ray sets environment variables of this process, which would affect the next cluster.
-    before = {name: os.environ.get(name) for name in (USAGE, AUTH)}
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name, None)
-            if value is not None:
-                os.environ[name] = value
 
 
 @contextmanager

@@ -82,7 +82,7 @@ def check_nodes(ray: Any, cpus: float, gpus: float, witness: Path | None) -> Non
 
     nodes = able_nodes(ray, cpus, gpus)
     if not nodes:
-        raise ClusterError(_nobody(ray, cpus, gpus))
+        raise ClusterError(_why_no_node(ray, cpus, gpus))
     tasks = {
         node["NodeManagerAddress"] + " " + node["NodeID"][:8]: ray.remote(_look)
         .options(
@@ -101,7 +101,7 @@ def check_nodes(ray: Any, cpus: float, gpus: float, witness: Path | None) -> Non
             raise ClusterError(f"the node {name} has not answered in {ANSWER:.0f} s") from error
         except ray.exceptions.RayError as error:
             cause = getattr(error, "cause", None) or error
-            raise ClusterError(f"the node {name} cannot be used: {_words(cause)}") from error
+            raise ClusterError(f"the node {name} cannot be used: {_describe(cause)}") from error
         if theirs != version("sumpool"):
             raise ClusterError(
                 f"the node {name} has sumpool {theirs}, and here is {version('sumpool')}: "
@@ -115,7 +115,7 @@ def _look(witness: Path | None) -> str:
     return version("sumpool")
 
 
-def _nobody(ray: Any, cpus: float, gpus: float) -> str:
+def _why_no_node(ray: Any, cpus: float, gpus: float) -> str:
     alive = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     most = {name: max((it.get(name, 0) for it in alive), default=0) for name in ("CPU", "GPU")}
     if gpus > most["GPU"]:
@@ -126,7 +126,7 @@ def _nobody(ray: Any, cpus: float, gpus: float) -> str:
     return f"no node of the Ray cluster has both {cpus:g} CPUs and {gpus:g} GPUs"
 
 
-def _words(error: BaseException) -> str:
+def _describe(error: BaseException) -> str:
     if isinstance(error, NotSharedError):
         return str(error)
     if isinstance(error, ModuleNotFoundError):

@@ -58,7 +58,7 @@ class Checkpoints:
         named = [path for path in self.folder.iterdir() if _NAME.fullmatch(path.name)]
         return sorted(named, key=_step)
 
-    def kept(self) -> str:
+    def describe_newest(self) -> str:
         """Describe the newest checkpoint, for messages."""
         files = self.files()
         return str(files[-1]) if files else "no checkpoint"

@@ -13,6 +13,7 @@ import yaml
 from sumpool.report.run.option_names import RENAMED, current_name
 from sumpool.system.documents import load_yaml
 from sumpool.system.errors import UserError
+from sumpool.system.files import write_atomic
 from sumpool.training.options import TrainConfig as TrainConfig
 from sumpool.training.values.types import fits, in_words
 
@@ -114,8 +115,6 @@ def write_config(config: TrainConfig, path: Path, comment: str = "") -> None:
     Raises:
         sumpool.system.files.StoreError: If it cannot be written.
     """
-    from sumpool.system.files import write_atomic
-
     text = yaml.safe_dump(dataclasses.asdict(config), sort_keys=False, allow_unicode=True)
     write_atomic(path, (comment + text).encode())
 

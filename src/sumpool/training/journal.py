@@ -49,7 +49,7 @@ class Journal:
         self._validation: CsvLog | None = None
         self._problems: CsvLog | None = None
         self._board: SummaryWriter | None = None
-        self._said: dict[str, str] = {}
+        self._postfix: dict[str, str] = {}
         self._lap = time.monotonic()
 
     def open(self, progress: Progress, *, resume: bool) -> None:
@@ -87,7 +87,7 @@ class Journal:
         """Advance the bar by a step, or, with a time budget, by the time it took."""
         if self._config.minutes is not None:
             self._bar.total = max(self._first_end(progress), self._place(progress))
-            self._say(step=f"{progress.step:,}")
+            self._set_postfix(step=f"{progress.step:,}")
         self._bar.update(self._place(progress) - self._bar.n)
 
     def log(self, progress: Progress, means: Mapping[str, float], rate: float, images: int) -> None:
@@ -104,7 +104,7 @@ class Journal:
         if self._log is not None:
             self._log.add(row)
         self._to_board("train", progress.step, {**means, "learning_rate": rate, "speed": speed})
-        self._say(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
+        self._set_postfix(loss=f"{means['loss']:.4f}", speed=f"{speed:.0f} images/s")
 
     def validated(self, progress: Progress, metrics: Mapping[str, float], is_best: bool) -> None:
         """Log a validation; the one at step 0 precedes training."""
@@ -115,7 +115,7 @@ class Journal:
         self._to_board("validation", progress.step, metrics)
         self._bar.total = self._first_end(progress)
         if progress.best_step:
-            self._say(best=f"{progress.best_value:.4f} at {progress.best_step}")
+            self._set_postfix(best=f"{progress.best_value:.4f} at {progress.best_step}")
         self._lap = time.monotonic()
 
     def solved(self, problem: Mapping[str, float]) -> None:
@@ -124,7 +124,7 @@ class Journal:
             self._problems.add(problem)
         step = int(problem["last_step"])
         self._to_board("problem", step, {name: problem[name] for name in PROBLEM_COLUMNS[4:]})
-        self._say(problem=f"{int(problem['problem']) + 1}")
+        self._set_postfix(problem=f"{int(problem['problem']) + 1}")
 
     def close(self) -> None:
         """Close the bar and the files."""
@@ -155,10 +155,10 @@ class Journal:
             end = min(end, stop.max_steps)
         return max(end, progress.step)
 
-    def _say(self, **words: str) -> None:
-        self._said.update(words)
+    def _set_postfix(self, **words: str) -> None:
+        self._postfix.update(words)
         self._bar.set_postfix_str(
-            ", ".join(f"{name} {text}" for name, text in self._said.items()), refresh=False
+            ", ".join(f"{name} {text}" for name, text in self._postfix.items()), refresh=False
         )
 
     def _to_board(self, group: str, step: int, values: Mapping[str, float]) -> None:

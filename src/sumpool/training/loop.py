@@ -135,12 +135,11 @@ class Trainer:
         """
         if resume:
             self._load()
-        self._journal.open(self.progress, resume=resume)
-        self.model.train()
-        self._prepare()
-        batches = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
-        try:
-            with Interrupts() as interrupts:
+        with closing(self._journal):
+            self._journal.open(self.progress, resume=resume)
+            self.model.train()
+            self._prepare()
+            with closing(self._batches()) as batches, Interrupts() as interrupts:
                 if validate_first and self.progress.step == 0:
                     metrics = self.task.measure(self.fabric, self.config.stop.monitor, 0)
                     self._journal.validated(self.progress, metrics, is_best=False)
@@ -148,9 +147,6 @@ class Trainer:
                 outcome = self._run(batches, interrupts)
             if self.alternating is not None and outcome.stopped != "interrupted":
                 self.alternating.close(self.progress.step)
-        finally:
-            batches.close()  # type: ignore[attr-defined]
-            self._journal.close()
         if self._keep_last:
             outcome = replace(outcome, best_step=outcome.steps)
             if self._average is not None:
@@ -171,7 +167,7 @@ class Trainer:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()
             schedule = self.optimizer.optimizer, self.config.optimizer
-            if follow_schedule(*schedule, progress.step, pace.done(progress)):
+            if follow_schedule(*schedule, progress.step, pace.done_and_total(progress)):
                 self._go_back()
             batch = next(batches)
             self._add(self._recorded(batch) if self._recorded else self._step(batch))
@@ -191,7 +187,7 @@ class Trainer:
             reason = pace.end(progress)
             if validate and reason is None and ended:
                 self._next_problem()
-            if self._asked(interrupts):
+            if interrupts.asked(self.fabric, progress.step):
                 self._save()
                 return Outcome("interrupted", progress.step, progress.best_step, interrupts.name)
             due = time.monotonic() - self._saved_at >= self.config.checkpoint_seconds
@@ -210,11 +206,13 @@ class Trainer:
         if self._recorded is not None and not pulled:
             self._recorded.forget()
 
+    def _batches(self) -> Any:
+        return self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
+
     def _prepare(self) -> None:
         # The first batch comes from a separate iterator, since iterators may fetch ahead, and
         # nothing else may use the device while a graph is recorded.
-        batches: Any = self.task.feed.train_batches(self.task.sampler, start=self.progress.step)
-        with closing(batches):
+        with closing(self._batches()) as batches:
             batch = next(batches)
         self._phases.begin(batch, self.progress.step)
         if self._average is not None and self.progress.step == 0:
@@ -263,7 +261,7 @@ class Trainer:
         self._sums, self._since_log = {}, 0
 
     def _check_finite(self, loss: float, when: str) -> None:
-        kept = "nothing" if self.folder is None else self.folder.checkpoints.kept()
+        kept = "nothing" if self.folder is None else self.folder.checkpoints.describe_newest()
         check_finite(loss, when, float(self.optimizer.param_groups[0]["lr"]), kept)
 
     def _validate(self) -> bool:
@@ -287,9 +285,6 @@ class Trainer:
         self._journal.validated(self.progress, metrics, is_best)
         step = self.progress.step
         return self.alternating is not None and self.alternating.validated(value, step)
-
-    def _asked(self, interrupts: Interrupts) -> bool:
-        return interrupts.asked(self.fabric, self.progress.step)
 
     def _save(self) -> None:
         if self.folder is None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -157,11 +158,15 @@ def follow_schedule(
 def scale_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
     """Set all rates to ``factor`` times their initial values."""
     for group in optimizer.param_groups:
-        rate = group["initial_lr"] * factor
-        if isinstance(group["lr"], Tensor):  # a recorded step reads this tensor
-            group["lr"].fill_(rate)
-        else:
-            group["lr"] = rate
+        set_rate(group, group["initial_lr"] * factor)
+
+
+def set_rate(group: dict[str, Any], rate: float) -> None:
+    """Set the rate of a parameter group."""
+    if isinstance(group["lr"], Tensor):  # a recorded step reads this tensor
+        group["lr"].fill_(rate)
+    else:
+        group["lr"] = rate
 
 
 def build_plateau(

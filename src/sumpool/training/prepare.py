@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -33,6 +34,7 @@ from sumpool.training.config import ConfigError, TrainConfig, with_options
 from sumpool.training.settings import check_options, resolve
 from sumpool.training.splits import Splits, TestSet, open_splits
 from sumpool.training.task import Task
+from sumpool.training.values.recipes import has_gpu
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +45,10 @@ class Feeds(NamedTuple):
     query: ImageFeed
     gallery: ImageFeed | None
 
-    def close(self) -> None:
-        """Stop idle worker processes."""
-        for feed in self:
-            if feed is not None:
-                feed.close()
-
 
 @dataclass(frozen=True)
-class Prepared:
-    """A run that is ready for its first step.
+class Prepared(AbstractContextManager["Prepared"]):
+    """A run that is ready for its first step; at the end of its ``with``, feeds are closed.
 
     Attributes:
         config: The resolved configuration.
@@ -64,6 +60,7 @@ class Prepared:
         selection: Images that decide which weights are kept.
         test: Test images, if they are opened before training.
         progress: Whether this process shows progress bars.
+        feeds: All feeds that were opened for it.
     """
 
     config: TrainConfig
@@ -74,6 +71,11 @@ class Prepared:
     selection: Feeds
     test: Feeds | None
     progress: bool
+    feeds: list[ImageFeed]
+
+    def __exit__(self, *_: object) -> None:
+        for feed in self.feeds:
+            feed.close()
 
     def evaluation_feeds(self, *, cache_test: bool) -> dict[str, Feeds]:
         """Return the images to evaluate on: selection images, then test images if there are any.
@@ -87,7 +89,7 @@ class Prepared:
             config = self.config
             if not cache_test:
                 config = replace(config, cache="none" if config.cache_dir is None else "ram")
-            opened = _opener(config, self.model, self.fabric, self.progress)
+            opened = _opener(config, self.model, self.fabric, self.progress, self.feeds)
             feeds["test"] = self.test or _open_feeds(self.splits.test, opened)
         return feeds
 
@@ -143,12 +145,14 @@ def prepare(
     parts = cut(model, config.learned_blocks) if config.freeze_backbone else None
     trained = model if parts is None else parts.learned
     check_batch_norm(trained, fabric)
-    if config.recipe == "auto" and parts is not None and progress:
+    no_gpu = not has_gpu(config.hardware.accelerator)
+    if config.recipe == "auto" and parts is not None and no_gpu and progress:
         logger.info(
             "no GPU: recipe auto trains on features of the frozen network, %s",
             estimate_frozen(config, splits, parts),
         )
-    opened = _opener(config, model, fabric, progress, parts)
+    feeds: list[ImageFeed] = []
+    opened = _opener(config, model, fabric, progress, feeds, parts)
     feed = opened(splits.train, views=config.frozen_views)
     if config.erasing:
         feed = ErasingFeed(feed, config.erasing)
@@ -161,7 +165,7 @@ def prepare(
         test = _open_feeds(splits.test, opened)
     validate = build_validation(*selection, fabric)
     task = build_task(config, trained, feed, validate, fabric, data_set=splits.name)
-    return Prepared(config, fabric, splits, model, task, selection, test, progress)
+    return Prepared(config, fabric, splits, model, task, selection, test, progress, feeds)
 
 
 def _follow(config: TrainConfig, source: Embedder) -> TrainConfig:
@@ -193,10 +197,22 @@ def _open_feeds(images: TestSet, opened: Callable[..., ImageFeed]) -> Feeds:
 
 
 def _opener(
-    config: TrainConfig, model: Embedder, fabric: Fabric, progress: bool, parts: Cut | None = None
+    config: TrainConfig,
+    model: Embedder,
+    fabric: Fabric,
+    progress: bool,
+    feeds: list[ImageFeed],
+    parts: Cut | None = None,
 ) -> Callable[..., ImageFeed]:
-    how: dict[str, Any] = {"fabric": fabric, "progress": progress, "parts": parts}
-    return partial(build_feed, config, preprocessing=model.preprocessing, **how)
+    # Returns a function that opens a feed and adds it to ``feeds``.
+    how: dict[str, Any] = {"progress": progress, "parts": parts}
+
+    def opened(dataset: ImageDataset, views: int = 1) -> ImageFeed:
+        feed = build_feed(config, dataset, model.preprocessing, fabric, views=views, **how)
+        feeds.append(feed)
+        return feed
+
+    return opened
 
 
 def build_feed(

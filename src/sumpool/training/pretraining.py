@@ -23,6 +23,7 @@ from sumpool.system.files import write_atomic
 from sumpool.training.config import ConfigError
 from sumpool.training.cuda_graph_step import CudaGraphStep, Step
 from sumpool.training.errors import RunError
+from sumpool.training.optimization import set_rate
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.run_folder import RunFolder, machine, versions, write_json
 from sumpool.training.values.limits import PRETRAINING, check_limits
@@ -89,7 +90,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     # Convolutions are faster in this memory format.
     model = model.to(memory_format=torch.channels_last).to(device)
     images, labels = _pixels(train, device), train.labels.to(device)
-    run = _Descent(config, model, backbone.preprocessing, images, labels)
+    run = _Pretrainer(config, model, backbone.preprocessing, images, labels)
     # Only now, so that a run that cannot start does not occupy a folder.
     folder = RunFolder(out)
     with folder.lock():
@@ -167,7 +168,7 @@ def shifted(images: Tensor, pad: int, shifts: Tensor, flips: Tensor) -> Tensor:
     return images[which, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
 
 
-class _Descent:
+class _Pretrainer:
     def __init__(
         self,
         config: PretrainConfig,
@@ -254,10 +255,7 @@ class _Descent:
     def _set_rate(self, share: float) -> None:
         rate = self.config.lr * min(share / 0.05, 0.5 * (1 + math.cos(math.pi * share)))
         for group in self.optimizer.param_groups:
-            if isinstance(group["lr"], Tensor):
-                group["lr"].fill_(rate)
-            else:
-                group["lr"] = rate
+            set_rate(group, rate)
 
 
 def _open_parts(config: PretrainConfig) -> tuple[ImageDataset, ImageDataset]:

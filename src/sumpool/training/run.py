@@ -105,7 +105,7 @@ def run_training(
     prepared = prepare(config, start=start, progress=progress)
     path = resume or named or _free_folder(prepared.config, prepared.splits.name)
     folder = RunFolder(Path(prepared.fabric.broadcast(str(path))))
-    with _held(prepared.fabric, folder):
+    with prepared, _held(prepared.fabric, folder):
         if resume is None:
             _begin(prepared, folder)
         elif prepared.fabric.is_global_zero:  # unreadable images may be skipped now
@@ -242,27 +242,24 @@ def _free_folder(config: TrainConfig, name: str) -> Path:
 def _evaluate(prepared: Prepared, folder: RunFolder) -> dict[str, dict[str, float]]:
     config, fabric = prepared.config, prepared.fabric
     feeds = prepared.evaluation_feeds(cache_test=False)
+    shown = "test" if "test" in feeds else config.selection
     metrics = {}
     for name, images in feeds.items():
         evaluation = prepared.evaluate(images)
         metrics[name] = evaluation.metrics
-        if fabric.is_global_zero:
-            gallery = None if images.gallery is None else images.gallery.dataset
-            write_evaluation(
-                folder.path / EVALUATION / name, evaluation, images.query.dataset, gallery
+        if not fabric.is_global_zero:
+            continue
+        gallery = None if images.gallery is None else images.gallery.dataset
+        write_evaluation(folder.path / EVALUATION / name, evaluation, images.query.dataset, gallery)
+        if config.gallery and name == shown:
+            collect_gallery(
+                prepared.task.model,
+                images.query,
+                evaluation.query,
+                gallery_feed=images.gallery,
+                gallery_embeddings=evaluation.gallery,
+                folder=folder.path / GALLERY,
+                source=name,
+                device=fabric.device,
             )
-    # The last images are the test set, if there is one.
-    if config.gallery and fabric.is_global_zero:
-        collect_gallery(
-            prepared.task.model,
-            images.query,
-            evaluation.query,
-            gallery_feed=images.gallery,
-            gallery_embeddings=evaluation.gallery,
-            folder=folder.path / GALLERY,
-            source=name,
-            device=fabric.device,
-        )
-    for images in feeds.values():
-        images.close()
     return metrics

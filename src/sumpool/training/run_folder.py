@@ -59,8 +59,8 @@ class RunFolder:
         Raises:
             RunError: If ``path`` holds a run already, or cannot be written to.
         """
-        cls(path).check_new()
         folder = cls(path)
+        folder.check_new()
         try:
             path.mkdir(parents=True, exist_ok=True)
             write_config(config, path / CONFIG)

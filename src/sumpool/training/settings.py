@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -84,40 +84,6 @@ VALUES: Mapping[str, Collection[str]] = {
     "stop.keep": ("best", "last"),
 }
 
-#: A requirement for numbers, its test, and the options it applies to unless they are null.
-RANGES: tuple[tuple[str, Callable[[float], bool], tuple[str, ...]], ...] = (
-    (
-        "be positive",
-        lambda value: value > 0,
-        (
-            *("batch_size", "embedding_size", "optimizer.lr"),
-            *("stop.validate_every", "stop.patience", "stop.max_steps"),
-            *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
-            *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
-            *("zero_shot.scale", "zero_shot.lr_multiplier", "gsp.lr_multiplier", "minutes"),
-        ),
-    ),
-    (
-        "be at least 0",
-        lambda value: value >= 0,
-        (
-            *("seed", "hardware.workers", "gsp.average_steps", "optimizer.warmup_epochs"),
-            *("images_per_class",),
-            *("ccp.pull", "ccp.batch_weight", "center.weight"),
-        ),
-    ),
-    ("be at least 1", lambda value: value >= 1, ("hardware.devices", "hardware.nodes")),
-    ("be at least 2", lambda value: value >= 2, ("folds",)),
-    ("lie in (0, 1)", lambda value: 0 < value < 1, ("validation", "gsp.spread", "optimizer.ema")),
-    ("lie in (0, 1]", lambda value: 0 < value <= 1, ("gsp.mu",)),
-    (
-        "lie in [0, 1)",
-        lambda value: 0 <= value < 1,
-        ("center.momentum", "optimizer.start_share"),
-    ),
-    ("lie in [0, 1]", lambda value: 0 <= value <= 1, ("zero_shot.weight", "gsp.mix")),
-)
-
 
 def check_effects(config: TrainConfig) -> None:
     """Refuse options that a user has set and that would have no effect.
@@ -128,15 +94,15 @@ def check_effects(config: TrainConfig) -> None:
         ConfigError: If there is such an option, or as in :func:`check_options`.
     """
     check_options(config)
-    for what in _idle(config):
-        raise ConfigError(f"options without effect: {what}")
+    for prefix, why in _idle(config):
+        options = f"{prefix}…" if prefix.endswith(".") else prefix
+        raise ConfigError(f"options without effect: {options} {why}")
 
 
 def without_idle(config: TrainConfig) -> TrainConfig:
     """Return ``config`` with the options that :func:`check_effects` refuses at their defaults."""
     defaults = flat(TrainConfig())
-    for what in _idle(config):
-        prefix = what.partition(" ")[0].rstrip("…")
+    for prefix, _ in _idle(config):
         config = with_options(
             config,
             {
@@ -148,8 +114,8 @@ def without_idle(config: TrainConfig) -> TrainConfig:
     return config
 
 
-def _idle(config: TrainConfig) -> Iterator[str]:
-    """Yield the options that are set without effect, each with the reason."""
+def _idle(config: TrainConfig) -> Iterator[tuple[str, str]]:
+    """Yield the prefix of options that are set without effect, and the reason."""
     defaults, pool = TrainConfig(), pooling_class(config.pool)
     own, plain = config.zero_shot, defaults.zero_shot
     settings = replace(own, weight=plain.weight, balance=plain.balance)
@@ -158,22 +124,25 @@ def _idle(config: TrainConfig) -> Iterator[str]:
     recipe = LOSSES[config.loss]
     proxies = recipe.proxy or recipe.proxy_lr_multiplier != 1 or config.ccp.enabled
     optimizer = config.optimizer
-    for ignored, what in (
-        (config.gsp != defaults.gsp and not pool.has_attributes, f"gsp.… with pool {config.pool}"),
-        (idle and not pool.has_attributes, f"zero_shot.… with pool {config.pool}"),
-        (idle and own.weight == 0, "zero_shot.… with zero_shot.weight 0"),
+    with_pool = f"with pool {config.pool}"
+    for ignored, prefix, why in (
+        (config.gsp != defaults.gsp and not pool.has_attributes, "gsp.", with_pool),
+        (idle and not pool.has_attributes, "zero_shot.", with_pool),
+        (idle and own.weight == 0, "zero_shot.", "with zero_shot.weight 0"),
         (
             optimizer.plateau_factor != defaults.optimizer.plateau_factor
             and optimizer.plateau_patience is None,
-            "optimizer.plateau_factor without optimizer.plateau_patience",
+            "optimizer.plateau_factor",
+            "without optimizer.plateau_patience",
         ),
         (
             optimizer.proxy_lr_multiplier is not None and not proxies,
-            f"optimizer.proxy_lr_multiplier with loss {config.loss}, which has no proxies",
+            "optimizer.proxy_lr_multiplier",
+            f"with loss {config.loss}, which has no proxies",
         ),
     ):
         if ignored:
-            yield what
+            yield prefix, why
 
 
 def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = None) -> TrainConfig:
@@ -187,7 +156,8 @@ def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = N
     Raises:
         ConfigError: If a value is not accepted, or two options contradict each other.
     """
-    recipe = check_options(config)
+    check_options(config)
+    recipe = LOSSES[config.loss]
     found, ccp = SETTINGS.get(data_set, DEFAULT), config.ccp.enabled
     has_attributes = pooling_class(config.pool).has_attributes
     eps = found.eps_proxy if recipe.proxy else found.eps_pair
@@ -216,7 +186,7 @@ def resolve(config: TrainConfig, data_set: str, size: tuple[int, int] | None = N
     resolved = with_options(config, left_open)
     if resolved.zero_shot.weight and resolved.zero_shot.reduction is None:
         resolved = with_options(resolved, {"zero_shot.reduction": "mean"})
-    _check_ranges(resolved)
+    check_limits(flat(resolved))
     check_batches(resolved, recipe)
     return resolved
 
@@ -258,8 +228,8 @@ def _weights(backbone: str) -> str:
     return "none" if backbone in BACKBONES else "timm"
 
 
-def check_options(config: TrainConfig) -> LossRecipe:
-    """Refuse options that are wrong for any data, before it is opened; return the loss recipe.
+def check_options(config: TrainConfig) -> None:
+    """Refuse options that are wrong for any data, before it is opened.
 
     Raises:
         ConfigError: If a value is not accepted, or two options contradict each other.
@@ -268,7 +238,7 @@ def check_options(config: TrainConfig) -> LossRecipe:
     for name, choices in VALUES.items():
         if options[name] not in choices:
             raise ConfigError(f"{name} must be one of {', '.join(choices)}, got {options[name]!r}")
-    _check_ranges(config)
+    check_limits(options)
     _check_zero_shot(config)
     check_centers(config)
     check_gsp(config, pooling_class(config.pool).has_attributes)
@@ -291,16 +261,6 @@ def check_options(config: TrainConfig) -> LossRecipe:
                 f"{name} is {value}, but with selection test all training classes are trained on: "
                 f"leave {name} out, or choose selection validation"
             )
-    return LOSSES[config.loss]
-
-
-def _check_ranges(config: TrainConfig) -> None:
-    options = flat(config)
-    for must, holds, names in RANGES:
-        for name in names:
-            if options[name] is not None and not holds(options[name]):
-                raise ConfigError(f"{name} must {must}, got {options[name]}")
-    check_limits(options)
 
 
 def _check_zero_shot(config: TrainConfig) -> None:

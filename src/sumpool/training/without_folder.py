@@ -89,14 +89,12 @@ def train_in_memory(
 
     watched = replace(task, validate=validate)
     trainer = Trainer(prepared.fabric, watched, config, progress=False)
-    try:
+    with prepared:
         outcome = trainer.fit()
         if outcome.stopped == "interrupted":
             raise KeyboardInterrupt(outcome.signal)
         feeds = prepared.evaluation_feeds(cache_test=True)
         found = {name: prepared.evaluate(images).metrics for name, images in feeds.items()}
-    finally:
-        prepared.selection.close()
     alternating = trainer.alternating
     return Trained(
         prepared.model,

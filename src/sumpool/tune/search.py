@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -14,15 +14,16 @@ from typing import Any, Protocol
 from tqdm import tqdm
 
 from sumpool.data import detect_format
+from sumpool.system import processes
 from sumpool.system.files import StoreError
 from sumpool.system.locks import claim, held_by
-from sumpool.system.processes import Done, WorkerError, run_here
+from sumpool.system.processes import WorkerError, run_here
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, flat
 from sumpool.training.errors import RunError
 from sumpool.training.settings import check_effects, resolve
 from sumpool.tune.result import Result, result_of, write_best
-from sumpool.tune.space import Dimension, check_ranges
+from sumpool.tune.space import Dimension
 from sumpool.tune.store import LOCK, TuneStore
 from sumpool.tune.trial import TrialEnd, run_trial
 
@@ -33,17 +34,9 @@ MOST = 1000
 #: Folder of decoded images shared by all trials.
 IMAGES = "images"
 
-Work = Callable[[int], TrialEnd]
 
-
-class Executor(Protocol):
+class Executor(processes.Executor[int, TrialEnd], Protocol):
     """Runs trials in this process, in local processes, or on a cluster."""
-
-    def __call__(
-        self, work: Work, numbers: Sequence[int], /
-    ) -> Generator[Done[int, TrialEnd], None, None]:
-        """Apply ``work`` to ``numbers`` in parallel, and yield each as it finishes or fails."""
-        ...
 
 
 def run_search(
@@ -79,7 +72,6 @@ def run_search(
         raise ConfigError("the end is missing: give --trials or --minutes")
     until = None if minutes is None else time.time() + 60 * minutes
     _check(config)
-    check_ranges(space)
     default = flat(resolve(config, _data_set(config)))
     with claim(folder / LOCK) as mine:
         if not mine:

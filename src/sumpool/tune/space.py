@@ -137,21 +137,6 @@ def parse_dimension(text: str, config: TrainConfig) -> Dimension:
     return found
 
 
-def check_ranges(space: Sequence[Dimension]) -> None:
-    """Refuse values that no run accepts; needs torch, unlike :func:`parse_space`.
-
-    Raises:
-        ConfigError: If a value is out of range; names the option and what it accepts.
-    """
-    from sumpool.training.settings import RANGES
-
-    for dimension in space:
-        for must, accepts, names in RANGES:
-            for value in dimension.choices or (dimension.low, dimension.high):
-                if dimension.name in names and value is not None and not accepts(value):
-                    raise ConfigError(f"vary {dimension.name} must {must}, got {value}")
-
-
 def option_text(value: Any) -> str:
     """Format a value as a command-line argument."""
     return value if isinstance(value, str) else json.dumps(value)

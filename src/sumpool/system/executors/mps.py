@@ -19,6 +19,8 @@ from typing import Literal
 
 import torch
 
+from sumpool.system.environment import preserved_environment
+
 #: Program that starts, queries and stops the service.
 CONTROL = "nvidia-cuda-mps-control"
 PIPES, LOGS = "CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"
@@ -60,21 +62,19 @@ def mps_server() -> Iterator[MpsState]:
         return
     # A short path under /tmp: names of sockets are limited to 107 characters.
     folder = Path(tempfile.mkdtemp(prefix="sumpool-mps-", dir="/tmp"))
-    before = {name: os.environ.get(name) for name in (PIPES, LOGS)}
-    os.environ.update({PIPES: str(folder), LOGS: str(folder)})
     try:
-        trouble = _start(folder)
-        if trouble is not None:
-            _restore(before)  # no process should look for it
+        with preserved_environment(PIPES, LOGS):
+            os.environ.update({PIPES: str(folder), LOGS: str(folder)})
+            trouble = _start(folder)
+            if trouble is None:
+                try:
+                    yield MpsState("started", f"started in {folder}")
+                finally:
+                    if _ask("quit") is not None:
+                        _kill(folder)
+        if trouble is not None:  # the environment is restored: no process should look for it
             yield MpsState("absent", f"it could not be started: {trouble}")
-            return
-        try:
-            yield MpsState("started", f"started in {folder}")
-        finally:
-            if _ask("quit") is not None:
-                _kill(folder)
     finally:
-        _restore(before)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -133,11 +133,3 @@ def _kill(folder: Path) -> None:
     # For a service that does not answer; its pid file is missing if it has ended by itself.
     with suppress(OSError, ValueError):
         os.kill(int((folder / f"{CONTROL}.pid").read_text()), signal.SIGKILL)
-
-
-def _restore(before: dict[str, str | None]) -> None:
-    for name, value in before.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value

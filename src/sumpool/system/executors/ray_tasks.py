@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 
 from sumpool.system.memory import reuse_freed_memory
-from sumpool.system.processes import WorkerError
+from sumpool.system.processes import WorkerError, picklable
 from sumpool.system.ray_nodes import look_at
 from sumpool.system.wording import counted
 
@@ -35,10 +34,9 @@ def run_task(work: Callable[[T], R], cell: T, *, threads: int, witness: Path | N
     try:
         return work(cell)
     except Exception as error:
-        try:
-            pickle.loads(pickle.dumps(error))
-        except Exception:  # pickling may raise anything
-            raise WorkerError(f"{type(error).__name__}: {error}") from error
+        failure = picklable(error)
+        if failure is not error:
+            raise failure from error
         raise
 
 

@@ -62,7 +62,7 @@ class Pace:
             seconds = self._fabric.broadcast(seconds)
         progress.seconds = seconds
 
-    def done(self, progress: Progress) -> tuple[float, float] | None:
+    def done_and_total(self, progress: Progress) -> tuple[float, float] | None:
         """Return the amount done and the total, in steps or seconds; None if the total is unknown.
 
         Seconds are those of the steps: the total is what preparation leaves of the budget.

@@ -11,17 +11,49 @@ from sumpool.training.config import ConfigError
 #: A requirement for numbers, its bounds, and the options it applies to unless they are null.
 Limits = tuple[tuple[str, float, float, tuple[str, ...]], ...]
 
-#: Limits of training. The lower bounds of other options are in ``training.settings``.
+#: Limits of training.
 LIMITS: Limits = (
+    (
+        "be positive",
+        math.ulp(0),
+        math.inf,
+        (
+            *("batch_size", "embedding_size", "optimizer.lr"),
+            *("stop.validate_every", "stop.patience", "stop.max_steps"),
+            *("ccp.proxies", "ccp.patience", "ccp.problems", "ccp.alpha", "center.subset"),
+            *("gsp.prototypes", "gsp.eps", "zero_shot.balance", "zero_shot.ridge"),
+            *("zero_shot.scale", "zero_shot.lr_multiplier", "gsp.lr_multiplier", "minutes"),
+        ),
+    ),
+    (
+        "be at least 0",
+        0,
+        math.inf,
+        (
+            *("seed", "hardware.workers", "gsp.average_steps", "optimizer.warmup_epochs"),
+            *("images_per_class", "ccp.pull", "ccp.batch_weight", "center.weight"),
+        ),
+    ),
+    ("be at least 1", 1, math.inf, ("hardware.devices", "hardware.nodes")),
+    ("be at least 2", 2, math.inf, ("folds",)),
     ("lie in 0..2⁶³ − 1", -math.inf, 2**63 - 1, ("seed",)),
-    ("lie in [0, 1)", 0, math.nextafter(1, 0), ("optimizer.beta1", "optimizer.beta2")),
+    (
+        "lie in [0, 1)",
+        0,
+        math.nextafter(1, 0),
+        ("optimizer.beta1", "optimizer.beta2", "optimizer.start_share", "center.momentum"),
+    ),
     (
         "lie in (0, 1)",
         math.ulp(0),
         math.nextafter(1, 0),
-        ("optimizer.plateau_factor", "optimizer.restart_factor"),
+        (
+            *("optimizer.plateau_factor", "optimizer.restart_factor", "optimizer.ema"),
+            *("validation", "gsp.spread"),
+        ),
     ),
-    ("lie in [0, 1]", 0, 1, ("erasing",)),
+    ("lie in (0, 1]", math.ulp(0), 1, ("gsp.mu",)),
+    ("lie in [0, 1]", 0, 1, ("erasing", "zero_shot.weight", "gsp.mix")),
     ("be at most 10", -math.inf, 10, ("optimizer.lr",)),
     ("lie in [0, 10]", 0, 10, ("optimizer.weight_decay",)),
     (
