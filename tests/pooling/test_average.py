@@ -30,6 +30,18 @@ def test_average_pooling_of_float64_is_exact() -> None:
     assert GlobalAveragePool1d().pool(x).weights.dtype == torch.float64
 
 
+def test_autocast_does_not_change_the_mean_of_valid_positions() -> None:
+    x, mask = tokens(), random_mask(3, 30)
+    expected = GlobalAveragePool1d()(x, mask)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(GlobalAveragePool1d()(x, mask), expected)
+
+
+def test_the_mean_of_valid_positions_does_not_overflow() -> None:
+    x, mask = torch.full((1, 30, 2), 6e4, dtype=torch.float16), random_mask(1, 30)
+    assert torch.equal(GlobalAveragePool1d()(x, mask), x[:, 0])
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("masked", [False, True])
 def test_mu_one_is_average_pooling(dtype: torch.dtype, masked: bool) -> None:

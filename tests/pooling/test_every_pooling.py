@@ -19,6 +19,7 @@ NAMES = list(POOLINGS)
 #: Poolings that look at neighbors; all others pool a set of positions.
 MAPS_ONLY = {"cbam", "gsop", "t-smk"}
 SETS = [name for name in NAMES if name not in MAPS_ONLY]
+INSIDE = [name for name in NAMES if pooling_class(name).linear_map == "inside"]
 #: Small values of options, for the poolings that have them.
 SMALL: dict[str, Any] = {
     "blocks": 1,
@@ -38,17 +39,46 @@ SMALL: dict[str, Any] = {
     "rows": 2,
     "width": 4,
 }
+#: Sums of the parameters that seed 0 draws, weighted by their place.
+DRAWN = {
+    "gap": 0.49626,
+    "gmp": 0.49626,
+    "gap+gmp": 0.49626,
+    "cbam": -1.32438,
+    "crow": 0.49626,
+    "delf": -1.16813,
+    "gemax": 0.49626,
+    "gemean": 3.99251,
+    "gsop": -7.46095,
+    "otp": -2.22514,
+    "solar": 4.22898,
+    "t-smk": -0.75823,
+    "netvlad": -59.89668,
+    "weldon": 0.49626,
+    "compact-bilinear": 6.93680,
+    "simpool": 3.49148,
+    "attention": 2.79895,
+    "salad": -2.03526,
+    "boq": 30.07868,
+    "efficient-probing": -2.05008,
+    "gsp": -0.08503,
+    "gmp+gsp": -1.43871,
+    "gemean+gsp": 1.54024,
+    "gsp-heads": -0.08503,
+    "gsp-keys": 5.41653,
+    "gsp-parts": -2.91387,
+}
 
 each = pytest.mark.parametrize("name", NAMES)
 each_set = pytest.mark.parametrize("name", SETS)
 
 
-def layer_of(name: str, *, sequence: bool = False, **options: Any) -> GlobalPool:
+def layer_of(name: str, *, sequence: bool = False, draw: int = 0, **options: Any) -> GlobalPool:
     """A small layer, its parameters random but not symmetric."""
     accepted = pooling_options(name, sequence=sequence)
     small = {key: value for key, value in SMALL.items() if key in accepted}
     inside = pooling_class(name, sequence=sequence).linear_map == "inside"
-    torch.manual_seed(0)
+    torch.manual_seed(draw)
     return build_pooling(
         name,
         CHANNELS,
@@ -247,6 +277,33 @@ def test_layers_say_what_they_are(name: str) -> None:
         assert length == EMBEDDING
     else:
         assert layer.feat_mult() * CHANNELS == length
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_feat_mult_is_the_embedding_size_per_channel(name: str) -> None:
+    assert build_pooling(name, CHANNELS, embedding_size=16 * CHANNELS).feat_mult() == 16
+
+
+@each
+def test_reset_reaches_every_parameter(name: str) -> None:
+    layer, expected = layer_of(name), dict(layer_of(name).named_parameters())
+    other = dict(layer_of(name, draw=1).named_parameters())
+    with torch.no_grad():
+        for it in layer.parameters():
+            it.fill_(math.nan)
+    layer.reset_parameters()
+    for path, it in layer.named_parameters():
+        assert it.isfinite().all(), path
+        if torch.equal(expected[path], other[path]):  # not drawn
+            assert torch.equal(it, expected[path]), path
+
+
+@each
+def test_a_seed_draws_the_parameters_of_the_stored_results(name: str) -> None:
+    values = [it.detach().flatten() for it in layer_of(name).parameters()]
+    drawn = torch.cat([*values, torch.rand(1)]).double()  # and as many numbers
+    found = float(drawn @ torch.linspace(1, 2, len(drawn)).double())
+    assert found == pytest.approx(DRAWN[name], rel=1e-4)
 
 
 def short_of(name: str, solver: Solver) -> GlobalPool:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pooling.layers import CHANNELS, maps, tokens
-from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d, residual_sums
+from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d, netvlad_vector
 from transport.generators import random_mask, source
 
 
@@ -113,7 +113,7 @@ def test_embeddings_and_their_parts_have_equal_norms() -> None:
 
 def test_a_cluster_without_features_gives_zeros() -> None:
     assignments = torch.tensor([[1.0, 0.0], [1.0, 0.0]])
-    out = residual_sums(torch.eye(2), assignments, torch.ones(2, 2))
+    out = netvlad_vector(torch.eye(2), assignments, torch.ones(2, 2))
     torch.testing.assert_close(out, torch.tensor([-(0.5**0.5), -(0.5**0.5), 0.0, 0.0]))
 
 

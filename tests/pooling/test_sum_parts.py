@@ -92,6 +92,13 @@ def test_prototypes_and_sharpness_are_set_in_the_mapped_space() -> None:
     assert all(bool(it.grad.isfinite().all()) for it in layer.parameters())
 
 
+def test_average_pooling_is_refused() -> None:
+    layer = pool1d()
+    layer.averaging = True
+    with pytest.raises(ValueError, match="averaging must be False for gsp-parts"):
+        layer(tokens(dtype=torch.float64))
+
+
 def test_reset_draws_both_maps_again() -> None:
     layer = pool1d()
     before = layer.project.weight.clone()

@@ -26,6 +26,7 @@ def test_the_plan_has_the_marginals(solver: str, masked: bool) -> None:
     torch.testing.assert_close(plan.sum((-2, -1)), torch.full((3,), 0.3).double())
     torch.testing.assert_close(plan.sum(-1), result.transported)
     torch.testing.assert_close(plan.sum(-2) / 0.3, result.attributes)
+    torch.testing.assert_close(result.pooled_plan(), plan / 0.3)
 
 
 def test_the_plan_is_stationary() -> None:

@@ -10,7 +10,7 @@ from sumpool.pooling.base import (
     GlobalPool,
     Pooled,
     equal_weights,
-    zero_invalid,
+    masked_mean,
 )
 
 
@@ -21,14 +21,8 @@ class _GlobalAveragePool(GlobalPool):
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Average ``features`` (B, n, C) over valid positions."""
-        if mask is None and not details:
-            return Pooled(features.mean(1), None, None)
-        weights = equal_weights(features, mask)
-        if mask is None:
-            return Pooled(features.mean(1), weights, None)
-        local = zero_invalid(features, mask)
-        embedding = (weights.to(features.dtype).unsqueeze(1) @ local).squeeze(1)
-        return Pooled(embedding, weights, None)
+        weights = equal_weights(features, mask) if details else None
+        return Pooled(masked_mean(features, mask), weights, None)
 
 
 class GlobalAveragePool2d(_GlobalAveragePool):

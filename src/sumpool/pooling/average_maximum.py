@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, GlobalPool, Pooled, zero_invalid
+from sumpool.pooling.base import (
+    FORMATS_1D,
+    FORMATS_2D,
+    GlobalPool,
+    Pooled,
+    equal_weights,
+    masked_mean,
+)
 from sumpool.pooling.maximum import maximum, maximum_shares
 from sumpool.transport.validation import solve_dtype
 
@@ -15,19 +22,11 @@ class _AverageMaxPool(GlobalPool):
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Mean plus maximum of ``features`` (B, n, C) over valid positions, per channel."""
         wide = features.to(solve_dtype(features))
-        if mask is None:
-            average = wide.mean(-2)
-        else:
-            count = mask.sum(-1, keepdim=True)
-            average = zero_invalid(wide, mask).sum(-2) / count
-        embedding = (average + maximum(wide, mask)).to(features.dtype)
+        embedding = (masked_mean(wide, mask) + maximum(wide, mask)).to(features.dtype)
         if not details:
             return Pooled(embedding, None, None)
-        if mask is None:
-            share = wide.new_full((), 1 / features.shape[-2])  # (), the same for all positions
-        else:
-            share = mask.to(wide.dtype) / count
-        return Pooled(embedding, (share + maximum_shares(wide, mask)) / 2, None)
+        weights = (equal_weights(wide, mask) + maximum_shares(wide, mask)) / 2
+        return Pooled(embedding, weights, None)
 
 
 class AverageMaxPool2d(_AverageMaxPool):

@@ -144,13 +144,20 @@ class GlobalPool(nn.Module, ABC):
                 f"got {features.shape[-1]}"
             )
 
+    def reset_parameters(self) -> None:
+        """Reinitialize all parameters."""
+        # Inner layers first: those around them may initialize them differently.
+        for layer in reversed([*self.modules()][1:]):
+            if reset := getattr(layer, "reset_parameters", None):
+                reset()
+
     def out_channels(self, channels: int) -> int:
         """Length of the pooled vector for features with ``channels`` channels."""
         return channels
 
     def feat_mult(self) -> int:
-        """Embedding channels per input channel, part of timm's pooling interface."""
-        return 1
+        """Embedding channels per input channel, rounded down; part of timm's pooling interface."""
+        return 1 if self.channels is None else self.out_channels(self.channels) // self.channels
 
     def is_identity(self) -> bool:
         """Return False; part of timm's pooling interface."""
@@ -167,24 +174,35 @@ class MapPool(GlobalPool):
 
     @abstractmethod
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
-        """Pool maps ``x`` (B, C, H, W), with weights of shape (B, H, W)."""
+        """Pool maps ``x`` (B, C, H, W), with weights of shape (B, H·W)."""
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Raise a TypeError: the layer needs the positions of local features."""
         raise TypeError(f"the pooling {self.pool_type!r} needs maps, not a set of local features")
 
     def _pool(self, x: Tensor, mask: Tensor | None, details: bool) -> Pooled:
-        self.check_channels(self.to_tokens(x)[0])
+        features, positions = self.to_tokens(x)
+        self.check_channels(features)
         if mask is not None:
             raise ValueError(
                 f"mask must be None for the pooling {self.pool_type!r}, which looks at neighbors"
             )
-        return self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
+        out = self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
+        weights = None if out.weights is None else out.weights.unflatten(-1, positions)
+        return Pooled(out.embedding, weights, out.attributes)
 
 
 def zero_invalid(features: Tensor, mask: Tensor | None) -> Tensor:
     """Return ``features`` (..., n, C) with invalid positions, even NaN, set to 0."""
     return features if mask is None else features.masked_fill(~mask.unsqueeze(-1), 0)
+
+
+def masked_mean(features: Tensor, mask: Tensor | None) -> Tensor:
+    """Mean of the valid ``features`` (..., n, C), of shape (..., C) in their dtype."""
+    if mask is None:
+        return features.mean(-2)
+    total = zero_invalid(features, mask).sum(-2, dtype=solve_dtype(features))
+    return (total / mask.sum(-1, keepdim=True)).to(features.dtype)
 
 
 def equal_weights(features: Tensor, mask: Tensor | None) -> Tensor:

@@ -29,9 +29,16 @@ from sumpool.transport import (
     relative_norms,
     sum_pool,
 )
+from sumpool.transport.exact import logit
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.solve import resolve_solver
-from sumpool.transport.validation import LEAST_SHARE, check_at_least_one, check_eps, check_mu
+from sumpool.transport.validation import (
+    LEAST_SHARE,
+    check_at_least_one,
+    check_eps,
+    check_mu,
+    check_one_of,
+)
 
 #: Accepted costs.
 COSTS = ("ball", "cosine", "norm")
@@ -78,9 +85,8 @@ class _GeneralizedSumPool(PrototypePool):
         check_at_least_one(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
-        for name, value, accepted in (("cost", cost, COSTS), ("share", share, SHARES)):
-            if value not in accepted:
-                raise ValueError(f"{name} must be one of {accepted}, got {value!r}")
+        check_one_of(COSTS, cost=cost)
+        check_one_of(SHARES, share=share)
         if mu == 1 and (learn_mu or background):
             raise ValueError(f"mu must be below 1 with learn_mu or background, got {mu}")
         if share == "image" and (mu == 1 or learn_mu):
@@ -108,13 +114,10 @@ class _GeneralizedSumPool(PrototypePool):
             device=device,
             dtype=dtype,
         )
-        self.background = background
-        self.solver = solver
-        self.fused = fused
+        self.background, self.solver, self.fused = background, solver, fused
         self._mu, self._eps = float(mu), float(eps)
         self._mix = 0.5 if mix is None and learn_mix else mix
-        self.cost, self.share = cost, share
-        self.spread = spread
+        self.cost, self.share, self.spread = cost, share, spread
         #: If True, the layer does average pooling and does not initialize its prototypes.
         self.averaging = False
 
@@ -138,17 +141,17 @@ class _GeneralizedSumPool(PrototypePool):
         self.reset_prototypes()
         with torch.no_grad():
             if self.mu_logit is not None:
-                self.mu_logit.fill_(_logit(self._mu))
+                self.mu_logit.fill_(logit(self._mu))
             if self.log_eps is not None:
                 self.log_eps.fill_(math.log(self._eps))
             if self.mix_logit is not None:
                 assert self._mix is not None
-                self.mix_logit.fill_(_logit(self._mix))
+                self.mix_logit.fill_(logit(self._mix))
             if self.norm_weight is not None:
                 self.norm_weight.fill_(NORM_WEIGHT)
             if self.share_map is not None:
                 self.share_map.weight.zero_()
-                self.share_map.bias.fill_(_logit(self._mu))
+                self.share_map.bias.fill_(logit(self._mu))
 
     @property
     def mu(self) -> float | Tensor:
@@ -156,8 +159,8 @@ class _GeneralizedSumPool(PrototypePool):
 
         With ``share="image"``, the share of an image whose mean feature is 0; see :meth:`shares`.
         """
-        logit = self.mu_logit if self.share_map is None else self.share_map.bias.squeeze(0)
-        return self._mu if logit is None else logit.sigmoid().clamp_min(LEAST_SHARE)
+        learned = self.mu_logit if self.share_map is None else self.share_map.bias.squeeze(0)
+        return self._mu if learned is None else learned.sigmoid().clamp_min(LEAST_SHARE)
 
     @property
     def eps(self) -> float | Tensor:
@@ -279,8 +282,7 @@ class _GeneralizedSumPool(PrototypePool):
         (with ``background``, whose weights are the mass that stays, the transported shares; with
         ``mix``, the weights before mixing).
         """
-        result = self.transport(local, mask)
-        return (result.transported / result.problem.share).unsqueeze(-1) * result.assignment()
+        return self.transport(local, mask).pooled_plan()
 
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
@@ -294,10 +296,6 @@ class _GeneralizedSumPool(PrototypePool):
             f"background={self.background}, solver={self.solver!r}, flatten={self.flatten}, "
             f"input_fmt={self.input_fmt!r}"
         )
-
-
-def _logit(share: float) -> float:
-    return math.log(share) - math.log1p(-share)
 
 
 class GeneralizedSumPool2d(_GeneralizedSumPool):

@@ -154,11 +154,6 @@ class MappedSumPool(GlobalPool):
         local: Tensor = self.map(features)
         return local
 
-    def reset_parameters(self) -> None:
-        """Reinitialize the map and the prototypes."""
-        self.map.reset_parameters()
-        self.gsp.reset_parameters()
-
     def out_channels(self, channels: int) -> int:
         """Return the embedding size, independent of ``channels``."""
         return self.embedding_size

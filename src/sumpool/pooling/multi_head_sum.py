@@ -79,8 +79,7 @@ class _MultiHeadSumPool(_GeneralizedSumPool):
         for part in self.split(local):
             cost = prototype_costs(*part)
             result = partial_transport(cost, self.mu, self.eps, mask=mask, solver=self.solver)
-            share = (result.transported / result.problem.share).unsqueeze(-1)
-            found.append(share * result.assignment())
+            found.append(result.pooled_plan())
         return torch.stack(found).mean(0)
 
     def extra_repr(self) -> str:

@@ -34,6 +34,21 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
     return embedding_size // parts
 
 
+def residual_sums(plan: Tensor, features: Tensor, prototypes: Tensor) -> Tensor:
+    """Sum residuals per prototype, Σ_j q_ji (f_j − ω_i), to (..., m, d) in the dtype of ``plan``.
+
+    Args:
+        plan: Shares q of shape (..., n, m).
+        features: Local features f of shape (..., n, d).
+        prototypes: Prototypes ω of shape (m, d).
+    """
+    dtype = plan.dtype
+    with torch.autocast(features.device.type, enabled=False):
+        # Σ q (f − ω) = Σ q f − ω Σ q avoids a tensor of size (n, m, d).
+        received = plan.sum(-2).unsqueeze(-1)  # (..., m, 1)
+        return plan.mT @ features.to(dtype) - received * prototypes.to(dtype)
+
+
 class PrototypePool(GlobalPool):
     """Base class of poolings with prototypes in the space of local features.
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from sumpool.pooling.affine import affine
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
+from sumpool.pooling.prototypes import residual_sums
 from sumpool.transport.plain import weighted_sum
 from sumpool.transport.validation import check_at_least_one
 
@@ -45,13 +46,10 @@ class _SumPartsPool(MappedSumPool):
             inputs, embedding_size, bias=False, device=weight.device, dtype=weight.dtype
         )
 
-    def reset_parameters(self) -> None:
-        """Reinitialize both maps and the prototypes."""
-        super().reset_parameters()
-        self.project.reset_parameters()
-
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Pool ``features`` (B, n, C) per prototype and project the parts."""
+        if self.averaging:
+            raise ValueError("averaging must be False for gsp-parts, which needs prototypes")
         features = zero_invalid(features, mask)
         local = self.mapped(features)  # (B, n, d)
         self.gsp.prepare(local, mask)
@@ -70,20 +68,6 @@ class _SumPartsPool(MappedSumPool):
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
         return f"with_sum={self.with_sum}, {super().extra_repr()}"
-
-
-def residual_sums(plan: Tensor, features: Tensor, prototypes: Tensor) -> Tensor:
-    """Sum residuals per prototype, Σ_j q_ji (f_j − ω_i), to (B, m, d) in the dtype of ``plan``.
-
-    Args:
-        plan: Shares q of shape (B, n, m).
-        features: Local features f of shape (B, n, d).
-        prototypes: Prototypes ω of shape (m, d).
-    """
-    dtype = plan.dtype
-    with torch.autocast(features.device.type, enabled=False):
-        received = plan.sum(1).unsqueeze(-1)  # (B, m, 1)
-        return plan.mT @ features.to(dtype) - received * prototypes.to(dtype)
 
 
 class SumPartsPool2d(_SumPartsPool):

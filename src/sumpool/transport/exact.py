@@ -63,7 +63,7 @@ def solve_log_odds(problem: TransportProblem, log_sums: Tensor, steps: int) -> T
     level, tau = _hard_start(order, k, over, under)
     # Relative to the feature at which P1 stops: log-odds near it lose no digits to a large ε.
     u, order = u - level, order - level
-    goal = _logit(target)
+    goal = logit(target)
     low = goal - u.amax(-1, keepdim=True)
     high = goal - problem.fill_invalid(u, math.inf).amin(-1, keepdim=True)
     tau = tau.clamp(low, high)
@@ -114,7 +114,8 @@ def _smaller_share(problem: TransportProblem) -> tuple[float | Tensor, float | T
     return max(min(mu, rest), LEAST_SHARE), -1.0 if mu > rest else 1.0
 
 
-def _logit(share: float | Tensor) -> float | Tensor:
+def logit(share: float | Tensor) -> float | Tensor:
+    """Log-odds of ``share``."""
     if isinstance(share, Tensor):
         return share.log() - (-share).log1p()
     return math.log(share) - math.log1p(-share)

@@ -146,6 +146,10 @@ class TransportResult:
         """Build the plan π of shape (..., n, m)."""
         return self.transported.unsqueeze(-1) * self.assignment()
 
+    def pooled_plan(self) -> Tensor:
+        """Share of the pooled mass that each feature sends to each prototype, π/μ, (..., n, m)."""
+        return (self.transported / self.problem.share).unsqueeze(-1) * self.assignment()
+
     def errors(self) -> ConstraintErrors:
         """Return the violation of each constraint, per image."""
         problem = self.problem

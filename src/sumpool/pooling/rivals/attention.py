@@ -62,10 +62,14 @@ class _AttentionPool(GlobalPool):
         self.mlp: nn.Module = nn.Identity()
         if hidden:
             self.mlp = _Perceptron(channels, hidden, device=device, dtype=dtype)
-        self.reset_parameters()
+        self._draw_query()
 
     def reset_parameters(self) -> None:
-        """Draw the query with entries of variance 1/C; layers keep torch's initialization."""
+        """Reinitialize the layers; draw the query with entries of variance 1/C."""
+        super().reset_parameters()
+        self._draw_query()
+
+    def _draw_query(self) -> None:
         nn.init.trunc_normal_(self.latent, std=self.latent.shape[-1] ** -0.5)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:

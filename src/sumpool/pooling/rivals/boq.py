@@ -113,10 +113,6 @@ class _BoqPool(GlobalPool):
         """Return ``width`` times ``rows``, independent of ``channels``."""
         return self.reduce.out_features * self.combine.out_features
 
-    def feat_mult(self) -> int:
-        """Embedding channels per input channel, rounded down since they are independent."""
-        return self.out_channels(self.reduce.in_features) // self.reduce.in_features
-
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
         return f"input_fmt={self.input_fmt!r}"

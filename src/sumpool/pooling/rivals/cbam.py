@@ -74,8 +74,6 @@ class CbamPool2d(MapPool):
             embedding = (g.flatten(2) @ s).squeeze(-1) / logits.shape[1]  # (B, C)
             # From logarithms, so that weights sum to 1 even where every sigmoid is 0.
             weights = F.logsigmoid(logits).softmax(-1) if details else None
-        if weights is not None:
-            weights = weights.unflatten(-1, x.shape[2:])
         return Pooled(embedding.to(x.dtype), weights, None)
 
     def _channel_attention(self, f: Tensor) -> Tensor:

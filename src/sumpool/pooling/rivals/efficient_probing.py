@@ -32,10 +32,14 @@ class _EfficientProbingPool(GlobalPool):
         self.channels = channels
         self.queries = nn.Parameter(torch.empty(queries, channels, device=device, dtype=dtype))
         self.value = nn.Linear(channels, channels, bias=False, device=device, dtype=dtype)
-        self.reset_parameters()
+        self._draw_queries()
 
     def reset_parameters(self) -> None:
-        """Draw the queries with standard deviation 0.02, as in the original; W_v is unchanged."""
+        """Reinitialize W_v; draw the queries with standard deviation 0.02, as in the original."""
+        super().reset_parameters()
+        self._draw_queries()
+
+    def _draw_queries(self) -> None:
         nn.init.normal_(self.queries, std=0.02)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:

@@ -160,8 +160,6 @@ class GsopPool2d(MapPool):
                 # Avoids 0 / 0 where every sigmoid is 0.
                 shares = s + torch.finfo(s.dtype).tiny
                 weights = shares / shares.sum(-1, keepdim=True)
-        if weights is not None:
-            weights = weights.unflatten(-1, x.shape[2:])
         return Pooled(embedding.to(x.dtype), weights, None)
 
     def _channel_attention(self, positive: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
-from sumpool.pooling.prototypes import PrototypePool, split_embedding
+from sumpool.pooling.prototypes import PrototypePool, residual_sums, split_embedding
 from sumpool.transport import greedy_k_center
 from sumpool.transport.validation import solve_dtype
 
@@ -17,7 +17,7 @@ from sumpool.transport.validation import solve_dtype
 RATIO = 100.0
 
 
-def residual_sums(
+def netvlad_vector(
     features: Tensor, assignments: Tensor, centers: Tensor, mask: Tensor | None = None
 ) -> Tensor:
     r"""NetVLAD vector of soft-assigned features [netvlad, eq. 4 and sec. 3.1].
@@ -38,12 +38,10 @@ def residual_sums(
 
     Example:
         >>> features = torch.tensor([[1.0, 0.0], [0.0, 3.0]])
-        >>> residual_sums(features, torch.eye(2), torch.zeros(2, 2))
+        >>> netvlad_vector(features, torch.eye(2), torch.zeros(2, 2))
         tensor([0.7071, 0.0000, 0.0000, 0.7071])
     """
-    assignments = zero_invalid(assignments, mask)
-    # Σ a (f − c) = Σ a f − c Σ a avoids a tensor of size (n, K, d).
-    sums = assignments.mT @ features - assignments.sum(-2).unsqueeze(-1) * centers  # (..., K, d)
+    sums = residual_sums(zero_invalid(assignments, mask), features, centers)  # (..., K, d)
     return _unit(_unit(sums).flatten(-2))
 
 
@@ -117,9 +115,7 @@ class _NetVladPool(PrototypePool):
         features = zero_invalid(features, mask)
         local = self.local_features(features)  # (B, n, d)
         with torch.autocast(features.device.type, enabled=False):
-            embedding = residual_sums(
-                local, self._soft_assignments(local), self.prototypes.to(local.dtype), mask
-            )
+            embedding = netvlad_vector(local, self._soft_assignments(local), self.prototypes, mask)
         return Pooled(embedding.to(features.dtype), None, None)
 
     def local_features(self, features: Tensor) -> Tensor:

@@ -88,11 +88,11 @@ class _SaladPool(GlobalPool):
         self.feature_layer = nn.Linear(hidden, cluster_dim, device=device, dtype=dtype)
         self.score_hidden = nn.Linear(channels, hidden, device=device, dtype=dtype)
         self.score_layer = nn.Linear(hidden, clusters, device=device, dtype=dtype)
-        self.dustbin = nn.Parameter(torch.empty((), device=device, dtype=dtype))
-        self.reset_parameters()
+        self.dustbin = nn.Parameter(torch.ones((), device=device, dtype=dtype))
 
     def reset_parameters(self) -> None:
-        """Set the dustbin's score to 1, as in the original; layers keep torch's initialization."""
+        """Reinitialize the layers; set the dustbin's score to 1, as in the original."""
+        super().reset_parameters()
         nn.init.ones_(self.dustbin)
 
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
@@ -116,11 +116,6 @@ class _SaladPool(GlobalPool):
     def out_channels(self, channels: int) -> int:
         """Return clusters times channels per cluster, independent of ``channels``."""
         return self.score_layer.out_features * self.feature_layer.out_features
-
-    def feat_mult(self) -> int:
-        """Embedding channels per input channel, rounded down since they are independent."""
-        channels = self.feature_hidden.in_features
-        return self.out_channels(channels) // channels
 
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""

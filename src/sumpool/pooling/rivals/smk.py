@@ -85,8 +85,6 @@ class SmkPool2d(MapPool):
             )
             embedding = self._weighted_sum(smooth.flatten(2), attention)
             weights = attention / attention.sum(-1, keepdim=True) if details else None
-        if weights is not None:
-            weights = weights.unflatten(-1, x.shape[2:])
         return Pooled(embedding.to(x.dtype), weights, None)
 
     def _weighted_sum(self, smooth: Tensor, attention: Tensor) -> Tensor:
