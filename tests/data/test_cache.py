@@ -23,7 +23,7 @@ from sumpool.data.base import BrokenImageError, DataError
 from sumpool.data.feeds import cache, cache_build, cache_files
 from sumpool.data.feeds.cache import DecodedImages, decode_images
 from sumpool.data.feeds.feed import open_feed
-from sumpool.data.feeds.room import CacheMemoryError
+from sumpool.data.feeds.memory import CacheMemoryError
 from sumpool.data.views import resample
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.host_crops import cut_on_host, pack
@@ -54,12 +54,18 @@ def resized(
     return crop(pixels, place(window, size), size, dtype)
 
 
+def image(decoded: DecodedImages, position: int) -> torch.Tensor:
+    """The pixels of one image, (height, width, 3)."""
+    start, shape = int(decoded.starts[position]), (*decoded.sizes[position].tolist(), 3)
+    return decoded.pixels[start : start + int(np.prod(shape))].view(shape)
+
+
 def loop(decoded: DecodedImages, window: Window, size: int) -> torch.Tensor:
     """torchvision's resized_crop in float32, image by image."""
     out = []
     for position, box in enumerate(window.boxes.tolist()):
-        image = decoded.image(position).permute(2, 0, 1).float()
-        part = F.resized_crop(image, *box, size=[size, size], antialias=True)
+        pixels = image(decoded, position).permute(2, 0, 1).float()
+        part = F.resized_crop(pixels, *box, size=[size, size], antialias=True)
         out.append(part.flip(-1) if window.flips[position] else part)
     return torch.stack(out)
 
@@ -73,11 +79,10 @@ def test_decoded_images_are_the_resized_ones(resize: int | None, threads: int) -
     dataset = Pictures(LABELS)
     decoded = decode_images(dataset, resize, progress=False, threads=threads)
     for position in range(len(dataset)):
-        image = dataset.images[position]
-        expected = image if resize is None else F.resize(image, [resize])
-        assert np.array_equal(decoded.image(position).numpy(), np.asarray(expected))
+        source = dataset.images[position]
+        expected = source if resize is None else F.resize(source, [resize])
+        assert np.array_equal(image(decoded, position).numpy(), np.asarray(expected))
     assert decoded.pixels.numel() == 3 * decoded.sizes.prod(1).sum()
-    assert decoded.broken == {}
 
 
 def test_a_buffer_that_grows_often_holds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -93,30 +98,9 @@ def test_all_broken_images_are_counted_and_the_first_named() -> None:
         decode_images(Pictures(LABELS, broken=[5, 6]), 48, progress=False)
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_broken_images_can_be_skipped(tmp_path: Path, stored: bool) -> None:
-    dataset = Pictures(LABELS, broken=[0, 5])
-    decoded = decode_images(
-        dataset, 48, progress=False, skip_broken=True, cache_dir=tmp_path if stored else None
-    )
-    assert list(decoded.broken) == [0, 5]
-    assert "picture 5: it is torn" in decoded.broken[5]
-    assert decoded.readable.tolist() == [1, 2, 3, 4, 6, 7]
-    kept = dataset.subset(decoded.readable)
-    assert decoded.rows(kept).tolist() == decoded.readable.tolist()
-    assert np.array_equal(decoded.image(6).numpy(), np.asarray(F.resize(dataset.images[6], [48])))
-    with pytest.raises(BrokenImageError, match="picture 0"):
-        decoded.rows(dataset)
-    with pytest.raises(BrokenImageError, match="picture 5"):
-        decoded.image(5)
-    if stored:
-        with pytest.raises(BrokenImageError, match="picture 0"):
-            decode_images(dataset, 48, progress=False, cache_dir=tmp_path)
-
-
-def test_no_readable_image_at_all_is_an_error() -> None:
-    with pytest.raises(BrokenImageError, match=r"no image can be read; the first: .*picture 0"):
-        decode_images(Pictures([0, 0], broken=[0, 1]), 48, progress=False, skip_broken=True)
+def test_no_image_at_all_is_an_error() -> None:
+    with pytest.raises(BrokenImageError, match=r"cannot read 2 images: .*picture 0 \(it is torn"):
+        decode_images(Pictures([0, 0], broken=[0, 1]), 48, progress=False)
     with pytest.raises(ValueError, match="at least one image"):
         decode_images(Pictures(LABELS).subset([]), 48, progress=False)
 
@@ -252,7 +236,7 @@ def test_every_damaged_pixel_of_a_stored_image_is_found_when_it_is_used(tmp_path
         with pytest.raises(DataError, match=rf"{pixels} is damaged: .*picture {position} is not"):
             list(feed.test_batches())
         with pytest.raises(DataError, match="is not what was stored; remove the file"):
-            opened.image(position)
+            opened.check(np.array([position]))
         with pytest.raises(DataError, match="is not what was stored"):
             opened.to("meta")
         pixels.write_bytes(sound)
@@ -269,15 +253,34 @@ def test_blocks_that_are_zeroed_moved_or_torn_have_another_checksum() -> None:
     assert len(sums) == 5
 
 
-def test_an_index_of_an_earlier_version_without_checksums_is_read(tmp_path: Path) -> None:
+def test_an_index_of_the_first_version_is_read(tmp_path: Path) -> None:
     dataset = Files(tmp_path, LABELS)
     decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache")
     (index,) = (tmp_path / "cache").glob("*.json")
     values = json.loads(index.read_text())
-    index.write_text(json.dumps({k: v for k, v in values.items() if k not in NEW_KEYS}))
+    first = {k: v for k, v in values.items() if k not in NEW_KEYS}
+    index.write_text(json.dumps(first | {"broken": {}}))
     loads = dataset.loads
     decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache").check(np.arange(8))
     assert dataset.loads == loads
+
+
+def test_an_index_that_leaves_out_images_is_made_again(tmp_path: Path) -> None:
+    dataset = Files(tmp_path, LABELS)
+    decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache")
+    (index,) = (tmp_path / "cache").glob("*.json")
+    (pixels,) = (tmp_path / "cache").glob("*.pixels")
+    values = json.loads(index.read_text()) | {"broken": {"7": "it is torn"}}
+    height, width = values["sizes"][7]
+    values["sizes"][7], values["checksums"][7] = [0, 0], 0
+    values["bytes"] -= 3 * height * width
+    pixels.write_bytes(pixels.read_bytes()[: values["bytes"]])
+    del values["sha256"]
+    values["sha256"] = cache_files._digest(values)
+    index.write_text(json.dumps(values))
+    with pytest.warns(UserWarning, match="damaged; decoding again"):
+        again = decode_images(dataset, 48, progress=False, cache_dir=tmp_path / "cache")
+    assert torch.equal(again.pixels, decoded_pictures().pixels)
 
 
 def test_processes_that_ask_at_once_decode_once(tmp_path: Path) -> None:
@@ -286,7 +289,7 @@ def test_processes_that_ask_at_once_decode_once(tmp_path: Path) -> None:
     def build(file: object) -> cache_files.PixelIndex:
         built.append(1)
         file.write(bytes(12))  # type: ignore[attr-defined]
-        return cache_files.PixelIndex(np.array([[2, 2]]), {})
+        return cache_files.PixelIndex(np.array([[2, 2]]))
 
     with ThreadPoolExecutor(4) as pool:
         tasks = [pool.submit(cache_files.stored_pixels, tmp_path, "k", build) for _ in range(4)]
@@ -318,7 +321,7 @@ def test_a_broken_image_leaves_nothing_behind(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     def build(file: BinaryIO) -> cache_files.PixelIndex:
         file.write(bytes(12))
-        return cache_files.PixelIndex(np.array([[2, 2]]), {})
+        return cache_files.PixelIndex(np.array([[2, 2]]))
 
     others = {".k.pixels.7-a.part", ".k.json.7-a.part", ".k2.pixels.7-a.part", "k2.json"}
     for name in others:
@@ -409,8 +412,8 @@ def test_crops_without_resizing_are_exact() -> None:
     got = resized(decoded.pixels, window, 40)
     assert got.dtype == torch.uint8
     for position, (top, left, height, width) in enumerate(boxes.tolist()):
-        image = decoded.image(position)[top : top + height, left : left + width]
-        expected = image.flip(1) if flips[position] else image
+        part = image(decoded, position)[top : top + height, left : left + width]
+        expected = part.flip(1) if flips[position] else part
         assert torch.equal(got[position], expected.permute(2, 0, 1))
     assert torch.equal(got, cut_on_host(decoded.pixels, window, 40))
 
@@ -434,6 +437,6 @@ def test_host_crops_are_pillows() -> None:
     window = random_window(decoded)
     got = cut_on_host(decoded.pixels, window, 40)
     for position, box in enumerate(window.boxes.tolist()):
-        image = Image.fromarray(decoded.image(position).numpy())
-        part = F.pil_to_tensor(F.resized_crop(image, *box, size=[40, 40]))
+        whole = Image.fromarray(image(decoded, position).numpy())
+        part = F.pil_to_tensor(F.resized_crop(whole, *box, size=[40, 40]))
         assert torch.equal(got[position], part.flip(-1) if window.flips[position] else part)

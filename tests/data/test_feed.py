@@ -20,8 +20,8 @@ from sumpool.data.base import BrokenImageError
 from sumpool.data.feeds.cache import decode_images
 from sumpool.data.feeds.cached_feed import CachedFeed
 from sumpool.data.feeds.feed import Batch, ImageFeed, open_feed
-from sumpool.data.feeds.loading_feed import _tell
-from sumpool.data.feeds.room import CacheMemoryError
+from sumpool.data.feeds.loading_feed import _report_exception
+from sumpool.data.feeds.memory import CacheMemoryError
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views import crops
 from sumpool.data.views.boxes import view_draws
@@ -143,7 +143,11 @@ def test_crops_on_the_device_show_what_the_host_shows(
     kind: str, augment: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What runs on a GPU, run on the CPU.
-    made = {"resident": crops.resident_crops, "staged": crops.staged_crops}[kind]
+    def made(pixels: torch.Tensor, size: int, device: torch.device) -> crops.Crops:
+        if kind == "resident":
+            return crops.resident_crops(pixels, size, pinned=False)
+        return crops.staged_crops(pixels, size, device, pinned=False)
+
     dataset, views = Pictures(LABELS), replace(VIEWS, augment=augment)
     decoded = decode_images(dataset, 48, progress=False)
     host = CachedFeed(dataset, views, decoded, CPU)
@@ -222,9 +226,9 @@ def test_a_signal_to_the_whole_group_is_left_to_the_main_process(number: signal.
 def test_a_worker_says_nothing_of_a_parent_that_hangs_up(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    _tell(EOFError, EOFError(), None)
+    _report_exception(EOFError, EOFError(), None)
     assert capsys.readouterr().err == ""
-    _tell(ValueError, ValueError("a defect"), None)
+    _report_exception(ValueError, ValueError("a defect"), None)
     assert "a defect" in capsys.readouterr().err
 
 

@@ -12,7 +12,7 @@ from .feeds.feed import ImageFeed as ImageFeed
 from .feeds.feed import open_feed as open_feed
 from .feeds.map_feed import MapFeed as MapFeed
 from .feeds.map_feed import open_map_feed as open_map_feed
-from .feeds.room import CacheMemoryError as CacheMemoryError
+from .feeds.memory import CacheMemoryError as CacheMemoryError
 from .sampler import ClassBatchSampler as ClassBatchSampler
 from .sets.cars import Cars196 as Cars196
 from .sets.cifar import CIFAR10 as CIFAR10
@@ -35,5 +35,5 @@ from .synthetic.collage import CifarForegrounds as CifarForegrounds
 from .synthetic.glyphs import GlyphCollages as GlyphCollages
 from .validity import check_class_sizes as check_class_sizes
 from .validity import check_images as check_images
-from .validity import readable as readable
+from .validity import find_broken as find_broken
 from .views.preprocessing import Preprocessing as Preprocessing

@@ -12,13 +12,11 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from sumpool.system.errors import UserError
-from sumpool.system.wording import counted
+from sumpool.system.wording import counted, first_few
 
 Transform = Callable[[Any], Any]
 #: Name of an image that cannot be read, and the reason.
 Broken = tuple[str, str]
-#: Number of images named in an error message.
-NAMED = 3
 
 
 class Transforms(TypedDict, total=False):
@@ -51,15 +49,14 @@ class BrokenImageError(DataError):
 
         >>> print(BrokenImageError.of([("a.jpg", "it is empty")]))
         cannot read the image a.jpg: it is empty
-        >>> print(BrokenImageError.of([(f"{it}.jpg", "it is empty") for it in "abcd"]))
-        cannot read 4 images: a.jpg (it is empty), b.jpg (it is empty), c.jpg (it is empty), …
+        >>> print(BrokenImageError.of([(f"{it}.jpg", "empty") for it in "abcd"]))
+        cannot read 4 images: a.jpg (empty), b.jpg (empty), c.jpg (empty) and 1 more
         """
         if len(broken) == 1:
             name, reason = broken[0]
             return cls(f"cannot read the image {name}: {reason}", reason)
-        named = ", ".join(f"{name} ({reason})" for name, reason in broken[:NAMED])
-        more = ", …" if len(broken) > NAMED else ""
-        return cls(f"cannot read {counted(len(broken), 'image')}: {named}{more}")
+        named = first_few([f"{name} ({reason})" for name, reason in broken])
+        return cls(f"cannot read {counted(len(broken), 'image')}: {named}")
 
 
 class ImageDataset(Dataset[tuple[Any, Any]], ABC):
@@ -77,9 +74,11 @@ class ImageDataset(Dataset[tuple[Any, Any]], ABC):
 
     Attributes:
         labeled: Whether the images have class labels; if not, all belong to a single class.
+        in_memory: Whether all pixels are in memory, so that no image can be broken.
     """
 
     labeled = True
+    in_memory = False
 
     def __init__(
         self,
@@ -157,7 +156,8 @@ class ImageSubset(ImageDataset):
         super().__init__(
             parent.labels[chosen], parent.class_names, parent.transform, parent.target_transform
         )
-        self.parent, self.indices, self.labeled = parent, chosen, parent.labeled
+        self.parent, self.indices = parent, chosen
+        self.labeled, self.in_memory = parent.labeled, parent.in_memory
         if isinstance(parent, ImageSubset):
             self.parent, self.indices = parent.parent, parent.indices[chosen]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +36,25 @@ _ARCHIVES: dict[str, Any] = {
     "mnist": MNIST,
     "fashion-mnist": FashionMNIST,
 }
-#: Generated from the files of another data set, so never detected.
-_COLLAGES: dict[str, Any] = {
-    "cifar-collage": CifarCollages,
-    "cifar-foreground": CifarForegrounds,
-}
-#: The data sets by name.
+#: The data sets by name. Those made from the files of an archive are never detected.
 DATASETS: dict[str, type[ImageDataset]] = {
     **_ARCHIVES,
-    **_COLLAGES,
+    "cifar-collage": CifarCollages,
+    "cifar-foreground": CifarForegrounds,
     "cub-clutter": CubClutter,
     "folder": ImageFolder,
     "csv": ImageTable,
     "parquet": ParquetImages,
     "glyphs": GlyphCollages,
+}
+#: Splits of the data sets that have the same in every folder.
+_SPLITS: dict[str, Iterable[str]] = {
+    **{name: cls.published for name, cls in _ARCHIVES.items()},
+    "cifar-collage": COLLAGE_SPLITS,
+    "cifar-foreground": COLLAGE_SPLITS,
+    "cub-clutter": CLUTTER_SPLITS,
+    "parquet": (),
+    "glyphs": GLYPH_SPLITS,
 }
 
 
@@ -78,20 +84,11 @@ def open_dataset(
 def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") -> tuple[str, ...]:
     """Return the splits that :func:`open_dataset` accepts for ``root``, ending with "all"."""
     format = _format(root, format)
-    if format == "glyphs":
-        return (*GLYPH_SPLITS, "all")
-    if format in _COLLAGES:
-        return (*COLLAGE_SPLITS, "all")
-    if format == "cub-clutter":
-        return (*CLUTTER_SPLITS, "all")
+    if format in _SPLITS:
+        return (*_SPLITS[format], "all")
     assert root is not None
-    if format == "folder":
-        return (*split_folders(existing(root)), "all")
-    if format == "csv":
-        return (*find_splits(root), "all")
-    if format == "parquet":
-        return ("all",)
-    return (*_ARCHIVES[format].published, "all")
+    found = split_folders(existing(root)) if format == "folder" else find_splits(root)
+    return (*found, "all")
 
 
 def detect_format(root: str | os.PathLike[str]) -> str:

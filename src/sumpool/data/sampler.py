@@ -11,9 +11,7 @@ from torch import Tensor
 
 from sumpool.data.base import DataError, as_labels
 from sumpool.data.random_streams import CLASSES, IMAGES, check_seed, uniforms
-
-#: Number of classes named in an error message.
-_NAMED = 5
+from sumpool.system.wording import first_few
 
 
 class ClassBatchSampler:
@@ -139,7 +137,7 @@ class ClassBatchSampler:
         """Return the order of all classes in a pass."""
         recent = dict(self._recent)
         first = number
-        while first not in recent and self._leans(first):
+        while first not in recent and self._depends_on_previous(first):
             first -= 1
         for current in range(first, number + 1):
             if current not in recent:
@@ -154,12 +152,13 @@ class ClassBatchSampler:
         # this one. Any of them among the first P classes here move to the end of those P.
         shared = number * total % size
         if shared:
-            before = known[number - 1] if self._leans(number) else self._shuffled(number - 1)
+            final = self._depends_on_previous(number)
+            before = known[number - 1] if final else self._shuffled(number - 1)
             ended = np.isin(order[:size], before[total - shared :])
             order[:size] = order[:size][np.argsort(ended, kind="stable")]
         return order
 
-    def _leans(self, number: int) -> bool:
+    def _depends_on_previous(self, number: int) -> bool:
         """Whether a pass depends on the final order of the previous pass, not just on its shuffle.
 
         Only the first P positions of a shuffle are changed, so with at least 2 P - 1 classes the
@@ -190,10 +189,9 @@ class ClassBatchSampler:
 def _refuse_single_images(
     classes: NDArray[np.int64], images_per_class: int, class_names: Sequence[str] | None
 ) -> None:
-    shown = classes[:_NAMED].tolist()
-    names = [f"label {it}" if class_names is None else repr(class_names[it]) for it in shown]
-    more = f" and {len(classes) - _NAMED} more" if len(classes) > _NAMED else ""
+    values = classes.tolist()
+    names = [f"label {it}" if class_names is None else repr(class_names[it]) for it in values]
     raise DataError(
         f"images_per_class={images_per_class} needs at least 2 images of every class; "
-        f"there is only one of {', '.join(names)}{more}"
+        f"there is only one of {first_few(names, 5)}"
     )

@@ -1,4 +1,4 @@
-"""Class-disjoint splits, as pure functions of labels.
+"""Names of splits, and class-disjoint splits as pure functions of labels.
 
 Labels are arbitrary int64 values; only their equality and order matter. Indices are returned in
 ascending order, on the CPU.
@@ -6,7 +6,7 @@ ascending order, on the CPU.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -105,6 +105,18 @@ def first_of_each_class(labels: Tensor, count: int | None, indices: Tensor | Non
         own = labels[chosen]
         chosen = torch.cat([chosen[own == label][:count] for label in own.unique()])
     return chosen.sort().values
+
+
+def check_split(split: str, splits: Iterable[str]) -> None:
+    """Raise unless ``split`` is one of ``splits`` or "all"."""
+    accepted = (*splits, "all")
+    if split not in accepted:
+        raise ValueError(f"split must be one of {accepted}, got {split!r}")
+
+
+def halves(labels: Sequence[int], classes: int) -> list[str]:
+    """Return the usual zero-shot split: first half of the classes "train", the rest "test"."""
+    return ["train" if label < classes // 2 else "test" for label in labels]
 
 
 def contiguous_labels(labels: Tensor | Sequence[int]) -> tuple[Tensor, Tensor]:

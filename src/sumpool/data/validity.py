@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from sumpool.data.base import NAMED, Broken, BrokenImageError, DataError, ImageDataset
+from sumpool.data.base import Broken, BrokenImageError, DataError, ImageDataset
 from sumpool.data.feeds.threads import map_ahead
-from sumpool.data.sets.files import ImageFiles
 from sumpool.data.splits import contiguous_labels
 from sumpool.system.cores import usable_cores
+from sumpool.system.wording import counted, first_few
 
 logger = logging.getLogger(__name__)
 
@@ -44,18 +44,17 @@ def check_class_sizes(data: ImageDataset | Tensor | Sequence[int], minimum: int 
     value = int(values[first])
     if isinstance(data, ImageDataset):
         name = f"the class {data.class_names[value]!r}"
-        where = [data.item_name(it) for it in images[:NAMED]]
+        where = [data.item_name(it) for it in images]
     else:
-        name, where = f"class {value}", [f"number {it}" for it in images[:NAMED]]
-    places = ", ".join(where) + (", …" if len(images) > NAMED else "")
+        name, where = f"class {value}", [f"number {it}" for it in images]
     others = f" (and {len(small) - 1:,} more classes have too few)" if len(small) > 1 else ""
-    plural = "" if len(images) == 1 else "s"
     raise DataError(
-        f"{name} has {len(images)} image{plural}, at least {minimum} are needed: {places}{others}"
+        f"{name} has {counted(len(images), 'image')}, at least {minimum} are needed: "
+        f"{first_few(where)}{others}"
     )
 
 
-def readable(
+def find_broken(
     dataset: ImageDataset, progress: bool = True, workers: int | None = None
 ) -> tuple[Tensor, list[Broken]]:
     """Decode every image once to find the unreadable ones.
@@ -93,10 +92,10 @@ def readable(
 def check_images(
     parts: Mapping[str, ImageDataset], *, skip_broken: bool, progress: bool = True
 ) -> tuple[dict[str, ImageDataset], tuple[Broken, ...]]:
-    """Decode every image file of ``parts``, to find unreadable ones before a long run starts.
+    """Decode every image of ``parts``, to find unreadable ones before a long run starts.
 
     Args:
-        parts: Data sets by name. Those not stored as image files are returned unchecked.
+        parts: Data sets by name. Those with all pixels in memory are returned unchecked.
         skip_broken: Whether to drop unreadable images with a warning instead of raising.
         progress: Whether to show a progress bar.
 
@@ -109,9 +108,9 @@ def check_images(
     """
     kept, broken = dict(parts), dict[str, str]()
     for name, dataset in parts.items():
-        if not isinstance(dataset, ImageFiles):
+        if dataset.in_memory:
             continue
-        good, bad = readable(dataset, progress)
+        good, bad = find_broken(dataset, progress)
         broken |= bad
         if bad and len(good):
             kept[name] = dataset.subset(good)

@@ -6,12 +6,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, as_indices
 from sumpool.data.random_streams import check_seed
 from sumpool.data.sampler import ClassBatchSampler
+from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 
 
@@ -93,6 +96,14 @@ class ImageFeed(ABC):
                 f"sampler must be built for the {len(self.dataset)} images of the data set, "
                 f"it is for {sampler.images}"
             )
+
+    def _local_draws(
+        self, sampler: ClassBatchSampler, step: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return this process's part of a batch, (b,) indices, and the draws of its views."""
+        indices = np.array(sampler.local_batch(step))
+        first = sampler.rank * sampler.local_size
+        return indices, view_draws(self.seed, step, first, len(indices))
 
     def _split(self, indices: Tensor | Sequence[int] | None, batch_size: int) -> tuple[Tensor, ...]:
         """Return the indices of each test batch."""

@@ -14,10 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.data.base import BrokenImageError, DataError, ImageDataset
+from sumpool.data.base import DataError, ImageDataset
 from sumpool.data.feeds.cache_build import Pixels, decode_into, estimate_bytes, fingerprint
 from sumpool.data.feeds.cache_files import PixelIndex, checksum, stored_pixels
-from sumpool.data.feeds.room import check_room
+from sumpool.data.feeds.memory import check_capacity
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.system.cores import usable_cores
 from sumpool.system.memory import available_memory
@@ -37,10 +37,9 @@ class DecodedImages:
     Attributes:
         pixels: The buffer, uint8 (bytes,), on the CPU or a GPU.
         starts: Buffer position of each image's first value, (N,).
-        sizes: Height and width of each image, (N, 2); 0 × 0 if it could not be read.
+        sizes: Height and width of each image, (N, 2).
         names: Name of each image in its data set.
         resize: Length of the shorter side; None if images were not resized.
-        broken: Reasons why images could not be read, by position.
         path: The file that the buffer is mapped from, or None.
         checksums: Expected checksums of the images in that file, (N,), or None; see :meth:`check`.
     """
@@ -50,25 +49,11 @@ class DecodedImages:
     sizes: NDArray[np.int64]
     names: tuple[str, ...]
     resize: int | None
-    broken: dict[int, str]
     path: Path | None = None
     checksums: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.names)
-
-    @property
-    def readable(self) -> Tensor:
-        """Positions of the readable images, (n,) int64, as needed for ``dataset.subset``."""
-        return torch.tensor([it for it in range(len(self)) if it not in self.broken])
-
-    def image(self, position: int) -> Tensor:
-        """Return the pixels of one image, uint8 (height, width, 3), as a view of the buffer."""
-        if position in self.broken:
-            raise BrokenImageError(self.broken[position])
-        self.check(np.array([position]))
-        height, width = self.sizes[position].tolist()
-        return self._pixels(position).view(height, width, 3)
 
     def check(self, rows: NDArray[np.int64]) -> None:
         """Verify the checksums of images; each image is checked once, when it is first used.
@@ -94,15 +79,12 @@ class DecodedImages:
 
         Raises:
             DataError: If an image was not decoded.
-            BrokenImageError: If an image could not be read.
         """
         rows = []
         for name in map(dataset.item_name, range(len(dataset))):
             if name not in self._positions:
                 raise DataError(f"{name} is not among the {len(self)} decoded images")
             rows.append(self._positions[name])
-        for position in self.broken.keys() & set(rows):
-            raise BrokenImageError(self.broken[position])
         return np.array(rows, dtype=np.int64)
 
     def to(self, device: torch.device | str) -> DecodedImages:
@@ -118,7 +100,7 @@ class DecodedImages:
         if device == self.pixels.device:
             return self
         if device.type == "cuda":
-            check_room(self.pixels.numel(), torch.cuda.mem_get_info(device)[0], f"on {device}")
+            check_capacity(self.pixels.numel(), torch.cuda.mem_get_info(device)[0], f"on {device}")
         parts = np.array_split(np.arange(len(self)), usable_cores())
         for _ in map_ahead(self.check, parts, len(parts), len(parts)):
             pass
@@ -142,7 +124,6 @@ def decode_images(
     resize: int | None = 256,
     *,
     cache_dir: str | os.PathLike[str] | None = None,
-    skip_broken: bool = False,
     progress: bool = True,
     threads: int | None = None,
 ) -> DecodedImages:
@@ -157,23 +138,20 @@ def decode_images(
             and runs that use the folder, and memory-mapped. The files are identified by names,
             sizes and modification times of the images; the checksum of each image is verified when
             it is first used. None keeps the pixels in the memory of this process.
-        skip_broken: Whether to record unreadable images in ``broken`` instead of raising.
         progress: Whether to show a progress bar.
         threads: Number of decoding threads; None for one per core.
 
     Raises:
-        BrokenImageError: If an image cannot be read and ``skip_broken`` is False, or if none can.
+        BrokenImageError: If images cannot be read; counts all and names the first few.
         CacheMemoryError: If the pixels do not fit into memory or on the disk.
         DataError: If the files in ``cache_dir`` cannot be written.
     """
     if not len(dataset):
         raise ValueError("dataset must have at least one image, got none")
-    decode = functools.partial(
-        decode_into, dataset, resize, skip_broken=skip_broken, progress=progress, threads=threads
-    )
+    decode = functools.partial(decode_into, dataset, resize, progress=progress, threads=threads)
     path: Path | None = None
     if cache_dir is None:
-        check_room(estimate_bytes(dataset, resize), available_memory(), "of memory")
+        check_capacity(estimate_bytes(dataset, resize), available_memory(), "of memory")
         buffer = _GrowingBuffer()
         index = decode(buffer.write)
         pixels = torch.from_numpy(buffer.finished())
@@ -182,27 +160,19 @@ def decode_images(
 
         def build(file: BinaryIO) -> PixelIndex:
             needed = estimate_bytes(dataset, resize)
-            check_room(needed, shutil.disk_usage(folder).free, f"of disk in {folder}")
+            check_capacity(needed, shutil.disk_usage(folder).free, f"of disk in {folder}")
             sums: list[int] = []
 
             def write(pixels: Pixels) -> None:
                 file.write(pixels.data)
                 sums.append(checksum(pixels))
 
-            index = decode(write)
-            checksums = np.zeros(len(dataset), dtype=np.uint32)
-            checksums[index.lengths() > 0] = sums
-            return replace(index, checksums=checksums)
+            sizes = decode(write).sizes
+            return PixelIndex(sizes, np.array(sums, dtype=np.uint32))
 
         path, index = stored_pixels(folder, fingerprint(dataset, resize), build)
-        if index.broken and not skip_broken:
-            first, *others = index.broken.values()
-            more = f" (and {len(others):,} more)" if others else ""
-            raise BrokenImageError(f"{first}{more}")
         # Memory-mapped: pages are loaded on demand and shared between processes.
         pixels = torch.from_file(str(path), size=index.total(), dtype=torch.uint8)
-    if len(index.broken) == len(dataset):
-        raise BrokenImageError(f"no image can be read; the first: {index.broken[0]}")
     lengths = index.lengths()
     return DecodedImages(
         pixels,
@@ -210,7 +180,6 @@ def decode_images(
         index.sizes,
         tuple(dataset.item_name(index) for index in range(len(dataset))),
         resize,
-        index.broken,
         path,
         index.checksums,
     )

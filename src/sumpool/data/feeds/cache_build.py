@@ -28,7 +28,6 @@ def decode_into(
     resize: int | None,
     write: Callable[[Pixels], object],
     *,
-    skip_broken: bool,
     progress: bool,
     threads: int | None,
 ) -> PixelIndex:
@@ -45,8 +44,7 @@ def decode_into(
             return error
 
     sizes = np.zeros((len(dataset), 2), dtype=np.int64)
-    broken: dict[int, str] = {}
-    reasons: list[Broken] = []
+    broken: list[Broken] = []
     threads = usable_cores() if threads is None else threads
     positions = range(len(dataset))
     with (
@@ -54,16 +52,14 @@ def decode_into(
         tqdm(decoded, "decoding", len(dataset), disable=not progress, unit="image") as bar,
     ):
         for position, pixels in enumerate(bar):
-            if not isinstance(pixels, BrokenImageError):
+            if isinstance(pixels, BrokenImageError):
+                broken.append((dataset.item_name(position), pixels.reason))
+            elif not broken:
                 sizes[position] = pixels.shape[:2]
-                if skip_broken or not broken:
-                    write(pixels.reshape(-1))
-            else:
-                broken[position] = str(pixels)
-                reasons.append((dataset.item_name(position), pixels.reason))
-    if reasons and not skip_broken:  # after the loop, to report all of them
-        raise BrokenImageError.of(reasons)
-    return PixelIndex(sizes, broken)
+                write(pixels.reshape(-1))
+    if broken:  # after the loop, to report all of them
+        raise BrokenImageError.of(broken)
+    return PixelIndex(sizes)
 
 
 def _spread(count: int, most: int) -> list[int]:

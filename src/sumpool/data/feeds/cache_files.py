@@ -7,7 +7,8 @@ import json
 import sys
 import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,13 +35,11 @@ class PixelIndex:
     """Index of the images in a buffer, which follow one another.
 
     Attributes:
-        sizes: Height and width of each image, (N, 2); 0 × 0 if it could not be read.
-        broken: Reasons why images could not be read, by position.
+        sizes: Height and width of each image, (N, 2).
         checksums: :func:`checksum` of each image, (N,), or None if unknown.
     """
 
     sizes: NDArray[np.int64]
-    broken: dict[int, str]
     checksums: NDArray[np.uint32] | None = None
 
     def lengths(self) -> NDArray[np.int64]:
@@ -83,20 +82,32 @@ def stored_pixels(
     Raises:
         DataError: If the files cannot be written; names the file.
     """
-    pixels, index, lock = (folder / f"{key}.{ending}" for ending in ("pixels", "json", "lock"))
+    pixels, index = folder / f"{key}.pixels", folder / f"{key}.json"
+    with sole_writer(pixels, "decoded images"):
+        found = _read_index(pixels, index)
+        if found is None:
+            for path in (pixels, index):  # left by killed processes
+                for left in folder.glob(f".{path.name}.*.part"):
+                    left.unlink(missing_ok=True)
+            found = _write(pixels, index, build)
+    return pixels, found
+
+
+@contextmanager
+def sole_writer(path: Path, what: str) -> Iterator[None]:
+    """Hold the lock of the file ``path`` of ``what``; wait for another process that writes it.
+
+    Raises:
+        DataError: If it cannot be locked or written; names the file.
+    """
+    lock = path.with_suffix(".lock")
     try:
         if is_claimed(lock):
-            tqdm.write(f"waiting for the process that decodes into {pixels}", file=sys.stderr)
+            tqdm.write(f"waiting for the process that writes {path}", file=sys.stderr)
         with exclusive(lock):
-            found = _read_index(pixels, index)
-            if found is None:
-                for path in (pixels, index):  # left by killed processes
-                    for left in folder.glob(f".{path.name}.*.part"):
-                        left.unlink(missing_ok=True)
-                found = _write(pixels, index, build)
+            yield
     except (OSError, StoreError) as error:
-        raise DataError(f"decoded images cannot be stored: {error}") from error
-    return pixels, found
+        raise DataError(f"{what} cannot be stored: {error}") from error
 
 
 def _write(pixels: Path, index: Path, build: Callable[[BinaryIO], PixelIndex]) -> PixelIndex:
@@ -105,7 +116,6 @@ def _write(pixels: Path, index: Path, build: Callable[[BinaryIO], PixelIndex]) -
     content = {
         "format": _FORMAT,
         "bytes": written.total(),
-        "broken": {str(position): reason for position, reason in written.broken.items()},
         "sizes": written.sizes.tolist(),
         "checksums": None if written.checksums is None else written.checksums.tolist(),
     }
@@ -121,12 +131,12 @@ def _read_index(pixels: Path, index: Path) -> PixelIndex | None:
     try:
         values = load_json(index)
         sizes = np.array(values["sizes"], dtype=np.int64).reshape(-1, 2)
-        broken = {int(position): str(reason) for position, reason in values["broken"].items()}
         checksums = values.get("checksums")
         if checksums is not None:
             checksums = np.array(checksums, dtype=np.uint32).reshape(len(sizes))
-        found = PixelIndex(sizes, broken, checksums)
+        found = PixelIndex(sizes, checksums)
         intact = values["format"] == _FORMAT and values["bytes"] == found.total()
+        intact = intact and not values.get("broken")  # earlier versions could leave out images
         intact = intact and pixels.stat().st_size == found.total()
         intact = intact and values.pop(_DIGEST, None) in (None, _digest(values))
     except (ValueError, KeyError, TypeError, AttributeError, FileNotFoundError):

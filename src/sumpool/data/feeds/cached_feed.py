@@ -17,7 +17,6 @@ from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.feeds.cache import DecodedImages
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.crops import Crops, choose_crops
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.data.views.resample import Window
@@ -79,9 +78,7 @@ class CachedFeed(ImageFeed):
         self._check_sampler(sampler)
 
         def choose(step: int) -> _Chosen:
-            indices = np.array(sampler.local_batch(step))
-            first = sampler.rank * sampler.local_size
-            draws = view_draws(self.seed, step, first, len(indices))
+            indices, draws = self._local_draws(sampler, step)
             return _Chosen(indices, *self.preprocessing.train_boxes(self._sizes[indices], draws))
 
         return self._batches(self._train_crops, choose, itertools.count(start))

@@ -13,7 +13,6 @@ from sumpool.data.base import ImageDataset, ImageSubset
 from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.synthetic.collage import CifarCollages
-from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 
 
@@ -39,11 +38,10 @@ class CollageFeed(ImageFeed):
         self._check_sampler(sampler)
         side = self.preprocessing.crop
         for step in itertools.count(start):
-            indices = torch.tensor(sampler.local_batch(step))
-            draws = view_draws(self.seed, step, sampler.rank * sampler.local_size, len(indices))
+            indices, draws = self._local_draws(sampler, step)
             sizes = np.full((len(indices), 2), side)
             _, flips = self.preprocessing.train_boxes(sizes, draws)
-            yield self._batch(indices, torch.from_numpy(flips))
+            yield self._batch(torch.from_numpy(indices), torch.from_numpy(flips))
 
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64

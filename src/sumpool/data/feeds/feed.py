@@ -14,7 +14,7 @@ from sumpool.data.feeds.cache_build import estimate_bytes
 from sumpool.data.feeds.cached_feed import CachedFeed
 from sumpool.data.feeds.collage_feed import CollageFeed, shows_collages
 from sumpool.data.feeds.loading_feed import LoadingFeed
-from sumpool.data.feeds.room import check_room
+from sumpool.data.feeds.memory import check_capacity
 from sumpool.data.views.preprocessing import Preprocessing
 
 __all__ = ["Batch", "Cache", "ImageFeed", "open_feed"]
@@ -95,7 +95,7 @@ def open_feed(
     if decoded is None:
         if cache == "gpu":  # fail before minutes of decoding
             needed = estimate_bytes(dataset, preprocessing.resize)
-            check_room(needed, torch.cuda.mem_get_info(device)[0], f"on {device}")
+            check_capacity(needed, torch.cuda.mem_get_info(device)[0], f"on {device}")
         decoded = decode_images(
             dataset,
             preprocessing.resize,

@@ -162,10 +162,12 @@ def _collate(items: list[Any]) -> tuple[Tensor, Tensor, Tensor] | DataError:
 
 def _start_worker(worker: int) -> None:
     obey_parent_alone()
-    sys.excepthook = _tell
+    sys.excepthook = _report_exception
 
 
-def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _report_exception(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
     # The thread that transfers tensors reports all exceptions, but a connection that an interrupted
     # parent closes is not an error.
     if not isinstance(error, (EOFError, ConnectionError)):

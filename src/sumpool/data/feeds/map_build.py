@@ -21,7 +21,7 @@ from tqdm import tqdm
 from sumpool.data.base import Broken, BrokenImageError, DataError, ImageDataset
 from sumpool.data.feeds.cache_build import fingerprint
 from sumpool.data.feeds.map_files import MapFile
-from sumpool.data.feeds.room import check_room
+from sumpool.data.feeds.memory import check_capacity
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
@@ -108,7 +108,7 @@ def _compute(
         needed / 1e9,
         folder,
     )
-    check_room(needed, shutil.disk_usage(folder).free, f"of disk in {folder}", "feature maps")
+    check_capacity(needed, shutil.disk_usage(folder).free, f"of disk in {folder}", "feature maps")
 
     def decode(row: int) -> Tensor | BrokenImageError:
         try:

@@ -17,9 +17,8 @@ from sumpool.data.feeds.batches import Batch, ImageFeed
 from sumpool.data.feeds.feed import Cache
 from sumpool.data.feeds.map_build import store_maps
 from sumpool.data.feeds.map_files import default_folder
-from sumpool.data.feeds.room import check_room
+from sumpool.data.feeds.memory import check_capacity
 from sumpool.data.sampler import ClassBatchSampler
-from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
 
 #: Share of a GPU's free memory that maps may take by default.
@@ -53,10 +52,8 @@ class MapFeed(ImageFeed):
         """Yield maps of randomly chosen stored views, see :meth:`ImageFeed.train_batches`."""
         self._check_sampler(sampler)
         for step in itertools.count(start):
-            indices = np.array(sampler.local_batch(step))
-            first = sampler.rank * sampler.local_size
-            draws = view_draws(self.seed, step, first, len(indices))[:, 0]
-            yield self._batch(indices, (draws * len(self._maps)).astype(np.int64))
+            indices, draws = self._local_draws(sampler, step)
+            yield self._batch(indices, (draws[:, 0] * len(self._maps)).astype(np.int64))
 
     def test_batches(
         self, indices: Tensor | Sequence[int] | None = None, batch_size: int = 64
@@ -134,7 +131,7 @@ def open_map_feed(
         needed = len(rows) * sum(view[0].numel() * view.element_size() for view in maps)
         free = torch.cuda.mem_get_info(device)[0]
         if cache == "gpu":
-            check_room(needed, free, f"on {device}", what="feature maps")
+            check_capacity(needed, free, f"on {device}", what="feature maps")
         if cache == "gpu" or needed < _MOST_OF_GPU * free:
             maps = [_copied(view, rows, device) for view in maps]
             rows = np.arange(len(rows))

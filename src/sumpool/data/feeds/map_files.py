@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from tqdm import tqdm
 
-from sumpool.data.base import DataError
-from sumpool.data.feeds.cache_files import checksum
-from sumpool.system.files import StoreError, write_atomic
-from sumpool.system.locks import exclusive, is_claimed
+from sumpool.data.feeds.cache_files import checksum, sole_writer
+from sumpool.system.files import write_atomic
 from sumpool.system.wording import counted
 
 
@@ -44,7 +40,7 @@ class MapFile:
 
     def __init__(self, folder: Path, key: str, count: int, shape: tuple[int, ...]) -> None:
         self.path, self._rows = folder / f"{key}.maps", folder / f"{key}.rows"
-        self._checksums, self._lock = folder / f"{key}.sums", folder / f"{key}.lock"
+        self._checksums = folder / f"{key}.sums"
         self._shape = (count, *shape)
         #: Size of a map in bytes.
         self.row_bytes = 2 * int(np.prod(shape))
@@ -58,14 +54,9 @@ class MapFile:
         Raises:
             DataError: If the files cannot be written; names the file.
         """
-        try:
-            if is_claimed(self._lock):
-                tqdm.write(f"waiting for the process that writes {self.path}", file=sys.stderr)
-            with exclusive(self._lock):
-                self._open()
-                yield
-        except (OSError, StoreError) as error:
-            raise DataError(f"feature maps cannot be stored: {error}") from error
+        with sole_writer(self.path, "feature maps"):
+            self._open()
+            yield
 
     def missing(self, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the ``rows`` that are not stored or are damaged; warn about damage."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from pathlib import Path
-from typing import ClassVar, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,7 @@ from PIL import Image
 from torch import Tensor
 
 from sumpool.data.base import DataError, ImageDataset, Transforms
-from sumpool.data.sets.archive import ArchiveLayout
-from sumpool.data.sets.published import Count, check_split
+from sumpool.data.sets.published import Published
 
 
 class ImageArrays(ImageDataset):
@@ -30,6 +28,8 @@ class ImageArrays(ImageDataset):
         class_names: One name per class.
         transforms: See :class:`~sumpool.data.base.Transforms`.
     """
+
+    in_memory = True
 
     def __init__(
         self,
@@ -57,52 +57,8 @@ class ImageArrays(ImageDataset):
         return f"{self._files[source]}[{index - self._starts[source]}]"
 
 
-class PublishedArrays(ImageArrays):
-    """Base class of data sets of small images with a published layout and published counts.
-
-    Args:
-        root: The folder of the archive, or the folder that contains it.
-        split: One of :attr:`published`, or "all".
-        check_counts: Whether to require the published numbers of classes and images.
-        transforms: See :class:`~sumpool.data.base.Transforms`.
-
-    Raises:
-        DataError: If a file is missing, damaged or invalid, or a count differs.
-    """
-
-    layout: ClassVar[ArchiveLayout]
-    #: Number of classes and images of each split.
-    published: ClassVar[Mapping[str, Count]]
-
-    def __init__(
-        self,
-        root: str | os.PathLike[str],
-        split: str = "all",
-        *,
-        check_counts: bool = True,
-        **transforms: Unpack[Transforms],
-    ) -> None:
-        check_split(split, self.published)
-        home = self.layout.locate(root)
-        names = self.read_names(home)
-        pixels, sources, labels = [], [], list[int]()
-        for part, published in self.published.items():
-            if split not in ("all", part):
-                continue
-            first = len(labels)
-            for file, images, classes in self.read(home, part, len(names)):
-                pixels.append(images)
-                labels += classes
-                sources.append((file, len(images)))
-            found = Count(len(set(labels[first:])), len(labels) - first)
-            wanted = published._replace(classes=min(published.classes, len(names)))
-            if check_counts and found != wanted:
-                raise DataError(
-                    f"{self.layout.title} in {home}: the split {part!r} must have {wanted}, "
-                    f"found {found}"
-                )
-        whole = pixels[0] if len(pixels) == 1 else np.concatenate(pixels)
-        super().__init__(whole, sources, labels, names, **transforms)
+class PublishedArrays(Published, ImageArrays):
+    """Base class of published data sets of small images."""
 
     @abstractmethod
     def read_names(self, home: Path) -> Sequence[str]:
@@ -113,3 +69,19 @@ class PublishedArrays(ImageArrays):
         self, home: Path, part: str, classes: int
     ) -> Iterator[tuple[Path, NDArray[np.uint8], list[int]]]:
         """Yield path, images and labels of each file of a split; labels must be < ``classes``."""
+
+    def _contents(self, home: Path, split: str, check_counts: bool) -> tuple[Any, ...]:
+        names = self.read_names(home)
+        pixels, sources, labels = [], [], list[int]()
+        for part, published in self.published.items():
+            if split not in ("all", part):
+                continue
+            first = len(labels)
+            for file, images, classes in self.read(home, part, len(names)):
+                pixels.append(images)
+                labels += classes
+                sources.append((file, len(images)))
+            wanted = published._replace(classes=min(published.classes, len(names)))
+            if check_counts and (wrong := wanted.complaints(part, labels[first:])):
+                raise DataError(f"{self.layout.title} in {home}: {wrong[0]}")
+        return pixels[0] if len(pixels) == 1 else np.concatenate(pixels), sources, labels, names

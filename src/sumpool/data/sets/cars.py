@@ -8,7 +8,8 @@ from typing import ClassVar
 from sumpool.data.base import DataError
 from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.matlab import read_mat
-from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
+from sumpool.data.sets.published import Count, Listing, PublishedDataset
+from sumpool.data.splits import halves
 
 
 class Cars196(PublishedDataset):

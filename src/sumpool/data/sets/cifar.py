@@ -24,7 +24,7 @@ class CIFAR10(PublishedArrays):
 
     Read from the pickles in ``cifar-10-batches-py/`` without executing them
     (:mod:`sumpool.data.sets.pickles`). Splits: "train" (50,000 images), "test" (10,000) and "all";
-    every split has all classes. See :class:`~sumpool.data.sets.arrays.PublishedArrays` for the
+    every split has all classes. See :class:`~sumpool.data.sets.published.Published` for the
     arguments.
     """
 
@@ -84,7 +84,7 @@ class CIFAR100(CIFAR10):
         root: The folder of the archive, or the folder that contains it.
         split: "train", "test" or "all".
         labels: "fine" for the 100 classes, "coarse" for the 20 superclasses.
-        options: Further arguments of :class:`~sumpool.data.sets.arrays.PublishedArrays`.
+        options: Further arguments of :class:`~sumpool.data.sets.published.Published`.
 
     Raises:
         DataError: If a file is missing, damaged or invalid, or a count differs.

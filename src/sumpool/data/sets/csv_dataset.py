@@ -10,7 +10,8 @@ from typing import NamedTuple, Unpack
 from sumpool.data.base import DataError, Transforms
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.files import ImageFiles, missing_files
-from sumpool.data.sets.published import check_split
+from sumpool.data.splits import check_split
+from sumpool.system.wording import first_few
 
 _REQUIRED = ("path", "label")
 _COLUMNS = (*_REQUIRED, "split")
@@ -57,11 +58,9 @@ class ImageTable(ImageFiles):
         if not allow_outside:
             _check_inside(path, rows)
         if missing := missing_files(path.parent, [row.path for row in rows]):
-            first = rows[missing[0]]
-            more = f" (and {len(missing) - 1:,} more)" if len(missing) > 1 else ""
-            raise DataError(
-                f"{path}, line {first.line}: there is no file {path.parent / first.path}{more}"
-            )
+            names = [str(path.parent / rows[it].path) for it in missing]
+            line = rows[missing[0]].line
+            raise DataError(f"{path}, line {line}: there is no file {first_few(names, 1)}")
         names = _sorted_names({row.label for row in rows})
         label = {name: it for it, name in enumerate(names)}
         chosen = [row for row in rows if split in ("all", row.split)]

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from sumpool.data.base import DataError
 from sumpool.data.sets.archive import ArchiveLayout, read_rows
-from sumpool.data.sets.published import Count, Listing, PublishedDataset, halves
+from sumpool.data.sets.published import Count, Listing, PublishedDataset
+from sumpool.data.splits import halves
 
 
 class CUB200(PublishedDataset):

@@ -16,7 +16,7 @@ from sumpool.data.sets.files import (
     image_names,
     image_paths,
 )
-from sumpool.data.sets.published import check_split
+from sumpool.data.splits import check_split
 from sumpool.system.wording import counted
 
 #: Folders with these names are splits if they contain class folders.

@@ -46,7 +46,7 @@ def read_mat(path: Path) -> dict[str, Any]:
 
 class _File:
     def __init__(self, order: str) -> None:
-        self.order, self.arrays, self.left = order, 0, BYTES
+        self.order, self.array_count, self.left = order, 0, BYTES
 
     def variables(self, content: bytes) -> dict[str, Any]:
         found: dict[str, Any] = {}
@@ -89,8 +89,8 @@ class _File:
         return kind, view[begin : begin + size], view[end:]
 
     def array(self, view: memoryview, depth: int) -> tuple[str, Any]:
-        self.arrays += 1
-        if depth > DEPTH or self.arrays > ARRAYS:
+        self.array_count += 1
+        if depth > DEPTH or self.array_count > ARRAYS:
             raise ValueError(f"it has more than {DEPTH} levels or {ARRAYS:,} arrays")
         if not view:  # an empty cell
             return "", []

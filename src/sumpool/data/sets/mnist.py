@@ -32,7 +32,7 @@ class MNIST(PublishedArrays):
 
     Read from the four IDX files, plain or ``.gz``, in ``root`` or where torchvision stores them
     (``MNIST/raw``). Splits: "train" (60,000 images), "test" (10,000) and "all"; every split has all
-    classes. See :class:`~sumpool.data.sets.arrays.PublishedArrays` for the arguments.
+    classes. See :class:`~sumpool.data.sets.published.Published` for the arguments.
     """
 
     layout: ClassVar = ArchiveLayout("MNIST", _WANTED, inside=("MNIST/raw", "raw", "MNIST"))

@@ -17,7 +17,7 @@ from PIL import Image
 from sumpool.data.base import BrokenImageError, DataError, ImageDataset, Transforms
 from sumpool.data.sets.archive import existing
 from sumpool.data.sets.decoding import image_formats, read_image
-from sumpool.data.sets.published import check_split
+from sumpool.data.splits import check_split
 
 #: Row groups kept in memory: images are mostly read in order.
 _KEPT = 4
@@ -28,8 +28,7 @@ class ParquetImages(ImageDataset):
     """Encoded images (JPEG, PNG, …) in the column ``image`` of Parquet files.
 
     The column contains the bytes, or structures with a field ``bytes`` as in Hugging Face data
-    sets. The column ``label``, text or integers, gives the classes; images are unlabeled unless all
-    files have it.
+    sets. The column ``label``, text or integers, gives the classes; all files have it, or none.
 
     Args:
         root: A Parquet file, or a folder of Parquet files, which are read sorted by name.
@@ -58,14 +57,17 @@ class ParquetImages(ImageDataset):
         #: First row of each row group, followed by the total number of rows.
         self._starts = np.cumsum([0, *(rows for _, _, rows in groups)])
         self._first = np.cumsum([0, *(it.metadata.num_rows for it in opened)]).tolist()
-        labels = [it.read(["label"])["label"] for it in opened if "label" in it.schema_arrow.names]
-        self.labeled = len(labels) == len(opened)
+        has_label = ["label" in it.schema_arrow.names for it in opened]
+        self.labeled = any(has_label)
         if not self._starts[-1]:
             raise DataError(f"there is no image in {path}")
+        if self.labeled and not all(has_label):
+            lacking = self.files[has_label.index(False)]
+            raise DataError(f"{lacking} lacks the column label, which others have")
         if not self.labeled:
             super().__init__([0] * int(self._starts[-1]), ("",), **transforms)
             return
-        values = [value for column in labels for value in column.to_pylist()]
+        values = [value for it in opened for value in it.read(["label"])["label"].to_pylist()]
         kinds = {type(value) for value in values}
         if kinds not in ({str}, {int}):
             raise DataError(f"the labels of {path} must be text or whole numbers, without gaps")
@@ -118,7 +120,7 @@ def _open(path: Path) -> Any:
 
 def _image_column(files: list[Any]) -> str:
     """Return the column of image bytes, which must be the same in all files."""
-    found = {name for file in files for name in [_bytes_of(file.schema_arrow)]}
+    found = {_bytes_of(file.schema_arrow) for file in files}
     if len(found) > 1:
         raise DataError("Parquet files must be alike: in some, image has the field bytes")
     return found.pop()

@@ -1,20 +1,18 @@
-"""Base of published data sets: image lists in known layouts, checked against published counts."""
+"""Bases of published data sets: known layouts, checked against published counts."""
 
 from __future__ import annotations
 
 import os
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Unpack
+from typing import Any, ClassVar, NamedTuple, Unpack
 
-from sumpool.data.base import DataError, Transforms
+from sumpool.data.base import DataError, ImageDataset, Transforms
 from sumpool.data.sets.archive import ArchiveLayout
 from sumpool.data.sets.files import ImageFiles, missing_files
-from sumpool.system.wording import counted
-
-#: Number of missing files named in an error message.
-NAMED = 5
+from sumpool.data.splits import check_split
+from sumpool.system.wording import counted, first_few
 
 
 class Listing(NamedTuple):
@@ -44,12 +42,17 @@ class Count(NamedTuple):
     def __str__(self) -> str:
         return f"{counted(self.images, 'image')} of {counted(self.classes, 'class', 'classes')}"
 
+    def complaints(self, split: str, labels: Sequence[int]) -> list[str]:
+        """Return what is wrong with the size of a split that has ``labels``."""
+        found = Count(len(set(labels)), len(labels))
+        return [f"the split {split!r} must have {self}, found {found}"] if found != self else []
 
-class PublishedDataset(ImageFiles):
-    """Base class of data sets with a published layout and published counts.
 
-    Subclasses define the location of the files (:attr:`layout`), the expected size of each split
-    (:attr:`published`) and the reader of the image lists (:meth:`read`).
+class Published(ImageDataset):
+    """Mixin for data sets with a published layout and published counts.
+
+    Subclasses define the location of the files (:attr:`layout`) and the expected size of each split
+    (:attr:`published`).
 
     Args:
         root: The folder of the archive, or the folder that contains it.
@@ -59,7 +62,7 @@ class PublishedDataset(ImageFiles):
         transforms: See :class:`~sumpool.data.base.Transforms`.
 
     Raises:
-        DataError: If a list is missing or damaged, an image is missing, or a count differs.
+        DataError: If a file is missing, damaged or invalid, or a count differs.
     """
 
     layout: ClassVar[ArchiveLayout]
@@ -76,21 +79,29 @@ class PublishedDataset(ImageFiles):
     ) -> None:
         check_split(split, self.published)
         home = self.layout.locate(root)
-        listing = self.read(home)
-        self._check(home, listing, check_counts)
-        chosen = [it for it, part in enumerate(listing.parts) if split in ("all", part)]
-        super().__init__(
-            listing.folder,
-            [listing.paths[it] for it in chosen],
-            [listing.labels[it] for it in chosen],
-            listing.class_names,
-            **transforms,
-        )
+        super().__init__(*self._contents(home, split, check_counts), **transforms)
+
+    @abstractmethod
+    def _contents(self, home: Path, split: str, check_counts: bool) -> tuple[Any, ...]:
+        """Read a split from ``home``; return the arguments of the other base class."""
+
+
+class PublishedDataset(Published, ImageFiles):
+    """Base class of published data sets of image files, which define :meth:`read`."""
 
     @classmethod
     @abstractmethod
     def read(cls, home: Path) -> Listing:
         """Read the image lists in ``home``, the folder of the archive."""
+
+    def _contents(self, home: Path, split: str, check_counts: bool) -> tuple[Any, ...]:
+        listing = self.read(home)
+        self._check(home, listing, check_counts)
+        chosen = [it for it, part in enumerate(listing.parts) if split in ("all", part)]
+        paths, labels = (
+            [values[it] for it in chosen] for values in (listing.paths, listing.labels)
+        )
+        return listing.folder, paths, labels, listing.class_names
 
     @classmethod
     def _check(cls, home: Path, listing: Listing, check_counts: bool) -> None:
@@ -103,25 +114,10 @@ class PublishedDataset(ImageFiles):
             here = sorted(set(range(len(listing.paths))) - set(missing))
             for split, wanted in cls.published.items():
                 labels = [listing.labels[it] for it in here if listing.parts[it] == split]
-                found = Count(len(set(labels)), len(labels))
-                if found != wanted:
-                    complaints.append(f"the split {split!r} must have {wanted}, found {found}")
+                complaints += wanted.complaints(split, labels)
         if missing:
-            first = ", ".join(str(listing.folder / listing.paths[it]) for it in missing[:NAMED])
-            more = f" and {len(missing) - NAMED:,} more" if len(missing) > NAMED else ""
+            paths = [str(listing.folder / listing.paths[it]) for it in missing]
             share = f"{len(missing):,} of {len(listing.paths):,}"
-            complaints.append(f"{share} listed images are missing: {first}{more}")
+            complaints.append(f"{share} listed images are missing: {first_few(paths, 5)}")
         if complaints:
             raise DataError(f"{cls.layout.title} in {home}: {'; '.join(complaints)}")
-
-
-def check_split(split: str, splits: Iterable[str]) -> None:
-    """Raise unless ``split`` is one of ``splits`` or "all"."""
-    accepted = (*splits, "all")
-    if split not in accepted:
-        raise ValueError(f"split must be one of {accepted}, got {split!r}")
-
-
-def halves(labels: Sequence[int], classes: int) -> list[str]:
-    """Return the usual zero-shot split: first half of the classes "train", the rest "test"."""
-    return ["train" if label < classes // 2 else "test" for label in labels]

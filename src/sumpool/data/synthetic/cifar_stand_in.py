@@ -69,7 +69,7 @@ def write_cifar_stand_in(
 def _batch(per_class: int, rng: np.random.Generator) -> dict[str, Any]:
     fine = rng.permutation(np.repeat(np.arange(len(FINE_NAMES)), per_class))
     coarse = np.array(COARSE_OF_FINE)[fine]
-    images = _draw(coarse, _place_among_siblings()[fine], rng)  # (N, 32, 32, 3)
+    images = _draw(coarse, _rank_in_superclass()[fine], rng)  # (N, 32, 32, 3)
     return {
         "data": np.ascontiguousarray(images.transpose(0, 3, 1, 2)).reshape(len(fine), -1),
         "fine_labels": fine.tolist(),
@@ -80,7 +80,7 @@ def _batch(per_class: int, rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def _place_among_siblings() -> NDArray[np.int64]:
+def _rank_in_superclass() -> NDArray[np.int64]:
     """Return the position of each class among those of its superclass, 0..4."""
     places = [COARSE_OF_FINE[:fine].count(coarse) for fine, coarse in enumerate(COARSE_OF_FINE)]
     return np.array(places)

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from sumpool.data.base import DataError, ImageDataset, Transforms
+from sumpool.data.base import BrokenImageError, DataError, ImageDataset, Transforms
 from sumpool.data.random_streams import BLOCK, CLUTTER, uniforms
 from sumpool.data.sets.cub import CUB200
-from sumpool.data.sets.published import check_split, halves
+from sumpool.data.splits import check_split, halves
 
 SPLITS = ("train", "test")
 #: Every tenth class is reserved for the background: 010, 020, … 200.
@@ -101,10 +101,10 @@ class CubClutter(ImageDataset):
             _, extent, top, left = self._crops[index, place].tolist()
             extent = EXTENT[0] + (EXTENT[1] - EXTENT[0]) * extent
             row, column = divmod(place, SIDE // TILE)
-            crop = _square(self._photos.load(number), extent, top, left, TILE)
+            crop = _square(self._load_photo(number), extent, top, left, TILE)
             image.paste(crop, (column * TILE, row * TILE))
         top, left, side, _ = self.boxes[index].tolist()
-        photo = self._photos.load(int(self._photo[index]))
+        photo = self._load_photo(int(self._photo[index]))
         image.paste(_square(photo, 1.0, 0.5, 0.5, side), (left, top))
         return image
 
@@ -112,6 +112,12 @@ class CubClutter(ImageDataset):
         """Return the path of the photograph and the number of the view."""
         path = self._photos.item_name(int(self._photo[index]))
         return f"{path} clutter {index // self._once}"
+
+    def _load_photo(self, number: int) -> Image.Image:
+        try:
+            return self._photos.load(number)
+        except BrokenImageError as error:  # the reason names the photograph, one of several
+            raise BrokenImageError(str(error)) from error
 
 
 def _boxes(draws: NDArray[np.float64]) -> NDArray[np.int64]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from sumpool.data.base import DataError, ImageDataset, Transforms
 from sumpool.data.random_streams import COLLAGES, uniforms
 from sumpool.data.sets.cifar import CIFAR100
-from sumpool.data.sets.published import check_split
+from sumpool.data.splits import check_split
 
 #: Superclasses whose images are the background of all classes [thesis, sec. 5.3.2].
 SHARED = ("large_man-made_outdoor_things", "large_natural_outdoor_scenes", "trees", "flowers")
@@ -75,6 +75,7 @@ class CifarCollages(ImageDataset):
 
     #: Whether images are whole collages or only their foregrounds.
     whole: ClassVar[bool] = True
+    in_memory = True
 
     def __init__(
         self,

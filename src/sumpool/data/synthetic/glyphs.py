@@ -11,7 +11,7 @@ from PIL import Image
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, Transforms
-from sumpool.data.sets.published import check_split
+from sumpool.data.splits import check_split
 from sumpool.data.synthetic.glyph_drawing import check_fonts, draw_glyph, faces_with
 
 #: The classes. Each shape occurs once: duplicates across alphabets (Latin A, Greek Α, Cyrillic А),
@@ -87,6 +87,8 @@ class GlyphCollages(ImageDataset):
         >>> image.size, data.class_names[label], int(data.letter_tile[0])
         ((48, 48), 'B', 0)
     """
+
+    in_memory = True
 
     def __init__(
         self,

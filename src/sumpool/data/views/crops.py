@@ -11,6 +11,9 @@ from torch import Tensor
 from sumpool.data.views.host_crops import cut_on_host, pack
 from sumpool.data.views.resample import Placement, Window, crop, place
 
+#: Type of the matrix products on a GPU.
+_DTYPE = torch.float16
+
 
 class Crops(NamedTuple):
     """Two-stage computation of crops of one size from a buffer.
@@ -29,7 +32,9 @@ def choose_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
     """Choose the fastest way to crop a buffer, uint8 (n,), to side ``size`` on ``device``."""
     if device.type != "cuda":
         return host_crops(pixels, size, device)
-    return (resident_crops if pixels.device == device else staged_crops)(pixels, size, device)
+    if pixels.device == device:
+        return resident_crops(pixels, size)
+    return staged_crops(pixels, size, device)
 
 
 def host_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
@@ -37,18 +42,16 @@ def host_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
     return Crops(lambda window: cut_on_host(pixels, window, size), lambda batch: batch.to(device))
 
 
-def resident_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
-    """Crop a buffer on the device of the batch there, all images at once."""
-    pinned, dtype = _transfer(device)
+def resident_crops(pixels: Tensor, size: int, pinned: bool = True) -> Crops:
+    """Crop a buffer on a GPU there, all images at once, with boxes sent from pinned memory."""
     return Crops(
         lambda window: place(window, size, pinned),
-        lambda placement: crop(pixels, placement, size, dtype),
+        lambda placement: crop(pixels, placement, size, _DTYPE),
     )
 
 
-def staged_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
+def staged_crops(pixels: Tensor, size: int, device: torch.device, pinned: bool = True) -> Crops:
     """Copy the boxes of a buffer in main memory to a GPU, then crop and resize them there."""
-    pinned, dtype = _transfer(device)
 
     def prepare(window: Window) -> tuple[Tensor, Placement]:
         packed, moved = pack(pixels, window, pinned)
@@ -56,12 +59,6 @@ def staged_crops(pixels: Tensor, size: int, device: torch.device) -> Crops:
 
     def finish(prepared: tuple[Tensor, Placement]) -> Tensor:
         packed, placement = prepared
-        return crop(packed.to(device, non_blocking=True), placement, size, dtype)
+        return crop(packed.to(device, non_blocking=True), placement, size, _DTYPE)
 
     return Crops(prepare, finish)
-
-
-def _transfer(device: torch.device) -> tuple[bool, torch.dtype]:
-    """Return whether to use page-locked memory, and the dtype of the matrix products."""
-    on_gpu = device.type == "cuda"
-    return on_gpu, torch.float16 if on_gpu else torch.float32

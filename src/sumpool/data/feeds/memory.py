@@ -9,7 +9,7 @@ class CacheMemoryError(DataError, MemoryError):
     """Images or maps do not fit into memory; the message gives needed and available bytes."""
 
 
-def check_room(
+def check_capacity(
     needed: int, available: int | None, where: str, what: str = "decoded images"
 ) -> None:
     """Raise unless ``needed`` bytes are available; ``available=None`` (unknown) passes."""
