@@ -12,6 +12,7 @@ from sumpool.bench.report.labels import method_name, method_place
 from sumpool.bench.report.page import bench_pictures, latex_text, markdown_text, page_text
 from sumpool.bench.report.published import find
 from sumpool.bench.report.score_table import score_tables
+from sumpool.report.plots import picture
 
 SETTING = ("fair", LITE, 128)
 
@@ -92,9 +93,8 @@ def test_the_figure_is_an_image_as_wide_as_there_are_data_sets() -> None:
     widths = []
     for sets in (("cub",), ("cub", "sop")):
         found = improvements(moved_scores("5.1", sets, 0.01), [GAIN], *SETTING)
-        buffer = io.BytesIO()
-        draw(found, buffer, protocol="fair", backbone=LITE, dimension=128)
-        with Image.open(buffer) as image:
+        figure = draw(found, protocol="fair", backbone=LITE, dimension=128)
+        with Image.open(io.BytesIO(picture(figure, "").png)) as image:
             assert image.format == "PNG"
             widths.append(image.width)
             colors = image.convert("RGB").getcolors(1 << 24)
@@ -105,7 +105,7 @@ def test_the_figure_is_an_image_as_wide_as_there_are_data_sets() -> None:
 
 def test_nothing_to_draw_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one improvement"):
-        draw([], io.BytesIO(), protocol="fair", backbone=LITE, dimension=128)
+        draw([], protocol="fair", backbone=LITE, dimension=128)
 
 
 def test_there_is_a_picture_for_each_setting_with_an_improvement() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.nn import functional as F
 
-from sumpool.models import BNInception, ModelError, build_backbone, load_bn_inception
+from sumpool.models import BNInception, ModelError, build_backbone
 from sumpool.models.bn_inception import BLOCKS
 
 
@@ -46,6 +46,12 @@ def public_file(path: Path, *, old: bool = False) -> dict[str, Tensor]:
     return state
 
 
+def load(path: Path) -> BNInception:
+    network = build_backbone("bn_inception", weights=str(path), crop=64).network
+    assert isinstance(network, BNInception)
+    return network
+
+
 @pytest.fixture(scope="module")
 def public(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Tensor]]:
     path = tmp_path_factory.mktemp("public") / "weights.pth"
@@ -54,7 +60,7 @@ def public(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Te
 
 @pytest.fixture(scope="module")
 def network(public: tuple[Path, dict[str, Tensor]]) -> BNInception:
-    return load_bn_inception(public[0]).eval()
+    return load(public[0]).eval()
 
 
 def test_it_has_the_parameters_of_the_public_network() -> None:
@@ -138,17 +144,16 @@ def test_pixels_arrive_as_bgr_less_the_mean() -> None:
 @pytest.mark.parametrize(("name", "old"), [("weights.pth", True), ("weights.safetensors", False)])
 def test_public_weights_load(tmp_path: Path, name: str, old: bool) -> None:
     state = public_file(tmp_path / name, old=old)
-    loaded = load_bn_inception(tmp_path / name).state_dict()
+    loaded = load(tmp_path / name).state_dict()
     for key, value in loaded.items():
         if not key.endswith("num_batches_tracked"):
             assert torch.equal(value, state[key].reshape(value.shape)), key
 
 
 def test_the_catalog_takes_the_file_by_its_path(
-    public: tuple[Path, dict[str, Tensor]],
+    network: BNInception, public: tuple[Path, dict[str, Tensor]]
 ) -> None:
-    path, state = public
-    network = build_backbone("bn_inception", weights=str(path), crop=64).network
+    state = public[1]
     assert torch.equal(network.inception_5b_1x1.weight, state["inception_5b_1x1.weight"])
 
 
@@ -161,7 +166,7 @@ def test_defects_of_a_file_are_named(
     state["conv2_3x3.weight"] = torch.zeros(192, 64, 5, 5)
     torch.save(state, path)
     with pytest.raises(ModelError) as caught:
-        load_bn_inception(path)
+        load(path)
     text = str(caught.value)
     assert str(path) in text
     assert "missing: inception_4a_1x1.bias;" in text
@@ -172,4 +177,4 @@ def test_defects_of_a_file_are_named(
 def test_long_lists_of_defects_are_cut(tmp_path: Path) -> None:
     torch.save({"one": torch.zeros(1)}, tmp_path / "weights.pth")
     with pytest.raises(ModelError, match=r"missing: conv1_7x7.* and \d+ more; unknown: one"):
-        load_bn_inception(tmp_path / "weights.pth")
+        load(tmp_path / "weights.pth")

@@ -88,6 +88,15 @@ def test_the_documented_lines_for_timm_run(tmp_path: Path, monkeypatch: pytest.M
     torch.testing.assert_close(seen, expected, rtol=0, atol=1e-2)
 
 
+def test_maps_that_are_not_finite_are_not_written_for_timm(tmp_path: Path) -> None:
+    model = trained()
+    with torch.no_grad():
+        next(model.backbone.parameters()).fill_(torch.nan)
+    with pytest.raises(ModelError, match="timm's maps differ from those of the model by inf"):
+        export_timm(model, tmp_path / "out", random_pixels(model, 1))
+    assert not (tmp_path / "out").exists()
+
+
 def test_backbones_that_timm_lacks_are_refused(tmp_path: Path) -> None:
     pixels = torch.zeros(1, 3, 32, 32, dtype=torch.uint8)
     with pytest.raises(ModelError, match="timm has no backbone resnet20"):

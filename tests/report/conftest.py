@@ -7,6 +7,7 @@ import io
 import pytest
 from PIL import Image
 
+from sumpool.report.html_page import Picture
 from sumpool.report.run import ccp_problems, curves, map_figure
 
 
@@ -16,4 +17,4 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (4, 3)).save(buffer, "PNG")
     for module in (ccp_problems, curves, map_figure):
-        monkeypatch.setattr(module, "to_png", lambda figure: buffer.getvalue())
+        monkeypatch.setattr(module, "picture", lambda _, alt: Picture(buffer.getvalue(), alt))

@@ -12,8 +12,9 @@ import pytest
 
 from report.fake_runs import PageReader, make_run
 from sumpool.report.run.comparability import check_comparable, difference_table
-from sumpool.report.run.comparison import comparison_table, group_runs, write_comparison_page
+from sumpool.report.run.comparison import comparison_table, write_comparison_page
 from sumpool.report.run.files import read_run
+from sumpool.report.run.groups import group_runs
 from sumpool.report.run.page import write_run_page
 from sumpool.system.files import StoreError
 

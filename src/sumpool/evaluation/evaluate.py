@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -70,14 +71,15 @@ def evaluate_retrieval(
     Raises:
         DataError: If retrieval cannot be measured on these images; see :func:`measurable_ks`.
     """
-    feeds = (query_feed,) if gallery_feed is None else (query_feed, gallery_feed)
-    ks = measurable_ks(query_feed.dataset, None if len(feeds) == 1 else feeds[-1].dataset, ks)
-    query, *others = (
-        embed_images(model, feed, batch_size=batch_size, progress=progress) for feed in feeds
-    )
-    tensors = [it.to(device) for part in (query, *others) for it in (part.vectors, part.labels)]
-    metrics = retrieval_metrics(*tensors, ks=ks)
-    return RetrievalEvaluation(metrics, query, others[0] if others else None)
+    others = None if gallery_feed is None else gallery_feed.dataset
+    ks = measurable_ks(query_feed.dataset, others, ks)
+    embed = partial(embed_images, model, batch_size=batch_size, progress=progress)
+    query = embed(query_feed)
+    gallery = None if gallery_feed is None else embed(gallery_feed)
+    # Everything is moved to the device of the queries.
+    searched = () if gallery is None else (gallery.vectors, gallery.labels)
+    metrics = retrieval_metrics(query.vectors.to(device), query.labels, *searched, ks=ks)
+    return RetrievalEvaluation(metrics, query, gallery)
 
 
 def measurable_ks(

@@ -1,7 +1,7 @@
 """Embedding models: backbone, linear map and pooling, and their files."""
 
 from sumpool.models.backbones import BACKBONES, Backbone, BackboneRecipe, build_backbone
-from sumpool.models.bn_inception import BNInception, load_bn_inception
+from sumpool.models.bn_inception import BNInception
 from sumpool.models.cifar_resnet import CifarResNet
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.embedder import Embedder, build_embedder
@@ -24,7 +24,6 @@ __all__ = [
     "build_backbone",
     "build_embedder",
     "load",
-    "load_bn_inception",
     "load_embedder",
     "save_embedder",
 ]

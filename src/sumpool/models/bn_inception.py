@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from sumpool.models.weights import load_state, read_state
 
 
 @dataclass(frozen=True)
@@ -54,8 +51,9 @@ class BNInception(nn.Module):
     """BN-Inception without its classifier [batchnorm]; outputs maps with 1024 channels.
 
     Modules are named as in the Caffe model (``conv1_7x7_s2``, ``inception_3a_1x1_bn``) and the
-    public PyTorch checkpoints. Inputs are RGB images in 0 to 255 minus (128, 117, 104), which are
-    converted to the BGR of the public weights. The map is 7×7 for images of 224 and 227 pixels.
+    public PyTorch checkpoints (``bn_inception-*.pth``). Inputs are RGB images in 0 to 255 minus
+    (128, 117, 104), which are converted to the BGR of the public weights. The map is 7×7 for images
+    of 224 and 227 pixels.
 
     Example:
         >>> BNInception().eval()(torch.zeros(1, 3, 64, 64)).shape
@@ -128,18 +126,3 @@ def _pool(block: Inception, x: Tensor) -> Tensor:
     # images of 224 and 227 pixels never produce, need padding to match.
     odd = x.shape[-2] % 2, x.shape[-1] % 2
     return F.max_pool2d(x, 3, 2, padding=odd, ceil_mode=True)
-
-
-def load_bn_inception(path: str | Path) -> BNInception:
-    """Load BN-Inception with ImageNet weights from ``path``, without the classifier.
-
-    The file is the public one converted from Caffe (``bn_inception-*.pth``) or a safetensors file
-    with the same tensors. Nothing in it is executed.
-
-    Raises:
-        ModelError: If the file cannot be read, or tensors are missing, unknown or of the wrong
-            shape; the message names them.
-    """
-    network = BNInception()
-    load_state(network, read_state(path), source=str(path), classifier=("last_linear",))
-    return network

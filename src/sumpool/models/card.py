@@ -16,7 +16,7 @@ from sumpool.models.backbones import BACKBONES
 from sumpool.models.config import EmbedderConfig
 from sumpool.models.packaged import PACKAGED
 from sumpool.report.run.files import Run, read_run
-from sumpool.report.run.labels import headline, metric_table, score_names, summary
+from sumpool.report.run.labels import SCORES, headline, metric_table, score_names, summary
 from sumpool.system.files import write_atomic
 
 #: Files of the card, in the folder of the model.
@@ -30,7 +30,6 @@ _LIBRARY = {
 }
 #: Training options that the card lists in addition to the run's summary.
 _OPTIONS = ("batch_size", "images_per_class", "optimizer.lr", "optimizer.schedule", "crop")
-_METRICS = {"precision_at_1": "P@1", "mean_average_precision_at_r": "MAP@R"}
 
 
 def write_card(
@@ -201,7 +200,7 @@ def _index(run: Run) -> dict[str, Any]:
             "dataset": {"type": name, "name": name, "split": split},
             "metrics": [
                 {"type": metric, "name": label, "value": round(scores[metric], 4)}
-                for metric, label in _METRICS.items()
+                for metric, label in reversed(SCORES.items())
                 if metric in scores
             ],
         }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 from sumpool.models.errors import ModelError
 from sumpool.models.storage import DESCRIPTION, TENSORS
+from sumpool.system.extras import import_extra
 
 #: Prefix of the address of a model on the Hub.
 PREFIX = "hf://"
@@ -64,14 +65,8 @@ def upload(folder: Path, name: str, *, private: bool, token: str | None) -> str:
     return str(address)
 
 
-def _library() -> ModuleType:
-    try:
-        import huggingface_hub
-    except ImportError as error:
-        raise ModelError(
-            "models on the Hub need huggingface_hub: pip install 'sumpool[hub]'"
-        ) from error
-    return huggingface_hub
+def _library() -> Any:
+    return import_extra("huggingface_hub", "hub", "models on the Hub need", ModelError)
 
 
 def _reason(error: Exception) -> str:

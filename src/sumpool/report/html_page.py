@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
 from sumpool.system.files import refuse_overwriting, write_atomic
 
@@ -86,18 +84,3 @@ def refuse_foreign_page(out: Path, *, overwrite: bool = False) -> None:
     # Pages of the first version are recognized by their title.
     if not (b'name="generator" content="sumpool"' in start or b"<title>sumpool" in start):
         refuse_overwriting([out], overwrite=overwrite)
-
-
-def write_document(out: Path, title: str, body: str, style: str = "") -> Path:
-    """Write a page with a plain-text title and an HTML body; ``style`` adds CSS rules."""
-    return write_page(out, "page.html", title=title, body=Markup(body), style=Markup(style.strip()))
-
-
-def pictures_html(pictures: Sequence[Picture], kind: str = "") -> str:
-    """Render figures in a row that wraps on narrow pages, with the CSS class ``kind``."""
-    return render_part("pictures", pictures, kind)
-
-
-def paragraphs(notes: Sequence[str]) -> str:
-    """Render each plain-text note as a paragraph."""
-    return render_part("paragraphs", notes)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from sumpool.report.html_page import Picture
 from sumpool.report.tables import Table, mean_and_spread
@@ -39,13 +38,6 @@ class Section:
     pictures: Sequence[Picture]
     notes: Sequence[str]
     provenance: str
-
-
-def render_png(draw: Callable[[BinaryIO], None], alt: str) -> Picture:
-    """Return the figure that ``draw`` writes to a file, with the alternative text ``alt``."""
-    buffer = io.BytesIO()
-    draw(buffer)
-    return Picture(buffer.getvalue(), alt)
 
 
 def grouped(rows: Sequence[Row], key: Callable[[Row], Key]) -> dict[Key, list[Row]]:

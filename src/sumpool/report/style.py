@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import statistics
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
-from matplotlib.figure import Figure
 
 #: Colors that color-blind readers can tell apart, and line styles and markers for print in gray.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A5195", "#666666")
@@ -28,13 +26,6 @@ def plain_text(text: str) -> str:
     """
     text = text.replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text  # legends omit labels that begin with _
-
-
-def to_png(figure: Figure) -> bytes:
-    """Render the figure as a PNG image."""
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=140)
-    return buffer.getvalue()
 
 
 def shade(color: str, position: int, count: int) -> str:

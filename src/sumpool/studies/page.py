@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from sumpool.report.html_page import (
-    paragraphs,
-    pictures_html,
-    refuse_foreign_page,
-    write_document,
-)
+from sumpool.report import html_page
 from sumpool.report.run.folder import REPORT
 from sumpool.report.section import Section
 from sumpool.report.tables import Table
@@ -51,8 +45,8 @@ def write_page(folders: Sequence[Path], out: Path, title: str) -> Path:
 
     Images are embedded in the page, which refers to no other file. Returns ``out``.
     """
-    body = "\n".join(_section_html(section_of(folder)) for folder in folders)
-    return write_document(out, title, body)
+    sections = [section_of(folder) for folder in folders]
+    return html_page.write_page(out, "studies.html", title=title, sections=sections)
 
 
 def refuse_foreign_files(folder: Path, *, overwrite: bool = False) -> None:
@@ -61,7 +55,7 @@ def refuse_foreign_files(folder: Path, *, overwrite: bool = False) -> None:
     Raises:
         StoreError: If there is such a file; the message names it.
     """
-    refuse_foreign_page(folder / REPORT, overwrite=overwrite)
+    html_page.refuse_foreign_page(folder / REPORT, overwrite=overwrite)
     if not (folder / ROWS).is_file():
         own = [folder / TABLES, *sorted(folder.glob("figure-*.png"))]
         refuse_overwriting(own, overwrite=overwrite)
@@ -81,16 +75,3 @@ def write_files(folder: Path) -> list[Path]:
         figures.append(folder / f"figure-{number}.png")
         write_atomic(figures[-1], picture.png)
     return [tables, *figures]
-
-
-def _section_html(part: Section) -> str:
-    numbers = "\n".join(
-        f'<p class="caption">{html.escape(table.caption)}</p>\n'
-        f'<div class="scroll" tabindex="0">\n{table.html()}\n</div>'
-        for table in part.tables
-    )
-    return (
-        f"<section>\n<h2>{html.escape(part.title)}</h2>\n<p>{html.escape(part.question)}</p>\n"
-        f"{numbers}\n{pictures_html(part.pictures)}\n{paragraphs(part.notes)}\n"
-        f'<p class="provenance">{html.escape(part.provenance)}</p>\n</section>'
-    )

@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from sumpool.system.environment import preserved_environment
+from sumpool.system.extras import import_extra
 from sumpool.system.ray_nodes import ClusterError
 
 #: Environment variables of Ray for usage statistics and for token authentication.
@@ -30,12 +31,7 @@ def connected(address: str | None) -> Iterator[Any]:
     Raises:
         ClusterError: If Ray is not installed, or cannot be used at ``address``.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ClusterError(
-            "a Ray cluster needs the package ray: pip install 'sumpool[ray]'"
-        ) from error
+    ray = import_extra("ray", "ray", "a Ray cluster needs the package", ClusterError)
     if ray.is_initialized():
         if address is not None:
             raise ClusterError(

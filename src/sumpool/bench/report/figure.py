@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import BinaryIO
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -112,17 +110,13 @@ def _set(entry: Score | Gain) -> str:
 
 def draw(
     found: Sequence[Improvement],
-    out: str | Path | BinaryIO,
     *,
     protocol: str,
     backbone: str,
     dimension: int,
     metric: str = METRIC,
-) -> None:
-    """Draw each improvement as a bar with its interval, and the published one below it.
-
-    ``out`` is a path whose suffix determines the format, or a binary file for PNG.
-    """
+) -> Figure:
+    """Draw each improvement as a bar with its interval, and the published one below it."""
     if not found:
         raise ValueError("found must have at least one improvement, got none")
     panels = sorted({it.data_set for it in found}, key=data_set_place)
@@ -147,7 +141,7 @@ def draw(
         fontsize=8.5,
         frameon=False,
     )
-    figure.savefig(out, dpi=140)
+    return figure
 
 
 def _name(it: Improvement) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 from sumpool.bench.report.figure import METRIC, draw, improvements
 from sumpool.bench.report.labels import caption_prefix, data_set_name
 from sumpool.bench.report.scores import Gain, Score
 from sumpool.report.html_page import Picture, render
-from sumpool.report.section import render_png
+from sumpool.report.plots import picture
 from sumpool.report.tables import Table
 
 TITLE = "sumpool: benchmark"
@@ -33,8 +32,8 @@ def bench_pictures(scores: Sequence[Score], gains: Sequence[Gain]) -> dict[str, 
                 f"{caption_prefix(protocol, backbone)}, {dimension} dimensions: gains in MAP@R on "
                 f"{sets} in percent of the baselines, ours and the published ones"
             )
-            write = partial(draw, found, protocol=protocol, backbone=backbone, dimension=dimension)
-            pictures[f"{protocol}-{_plain(backbone)}-{dimension}"] = render_png(write, alt)
+            figure = draw(found, protocol=protocol, backbone=backbone, dimension=dimension)
+            pictures[f"{protocol}-{_plain(backbone)}-{dimension}"] = picture(figure, alt)
     return pictures
 
 

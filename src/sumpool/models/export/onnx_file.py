@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.embedder import Embedder
 from sumpool.models.errors import ModelError
 from sumpool.models.export.graph import INPUTS, KEY, OUTPUT, ExportGraph, check_against
+from sumpool.system.extras import import_extra
 from sumpool.system.files import atomic_path
 
 _SCOPES = "pkg.torch.onnx.name_scopes"
@@ -167,10 +167,5 @@ def _quiet() -> Iterator[None]:
         logging.disable(before)
 
 
-def _library(name: str) -> ModuleType:
-    import importlib
-
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ModelError(f"ONNX files need {name}: pip install 'sumpool[onnx]'") from error
+def _library(name: str) -> Any:
+    return import_extra(name, "onnx", "ONNX files need", ModelError)

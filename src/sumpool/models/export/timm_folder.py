@@ -79,7 +79,8 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
     largest = 0.0
     for batch in pixels.split(32):
         images = view.normalize(batch)
-        largest = max(largest, float((again(images) - network(images)).abs().max()))
+        difference = (again(images) - network(images)).abs().max()
+        largest = max(largest, float(difference.nan_to_num(float("inf"))))
     if largest > 0:
         raise ModelError(
             f"{folder} was not written: timm's maps differ from those of the model by {largest:.1e}"

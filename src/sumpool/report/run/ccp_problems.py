@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.html_page import Picture
+from sumpool.report.plots import picture
 from sumpool.report.run.curves import SIZE
 from sumpool.report.run.files import Columns
 from sumpool.report.section import NOTHING
-from sumpool.report.style import COLORS, MARKERS, STYLES, style_axes, to_png
+from sumpool.report.style import COLORS, MARKERS, STYLES, style_axes
 from sumpool.report.tables import Table
 
 #: The figures: title, unit, factor, and the columns with their labels.
@@ -58,7 +59,7 @@ def problem_pictures(problems: Columns) -> list[Picture]:
             style_axes(axes, title, xlabel="problem", ylabel=unit)
             draw_problems(axes, problems, found, scale)
             alt = f"{' and '.join(found.values())} from problem to problem."
-            pictures.append(Picture(to_png(figure), alt))
+            pictures.append(picture(figure, alt))
     return pictures
 
 

@@ -13,6 +13,7 @@ from sumpool.report.run.files import Run
 from sumpool.report.run.folder import EVALUATION
 from sumpool.report.run.groups import IGNORED_OPTIONS, seed_of
 from sumpool.report.run.option_names import flatten
+from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError
@@ -122,4 +123,4 @@ def _settings(run: Run) -> dict[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return NOTHING if value is None else value if isinstance(value, str) else json.dumps(value)

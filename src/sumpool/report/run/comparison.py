@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 from sumpool.report.html_page import write_page
 from sumpool.report.overlays import overlay, scale_stops, scale_top
 from sumpool.report.run.comparability import check_comparable, difference_table
-from sumpool.report.run.curves import SCORES, comparison_pictures, score_picture
+from sumpool.report.run.curves import comparison_pictures, score_picture
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.folder import REPORT
 from sumpool.report.run.gallery import Gallery, Query
 from sumpool.report.run.groups import group_runs, seed_of
-from sumpool.report.run.labels import ON_TEST, PERCENT, duration, seconds_of, summary
+from sumpool.report.run.labels import ON_TEST, PERCENT, SCORES, duration, seconds_of, summary
 from sumpool.report.run.weight_maps import is_flat
+from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.files import StoreError
 
@@ -52,9 +53,7 @@ def write_comparison_page(
         StoreError: If there is nothing to compare, a folder holds no run, or the runs were
             evaluated on different images.
     """
-    read = _read(groups)
-    source = _source(read)
-    notes = [*notes, *check_comparable(read, source)]
+    read, source, found = _read(groups)
     scores = {
         label: {group: _values(runs, source, metric) for group, runs in read.items()}
         for metric, label in SCORES.items()
@@ -64,7 +63,7 @@ def write_comparison_page(
         out,
         "comparison.html",
         title=title,
-        notes=notes,
+        notes=[*notes, *found],
         table=_table(read, source),
         differences=_differences(read, source),
         settings=difference_table(read),
@@ -77,20 +76,18 @@ def write_comparison_page(
 
 def comparison_table(groups: Mapping[str, Sequence[Path]]) -> Table:
     """Return a table of each group's mean ± standard deviation, on the test set if there is one."""
-    read = _read(groups)
-    check_comparable(read, _source(read))
-    return _table(read, _source(read))
+    read, source, _ = _read(groups)
+    return _table(read, source)
 
 
-def _read(groups: Mapping[str, Sequence[Path]]) -> dict[str, list[Run]]:
+def _read(groups: Mapping[str, Sequence[Path]]) -> tuple[dict[str, list[Run]], str, list[str]]:
+    """Return the runs, the evaluation to compare them on, and notes on their comparability."""
     if not groups or not all(groups.values()):
         raise StoreError(f"each group must hold a run, got {dict(groups)}")
-    return {name: [read_run(folder) for folder in folders] for name, folders in groups.items()}
-
-
-def _source(read: Mapping[str, Sequence[Run]]) -> str:
+    read = {name: [read_run(folder) for folder in folders] for name, folders in groups.items()}
     tested = any("test" in run.evaluations for runs in read.values() for run in runs)
-    return "test" if tested else "validation"
+    source = "test" if tested else "validation"
+    return read, source, check_comparable(read, source)
 
 
 def _values(runs: Sequence[Run], source: str, metric: str) -> list[float]:
@@ -104,7 +101,7 @@ def _table(read: Mapping[str, Sequence[Run]], source: str) -> Table:
         cells = []
         for metric in PERCENT:
             values = _values(runs, source, metric)
-            cells.append(mean_and_spread(values, 1, 100) if values else "–")
+            cells.append(mean_and_spread(values, 1, 100) if values else NOTHING)
         done = len(_values(runs, source, "mean_average_precision_at_r"))
         count = str(done) if done == len(runs) else f"{done} of {len(runs)}"
         mark = " †" if any(run.selection == "test" for run in runs) else ""
@@ -200,8 +197,8 @@ def _run_cells(run: Run, source: str) -> list[str]:
     steps = run.facts.get("steps") or (int(run.log["step"][-1]) if "step" in run.log else None)
     stopped = run.facts.get("stopped")
     return [
-        *(f"{100 * scores[metric]:.1f}" if metric in scores else "–" for metric in SCORES),
-        *("–" if number is None else f"{number:,}" for number in (run.best_step, steps)),
-        "–" if seconds is None else duration(seconds),
+        *(f"{100 * scores[metric]:.1f}" if metric in scores else NOTHING for metric in SCORES),
+        *(NOTHING if number is None else f"{number:,}" for number in (run.best_step, steps)),
+        NOTHING if seconds is None else duration(seconds),
         ENDINGS.get(str(stopped), str(stopped or "not finished")),
     ]

@@ -12,8 +12,10 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
 from sumpool.report.html_page import Picture
+from sumpool.report.plots import color_at, marker_at, picture
 from sumpool.report.run.files import Columns, Run
-from sumpool.report.style import COLORS, MARKERS, STYLES, plain_text, style_axes, to_png
+from sumpool.report.run.labels import SCORES
+from sumpool.report.style import COLORS, MARKERS, STYLES, plain_text, style_axes
 
 LOSSES = {
     "loss": "loss",
@@ -21,7 +23,6 @@ LOSSES = {
     "zero_shot_loss": "zero-shot loss",
     "center_loss": "center regularizer",
 }
-SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
 SIZE = (4.6, 3.0)
 #: Maximum number of problem numbers above a curve, so that they do not overlap.
 NUMBERED = 14
@@ -36,7 +37,7 @@ def run_pictures(run: Run) -> list[Picture]:
     if components:
         figure, axes = _axes("Loss", "mean between log lines")
         _curves(axes, run.log, components)
-        pictures.append(Picture(to_png(figure), f"{_list(components)} by training step."))
+        pictures.append(picture(figure, f"{_list(components)} by training step."))
     scores = {name: label for name, label in SCORES.items() if name in run.validation}
     if scores:
         pictures.append(_validation(run, scores))
@@ -48,13 +49,13 @@ def run_pictures(run: Run) -> list[Picture]:
             axes.set_yscale("log")
         else:
             axes.set_ylim(0, 1.1 * float(rate.max()) or None)
-        pictures.append(Picture(to_png(figure), "The learning rate by training step."))
+        pictures.append(picture(figure, "The learning rate by training step."))
     if "images_per_second" in run.log:
         figure, axes = _axes("Speed", "images per second")
         speed = run.log["images_per_second"]
         axes.plot(run.log["step"], speed, color=COLORS[0], **_dots(speed))
         axes.set_ylim(0, 1.1 * float(np.nanmax(speed)))
-        pictures.append(Picture(to_png(figure), "Images per second by training step."))
+        pictures.append(picture(figure, "Images per second by training step."))
     return pictures
 
 
@@ -76,7 +77,7 @@ def comparison_pictures(groups: Mapping[str, Sequence[Run]]) -> list[Picture]:
         if drawn:
             axes.legend(fontsize=8.5, frameon=False)
             alt = f"{title} by training step for {_list(groups)}: every run and the mean of each."
-            pictures.append(Picture(to_png(figure), alt))
+            pictures.append(picture(figure, alt))
     return pictures
 
 
@@ -93,7 +94,7 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
             continue
         points = 100 * np.asarray(values)
         mean, several = points.mean(), len(points) > 1
-        color, marker = COLORS[position % len(COLORS)], MARKERS[position % len(MARKERS)]
+        color, marker = color_at(position), marker_at(position)
         spots = position + several * np.linspace(-0.12, 0.12, len(points))
         axes.plot(spots, points, marker, color=color, alpha=0.75, markersize=6)
         axes.hlines(mean, position - 0.3, position + 0.3, color=color, lw=2)
@@ -104,7 +105,7 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
     axes.set_xticks(range(len(groups)), [plain_text(group) for group in groups])
     axes.set_xlim(-0.8, len(groups) - 0.5)
     alt = f"{label} of every run of {_list(groups)}, with mean and standard deviation."
-    return Picture(to_png(figure), alt)
+    return picture(figure, alt)
 
 
 def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
@@ -126,7 +127,7 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
     if run.problems:
         _mark_problems(axes, run.problems)
         alt += " Bands, with numbers above them, are the proxy problems that were solved."
-    return Picture(to_png(figure), alt)
+    return picture(figure, alt)
 
 
 def _mark_problems(axes: Axes, problems: Columns) -> None:
@@ -191,7 +192,7 @@ def _group(
     group: str,
     position: int,
 ) -> None:
-    color, style = COLORS[position % len(COLORS)], STYLES[position % len(STYLES)]
+    color, style = color_at(position), STYLES[position % len(STYLES)]
     for columns in tables:
         values = scale * columns[name]
         axes.plot(columns["step"], values, style, color=color, alpha=0.3, lw=1, **_dots(values))

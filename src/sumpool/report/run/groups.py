@@ -8,6 +8,7 @@ from typing import Any
 
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.option_names import WHERE_IT_RUNS, flatten
+from sumpool.report.section import NOTHING
 
 #: Options that do not define another experiment: where it runs, and the seed.
 IGNORED_OPTIONS = WHERE_IT_RUNS | {"seed", "hardware.workers"}
@@ -45,7 +46,7 @@ def group_runs(folders: Sequence[Path]) -> dict[str, list[Path]]:
 def seed_of(run: Run) -> str:
     """Return the seed of a run as text."""
     seed = run.facts.get("seed", run.option("seed"))
-    return "–" if seed is None else str(seed)
+    return NOTHING if seed is None else str(seed)
 
 
 def _parts(options: Sequence[Mapping[str, Any]], names: Sequence[str]) -> set[str]:

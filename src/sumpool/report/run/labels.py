@@ -8,9 +8,12 @@ from pathlib import PurePath
 from typing import Any
 
 from sumpool.report.run.files import Run
+from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table
 from sumpool.system.wording import counted
 
+#: The main scores, by the name of the metric.
+SCORES = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
 #: Headings of the metric table by the name of the metric, all in percent.
 PERCENT = {
     "mean_average_precision_at_r": "MAP@R [%]",
@@ -143,9 +146,9 @@ def _data(run: Run) -> str:
     name = run.facts.get("data_set") or (PurePath(str(data)).name if data else None)
     classes, images = run.facts.get("classes"), run.facts.get("images")
     counts = [
-        f"{counted['train']:,} {what}"
-        for what, counted in (("images", images), ("classes", classes))
-        if isinstance(counted, Mapping) and isinstance(counted.get("train"), int)
+        f"{parts['train']:,} {what}"
+        for what, parts in (("images", images), ("classes", classes))
+        if isinstance(parts, Mapping) and isinstance(parts.get("train"), int)
     ]
     if not name and not counts:
         return ""
@@ -169,16 +172,15 @@ def _effort(run: Run) -> str:
 
 
 def _both(scores: Mapping[str, float]) -> str:
-    names = {"mean_average_precision_at_r": "MAP@R", "precision_at_1": "P@1"}
-    return " and ".join(f"{label} {_percent(scores.get(name))} %" for name, label in names.items())
+    return " and ".join(f"{label} {_percent(scores.get(name))} %" for name, label in SCORES.items())
 
 
 def _percent(value: float | None) -> str:
-    return "–" if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
+    return NOTHING if value is None or not math.isfinite(value) else f"{100 * value:.1f}"
 
 
 def _count(value: float | None) -> str:
-    return "–" if value is None else f"{int(value):,}"
+    return NOTHING if value is None else f"{int(value):,}"
 
 
 def _short(value: Any) -> str:

@@ -6,8 +6,9 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from sumpool.report.html_page import Picture
+from sumpool.report.plots import marker_at, picture
 from sumpool.report.run.gallery import EmbeddingMap
-from sumpool.report.style import CLASS_COLORS, MARKERS, plain_text, to_png
+from sumpool.report.style import CLASS_COLORS, plain_text
 
 REST = "#B8B8B8"
 #: The markers as characters of an HTML legend, whose fonts cover more alphabets than figures'.
@@ -27,7 +28,7 @@ def map_picture(chart: EmbeddingMap, source: str) -> Picture:
             chart.points[own, 1],
             s=34,
             color=_color(position),
-            marker=_marker(position),
+            marker=marker_at(position),
             edgecolor="white",
             lw=0.3,
             zorder=3,
@@ -37,13 +38,13 @@ def map_picture(chart: EmbeddingMap, source: str) -> Picture:
     title = f"{chart.method} of the embeddings of {len(chart.points):,} {source} images"
     axes.set_title(plain_text(title), fontsize=10.5)
     alt = f"{title}, {len(chart.colored)} classes in color."
-    return Picture(to_png(figure), alt)
+    return picture(figure, alt)
 
 
 def map_legend(chart: EmbeddingMap) -> list[tuple[str, str, str]]:
     """Return color, mark and name of each class in color, then of the others."""
     marks = [
-        (_color(position), SIGNS[_marker(position)], chart.class_names[label])
+        (_color(position), SIGNS[marker_at(position)], chart.class_names[label])
         for position, label in enumerate(chart.colored)
     ]
     more = len(np.unique(chart.labels)) - len(chart.colored)
@@ -54,7 +55,3 @@ def map_legend(chart: EmbeddingMap) -> list[tuple[str, str, str]]:
 
 def _color(position: int) -> str:
     return CLASS_COLORS[position % len(CLASS_COLORS)]
-
-
-def _marker(position: int) -> str:
-    return MARKERS[position % len(MARKERS)]
