@@ -16,7 +16,9 @@ from sumpool.studies.shared.hulls import (
     meet,
     meeting_pairs,
     overlap,
+    pack_hulls,
     polygon_area,
+    unpack_hulls,
 )
 
 SQUARE = np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
@@ -98,6 +100,42 @@ def test_hulls_that_touch_in_a_corner_meet_without_overlap() -> None:
     assert meet(SEGMENT, SQUARE)
     assert not meet(POINT, SEGMENT + np.array([1, 0]))
     assert meeting_pairs([SQUARE, touching, SQUARE + 5]) == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "meets"),
+    [
+        ((0.0, 2.0), (2.0, 0.0), True),  # crosses the diagonal
+        ((0.0, 2.0), (1.0, 1.0), True),  # touches it between its ends
+        ((2.0, 2.0), (3.0, 0.0), True),  # touches its end
+        ((1.0, 1.0), (3.0, 3.0), True),  # collinear, overlapping
+        ((0.5, 0.5), (1.5, 1.5), True),  # collinear, inside
+        ((2.5, 2.5), (3.0, 3.0), False),  # collinear, beyond its end
+        ((0.0, 0.5), (1.0, 1.5), False),  # parallel
+        ((0.0, 2.0), (0.75, 1.25), False),  # ends before it
+        ((2.0, 4.0), (4.0, 2.0), False),  # crosses its line beyond its end
+        ((1.0, 1.0), (1.0, 1.0), True),  # a point on it
+        ((1.0, 1.5), (1.0, 1.5), False),  # a point beside it
+    ],
+)
+def test_segments_meet_if_they_share_a_point(
+    start: tuple[float, float], end: tuple[float, float], meets: bool
+) -> None:
+    other = convex_hull(np.array([start, end]))
+    for a, b in ((SEGMENT, other), (other, SEGMENT), (SEGMENT[::-1], other)):
+        assert meet(a, b) is meets
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=6), seeds)
+def test_packed_hulls_are_unpacked(dtype: type[np.floating], sizes: list[int], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    hulls = [rng.normal(size=(size, 2)) for size in sizes]
+    packed = pack_hulls("class", hulls, dtype)
+    assert packed["class_corners"].dtype == dtype
+    assert packed["class_sizes"].tolist() == sizes
+    for found, hull in zip(unpack_hulls(packed, "class"), hulls, strict=True):
+        np.testing.assert_array_equal(found, hull.astype(dtype))
 
 
 def test_hulls_that_share_a_far_corner_meet() -> None:

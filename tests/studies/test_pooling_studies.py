@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from data import miniatures
-from sumpool.data import write_cifar_stand_in
+from sumpool.data import GlyphCollages, write_cifar_stand_in
 from sumpool.pooling import POOLINGS
 from sumpool.protocols import PROTOCOLS
 from sumpool.studies.collage import experiment as collage
 from sumpool.studies.collage import paper
 from sumpool.studies.grids import components, levels, prototypes, screening, share, sizes
 from sumpool.studies.shared import testbed
-from sumpool.studies.shared.measuring import measure, tile_shares
+from sumpool.studies.shared.measuring import foreground_tiles, measure, tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
 from sumpool.system.rows import read_arrays
 from sumpool.training import resolve
@@ -50,6 +50,16 @@ def test_shares_of_tiles() -> None:
     assert tile_shares(weights).tolist() == [[0.25, 0, 0, 0.75]]
     with pytest.raises(ValueError, match="even height and width"):
         tile_shares(torch.ones(1, 3, 4))
+
+
+def test_a_subset_keeps_the_foreground_tiles_of_its_collages() -> None:
+    collages = GlyphCollages(split="validation", images_per_class=2)
+    chosen = collages.subset([5, 3, 3, 20]).subset([3, 0])
+    tiles = foreground_tiles(chosen)
+    assert tiles is not None
+    assert tiles.tolist() == collages.letter_tile[[20, 5]].tolist()
+    letters = GlyphCollages(split="validation", images_per_class=2, part="letter")
+    assert foreground_tiles(letters) is foreground_tiles(letters.subset([0])) is None
 
 
 def test_variants_of_gsp_on_collages_differ_in_what_they_are_named_after(tmp_path: Path) -> None:

@@ -13,13 +13,13 @@ from torch import Tensor
 from sumpool.data import write_cifar_stand_in
 from sumpool.studies.prediction import experiment as prediction
 from sumpool.studies.prediction.attribute_transfer import (
-    attribute_perplexity,
     class_means,
     class_splits,
     halves,
     transfer_accuracy,
 )
 from sumpool.studies.prediction.setup import cell_config, choose_settings, open_parts
+from sumpool.studies.shared.measuring import attribute_perplexity
 from sumpool.system.rows import Row, read_arrays
 from sumpool.training import ConfigError
 

@@ -38,7 +38,7 @@ def test_a_start_is_trained_once_and_taken_by_every_cell(
 
     monkeypatch.setattr(module, "train_on", never)
     assert warm_start(testbed, tmp_path, quick=True) == begun
-    with pytest.raises(ConfigError, match="holds a start of other settings"):
+    with pytest.raises(ConfigError, match="holds a start with other settings: remove it"):
         warm_start(testbed, tmp_path, quick=False)
 
 

@@ -41,7 +41,6 @@ def run_cells(
     jobs: int | None = None,
     quick: bool = False,
     progress: bool = True,
-    description: str = "cells",
 ) -> list[Row]:
     """Compute the cells missing from ``store`` and return the rows of all cells, in order.
 
@@ -57,7 +56,7 @@ def run_cells(
     missing = [cell for cell in cells if store.find(cell) is None]
     cores = usable_cores()
     jobs = min(jobs or (1 if quick else cores), max(1, len(missing)))
-    with tqdm(total=len(missing), desc=description, unit="cell", disable=not progress) as bar:
+    with tqdm(total=len(missing), desc=store.study, unit="cell", disable=not progress) as bar:
         if jobs == 1:
             finished = run_here(partial(_timed, work), missing)
         else:

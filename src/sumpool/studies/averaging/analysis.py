@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.evaluation import retrieval_metrics
 from sumpool.pooling import AveragePoolingError, average_pooling_error, prototype_combination
-from sumpool.studies.shared.hulls import HullOverlap, Points, hull_overlap
+from sumpool.studies.shared.hulls import HullOverlap, hull_overlap
+from sumpool.studies.shared.spacing import evenly_spaced
 from sumpool.transport import greedy_k_center, lipschitz_normalize
 
 #: Rounding tolerance of the bounds, in float64 and for vectors in the unit ball.
@@ -119,18 +117,11 @@ def measures(analysis: Analysis, main_share: float) -> dict[str, float]:
 def typical_images(analysis: Analysis, count: int) -> list[int]:
     """Return the image with the median error of each of ``count`` evenly spaced classes."""
     classes = analysis.labels.unique()
-    spread = torch.linspace(0, len(classes) - 1, min(count, len(classes))).round().long()
     chosen = []
-    for label in classes[spread]:
+    for label in classes[evenly_spaced(len(classes), count)]:
         own = (analysis.labels == label).nonzero()[:, 0]
         chosen.append(int(own[analysis.found.error[own].argsort()[(len(own) - 1) // 2]]))
     return chosen
-
-
-def joined(hulls: Sequence[Points]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Concatenate the corners of all hulls; also return the number of corners of each."""
-    sizes = np.array([len(hull) for hull in hulls])
-    return np.concatenate(hulls).astype(np.float32), sizes
 
 
 def _retrieval(analysis: Analysis, vectors: Tensor) -> float:

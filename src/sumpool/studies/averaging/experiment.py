@@ -32,11 +32,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from sumpool.data import GlyphCollages, ImageDataset, ImageFeed
-from sumpool.data.base import ImageSubset
+from sumpool.data import ImageDataset, ImageFeed
 from sumpool.data.splits import first_of_each_class
 from sumpool.models import Embedder
-from sumpool.studies.averaging.analysis import Analysis, analyze, joined, measures, typical_images
+from sumpool.studies.averaging.analysis import Analysis, analyze, measures, typical_images
 from sumpool.studies.averaging.setup import (
     AveragingSettings,
     cell_config,
@@ -44,8 +43,8 @@ from sumpool.studies.averaging.setup import (
     open_parts,
 )
 from sumpool.studies.cells import CellResult, run_cells
-from sumpool.studies.shared.hulls import convex_hull
-from sumpool.studies.shared.measuring import open_images, tile_shares
+from sumpool.studies.shared.hulls import convex_hull, pack_hulls
+from sumpool.studies.shared.measuring import foreground_tiles, open_images, tile_shares
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
@@ -77,14 +76,12 @@ def run(
         for seed in seed_range(seeds, quick, SEEDS)
         for pool in ("gap", "gsp")
     ]
-    work = partial(run_cell, settings, data, None if weights is None else str(weights))
-    return run_cells(
-        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="averaging"
-    )
+    work = partial(run_cell, settings, data, weights)
+    return run_cells(store, cells, work, jobs=jobs, quick=quick, progress=progress)
 
 
 def run_cell(
-    settings: AveragingSettings, data: Path | None, weights: str | None, cell: dict[str, Any]
+    settings: AveragingSettings, data: Path | None, weights: Path | None, cell: dict[str, Any]
 ) -> CellResult:
     """Train one model and analyze how it pools its test images."""
     splits = open_parts(settings, data, cell["seed"])
@@ -102,7 +99,7 @@ def run_cell(
         "best_step": trained.outcome.best_step,
         **measures(analysis, settings.main_share),
     }
-    tiles = letter_tiles(test)
+    tiles = foreground_tiles(test)
     if tiles is not None:
         shares = tile_shares(pooling_weights).gather(1, tiles[:, None])
         metrics["foreground_weight"] = float(shares.mean())
@@ -122,13 +119,6 @@ def local_features(model: Embedder, feed: ImageFeed) -> tuple[Tensor, Tensor]:
         features.append(maps.flatten(2).mT.cpu())
         weights.append(found.cpu())
     return torch.cat(features), torch.cat(weights)
-
-
-def letter_tiles(dataset: ImageDataset) -> Tensor | None:
-    """Return the tile with the letter of each glyph collage, (N,); None for other images."""
-    if isinstance(dataset, ImageSubset) and isinstance(dataset.parent, GlyphCollages):
-        return dataset.parent.letter_tile[dataset.indices]
-    return None
 
 
 def pictures(
@@ -174,7 +164,7 @@ def pictures(
         ("embedding", analysis.embedding_hulls().hulls),
         ("image", [convex_hull(analysis.prototypes[it].numpy()) for it in used]),
     ):
-        arrays[f"{name}_corners"], arrays[f"{name}_sizes"] = joined(hulls)
+        arrays |= pack_hulls(name, hulls, np.float32)
     return arrays
 
 

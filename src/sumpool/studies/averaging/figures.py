@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from sumpool.report.plots import legend_below, marker_at
 from sumpool.report.style import COLORS, plain_text
+from sumpool.studies.shared.hulls import unpack_hulls
 from sumpool.studies.shared.reporting import first_with_arrays
+from sumpool.studies.shared.spacing import evenly_spaced
 from sumpool.system.rows import Row, read_arrays
 
 #: Maximum number of classes drawn, each in its own color; evenly spaced if there are more.
@@ -31,15 +33,12 @@ SHORT = {"gap": "GAP", "gsp": "GSP"}
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the first row with arrays of each pooling, average pooling first."""
-    first = first_with_arrays(rows, lambda row: str(row.cell["pool"]))
-    return [first[pool] for pool in SHORT if pool in first]
+    return first_with_arrays(rows, lambda row: str(row.cell["pool"]), SHORT)
 
 
 def shown_classes(arrays: dict[str, NDArray[Any]]) -> list[int]:
     """Return the indices of the classes to draw."""
-    count = len(arrays["classes"])
-    spread = np.linspace(0, count - 1, min(MOST_CLASSES, count))
-    return [int(it) for it in spread.round()]
+    return evenly_spaced(len(arrays["classes"]), MOST_CLASSES)
 
 
 def draw_cover(folder: Path, rows: Sequence[Row]) -> Figure:
@@ -170,7 +169,7 @@ def _embeddings_of(
     for feature, place in zip(features, (apart**2).sum(-1).argmin(1), strict=True):
         axes.plot(*np.stack([feature, prototypes[place]]).T, color="0.7", lw=0.6, zorder=1)
     used = shares > 0
-    corners = _split(arrays, "image")[number]
+    corners = unpack_hulls(arrays, "image")[number]
     axes.add_patch(Polygon(corners, fc="0.9", ec="0.55", lw=0.8, zorder=0.5))
     axes.plot(*features.T, ".", color=COLORS[0], ms=4, zorder=2)
     x, y = prototypes[used].T
@@ -186,7 +185,7 @@ def _embeddings_of(
 def _class_hulls(
     axes: Axes, arrays: dict[str, NDArray[Any]], name: str, points: NDArray[np.float32]
 ) -> None:
-    corners = _split(arrays, name)
+    corners = unpack_hulls(arrays, name)
     for number, place in enumerate(shown_classes(arrays)):
         color = PAINTS[number]
         if name == "embedding":
@@ -197,11 +196,6 @@ def _class_hulls(
     if name != "embedding":
         axes.plot(*points.T, "o", mfc="white", mec="black", ms=3.5, mew=0.8)
     _plane(axes, points)
-
-
-def _split(arrays: dict[str, NDArray[Any]], name: str) -> list[NDArray[np.float32]]:
-    """Return the corners (k, 2) of each hull stored under ``name``."""
-    return np.split(arrays[f"{name}_corners"], np.cumsum(arrays[f"{name}_sizes"])[:-1])
 
 
 def _plane(axes: Axes, *points: NDArray[np.floating[Any]]) -> None:

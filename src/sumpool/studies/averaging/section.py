@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.labels import in_given_order, loss_name
-from sumpool.report.section import Section, grouped, seeds_in_words
+from sumpool.report.section import Section, seeds_in_words
 from sumpool.report.tables import Table
 from sumpool.studies.averaging.figures import (
     MOST_CLASSES,
@@ -15,7 +14,7 @@ from sumpool.studies.averaging.figures import (
     draw_images,
     shown_rows,
 )
-from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.reporting import Column, by_label, images_label, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -47,8 +46,7 @@ _HULLS: dict[str, Column] = {
 def tables(rows: list[Row]) -> list[Table]:
     """Tabulate errors with their bound, and class hulls."""
     seeds, settings = seeds_in_words(rows), rows[0].settings
-    found = grouped(rows, _training)
-    groups = {name: found[name] for name in in_given_order(found, list(SHORT.values()))}
+    groups = by_label(rows, "pool", SHORT)
     return [
         seeds_table(
             "pooling",
@@ -65,11 +63,6 @@ def tables(rows: list[Row]) -> list[Table]:
             f"{settings['main_share']:.0%} of the weight, and of their embeddings; {seeds}",
         ),
     ]
-
-
-def _training(row: Row) -> str:
-    name = SHORT[row.cell["pool"]]
-    return name if row.cell["loss"] == "c2" else f"{name}, {loss_name(row)}"
 
 
 def section(folder: Path, rows: list[Row]) -> Section:
@@ -94,7 +87,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "Replace every local feature by the nearest of a few prototypes, and average pooling "
             "becomes a convex combination of prototypes, with a histogram as coefficients. How far "
             "is the one from the other, and which prototypes do classes share? Trained on "
-            f"{_images(settings['data'])} with two-dimensional local features."
+            f"{images_label(settings['data'])} with two-dimensional local features."
         ),
         tables=tables(rows),
         figures=figures,
@@ -118,11 +111,3 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"number. The figures show the first seed, and at most {MOST_CLASSES} classes.",
         ],
     )
-
-
-def _images(data: str) -> str:
-    return {
-        "glyphs": "collages of ten letters among digits",
-        "CIFAR-10": "the classes of CIFAR-10",
-        "CIFAR-100": "the super-classes of CIFAR-100",
-    }.get(data, data)

@@ -66,7 +66,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
             raise ConfigError(f"weights must be left out on glyphs, got {weights}")
         less = {**few, "drawn": (8, 4, 8)} if quick else {}
         return AveragingSettings("glyphs", "glyphs", **less)
-    found = find_format(data)
+    found = find_format(data, SOURCES)
     name, images_per_class, _ = SOURCES[found]
     shared: dict[str, Any] = {
         "weights": "none" if weights is None else weights.name,
@@ -107,7 +107,7 @@ def _collages(count: int, seed: int) -> ImageDataset:
 
 
 def cell_config(
-    settings: AveragingSettings, cell: dict[str, Any], weights: str | None
+    settings: AveragingSettings, cell: dict[str, Any], weights: Path | None
 ) -> TrainConfig:
     """Return the configuration of one cell."""
     gsp = GspConfig()
@@ -116,7 +116,7 @@ def cell_config(
     return TrainConfig(
         format=settings.format,
         backbone=settings.backbone,
-        weights=weights or "none",
+        weights=str(weights or "none"),
         embedding_size=settings.embedding_size,
         normalize="ball",
         pool=cell["pool"],

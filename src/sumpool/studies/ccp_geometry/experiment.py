@@ -24,6 +24,7 @@ from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.ccp import cell_config, prepare, problem_metrics, with_method
 from sumpool.studies.shared.measuring import open_images, result
 from sumpool.studies.shared.pooling_study import pooling_study
+from sumpool.studies.shared.spacing import evenly_spaced
 from sumpool.studies.shared.testbed import Testbed, train_on
 
 LEVELS = ({"method": "one problem"}, {"method": "alternating"})
@@ -43,7 +44,7 @@ def train(testbed: Testbed, cell: dict[str, Any]) -> CellResult:
     metrics = result(trained, more=more).metrics
     if cell["seed"] != 0:
         return CellResult(metrics)
-    chosen = torch.linspace(0, len(vectors) - 1, min(SHOWN, len(vectors))).round().long()
+    chosen = evenly_spaced(len(vectors), SHOWN)
     points, method = flatten_to_plane(vectors[chosen].numpy())
     arrays = {
         "points": points,

@@ -35,11 +35,11 @@ from sumpool.studies.ccp_plane.setup import PlaneSettings, choose_settings, open
 from sumpool.studies.ccp_plane.watch import Watched, cell_config, train_and_watch
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.shared.ccp import problem_metrics
+from sumpool.studies.shared.ccp_labels import METHODS
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.system.rows import ResultStore, Row
 
 SEEDS = 3
-METHODS = ("base", "one problem", "alternating")
 #: Maximum number of problems shown in figures.
 SHOWN = 5
 #: Metrics stored for every problem, with its number appended to the name.
@@ -68,9 +68,7 @@ def run(
         for method in METHODS
     ]
     work = partial(run_cell, settings, data)
-    return run_cells(
-        store, cells, work, jobs=jobs, quick=quick, progress=progress, description="ccp-plane"
-    )
+    return run_cells(store, cells, work, jobs=jobs, quick=quick, progress=progress)
 
 
 def run_cell(settings: PlaneSettings, data: Path | None, cell: dict[str, Any]) -> CellResult:

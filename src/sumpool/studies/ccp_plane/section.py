@@ -8,7 +8,7 @@ from sumpool.report.section import Section, over_seeds, seeds_in_words
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values
 from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, methods_in, note, shown_rows
-from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.reporting import Column, headings, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -64,7 +64,7 @@ def _problem_table(alternating: list[Row], alone: list[Row]) -> Table:
     if alone:
         lines.append(line("one problem alone", alone, 1))
     return Table(
-        ["problem", *(heading for heading, _, _ in _PROBLEM_COLUMNS.values()), "runs"],
+        ["problem", *headings(_PROBLEM_COLUMNS), "runs"],
         lines,
         "From problem to problem, mean ± standard deviation over the runs that had as many",
     )

@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sumpool.data import ImageDataset, detect_format, open_dataset
+from sumpool.data import ImageDataset, open_dataset
 from sumpool.data.sets.arrays import ImageArrays
 from sumpool.data.splits import first_of_each_class
-from sumpool.training import ConfigError
+from sumpool.studies.shared.cifar import find_format
 from sumpool.training.splits import Splits, TestSet
 
 #: Data sets in the file layout of MNIST, by format name.
@@ -64,9 +64,7 @@ def choose_settings(data: Path | None, quick: bool) -> PlaneSettings:
     less = QUICK if quick else {}
     if data is None:
         return PlaneSettings("digits", "mnist", "small_cnn", 16, **less)
-    found = detect_format(data)
-    if found not in SOURCES:
-        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    found = find_format(data, SOURCES)
     # Validation on all held-out images would take longer than the steps before it.
     more = {"held_out": 0.1, "most": (5400, 100, 1000), **less}
     backbone = "small_cnn" if quick else "resnetv2_20"

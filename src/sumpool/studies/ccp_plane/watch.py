@@ -11,23 +11,17 @@ from sumpool.data import ImageDataset
 from sumpool.evaluation import embed_images
 from sumpool.models import Embedder
 from sumpool.studies.ccp_plane.setup import PlaneSettings
+from sumpool.studies.shared.ccp import with_method
 from sumpool.studies.shared.cifar import in_memory
 from sumpool.studies.shared.measuring import open_images
-from sumpool.training import CcpConfig, OptimizerConfig, TrainConfig
+from sumpool.training import OptimizerConfig, TrainConfig
 from sumpool.training.splits import Splits
 from sumpool.training.without_folder import Trained, train_in_memory
 
 
 def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
-    """Return the configuration of a cell; ``method`` is "base", "one problem" or "alternating"."""
-    ccp = CcpConfig(
-        enabled=True,
-        proxies=settings.proxies,
-        candidates=settings.pool,
-        problems=1 if method == "one problem" else None,
-        solution="best",  # the step that figures show
-    )
-    return TrainConfig(
+    """Return the configuration of a cell; ``method`` is one of those of :func:`with_method`."""
+    config = TrainConfig(
         format=settings.format,
         backbone=settings.backbone,
         weights="none",
@@ -38,12 +32,15 @@ def cell_config(settings: PlaneSettings, method: str, seed: int) -> TrainConfig:
         loss=settings.loss,
         loss_options={"pos_margin": settings.pos_margin, "neg_margin": settings.neg_margin},
         normalize="ball",
-        ccp=CcpConfig() if method == "base" else ccp,
         batch_size=settings.batch_size,
         images_per_class=settings.images_per_class,
         optimizer=OptimizerConfig(lr=settings.lr),
         seed=seed,
         **in_memory(settings.steps, settings.validate_every),
+    )
+    # The best step is the one that figures show.
+    return with_method(
+        config, method, proxies=settings.proxies, candidates=settings.pool, solution="best"
     )
 
 

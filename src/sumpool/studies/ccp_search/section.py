@@ -10,10 +10,11 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
 from sumpool.report.labels import dataset_label, evaluated_on
-from sumpool.report.section import Section, seed_count, values
-from sumpool.report.tables import Table, mean_and_spread
+from sumpool.report.section import Section, seed_count
+from sumpool.report.tables import Table
 from sumpool.studies.ccp_search.surface import fit_surface
 from sumpool.studies.ccp_search.trials import trials_of
+from sumpool.studies.shared.reporting import Column, averages, headings
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -27,25 +28,17 @@ def tables(rows: list[Row]) -> list[Table]:
     """Tabulate the best trials."""
     trials = trials_of(rows)
     best = sorted(trials, key=lambda it: -it.value)[:LISTED]
-    columns = {"validation_map_at_r": ("validation MAP@R [%]", 100.0)}
+    columns: dict[str, Column] = {"validation_map_at_r": ("validation MAP@R [%]", 1, 100.0)}
     if evaluated_on(rows[0].settings) == "test":
-        columns["map_at_r"] = ("test MAP@R [%]", 100.0)
-    columns["problems"] = ("problems", 1.0)
+        columns["map_at_r"] = ("test MAP@R [%]", 1, 100.0)
+    columns["problems"] = ("problems", 1, 1.0)
     lines = [
-        [
-            str(trial.number + 1),
-            f"{trial.pull:.2g}",
-            str(trial.proxies),
-            *(
-                mean_and_spread(values(trial.rows, name), 1, factor)
-                for name, (_, factor) in columns.items()
-            ),
-        ]
-        for trial in best
+        [str(it.number + 1), f"{it.pull:.2g}", str(it.proxies), *averages(it.rows, columns)]
+        for it in best
     ]
     seeds = seed_count(rows)
     each = "one seed each" if seeds == 1 else f"mean ± standard deviation over {seeds} seeds"
-    header = ["trial", "λ", "proxies", *(title for title, _ in columns.values())]
+    header = ["trial", "λ", "proxies", *headings(columns)]
     caption = (
         f"The best {len(best)} of {len(trials)} trials by validation, "
         f"{dataset_label(rows[0].settings)}, {each}"

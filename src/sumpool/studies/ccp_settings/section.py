@@ -10,7 +10,7 @@ from sumpool.report.tables import Table
 from sumpool.studies.ccp_settings.experiment import BASE, LABELS
 from sumpool.studies.ccp_settings.figures import draw_curves, draw_scores, validations, variants_in
 from sumpool.studies.shared.ccp_labels import PROBLEMS, note
-from sumpool.studies.shared.reporting import Column, differences, signed
+from sumpool.studies.shared.reporting import Column, averages, differences, headings, signed
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -33,13 +33,13 @@ def tables(rows: list[Row]) -> list[Table]:
             f"{loss}, {LABELS.get(variant, variant)}",
             over_seeds(own, "map_at_r", 1, 100),
             NOTHING if variant == BASE else signed(differences(own, cells.get((loss, BASE), []))),
-            *(over_seeds(own, name, *look[1:]) for name, look in columns.items()),
+            *averages(own, columns),
         ]
         for loss in losses(rows)
         for variant in variants_in(rows)
         if (own := cells.get((loss, variant), []))
     ]
-    header = ["training", "MAP@R [%]", "gain [points]", *(it[0] for it in columns.values())]
+    header = ["training", "MAP@R [%]", "gain [points]", *headings(columns)]
     caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
     return [Table(header, lines, caption)]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import NamedTuple
@@ -18,23 +18,23 @@ from sumpool.report.section import NOTHING, Section, grouped, over_seeds, seeds_
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.centers.experiment import CONSTANTS
+from sumpool.studies.shared.reporting import Column, averages, headings
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
 #: Regularizers in the order of tables and colors.
 ORDER = ("none", *CONSTANTS)
-#: Metric, heading, digits and factor of each column.
-_COLUMNS = (
-    ("map_at_r", "MAP@R", 1, 100.0),
-    ("precision_at_1", "P@1", 1, 100.0),
-    ("validation_map_at_r", "validation MAP@R", 1, 100.0),
-    ("mean_cosine", "mean cosine", 2, 1.0),
-    ("nearest_cosine", "nearest cosine", 2, 1.0),
-    ("uniformity", "uniformity", 2, 1.0),
-)
+_COLUMNS: dict[str, Column] = {
+    "map_at_r": ("MAP@R", 1, 100.0),
+    "precision_at_1": ("P@1", 1, 100.0),
+    "validation_map_at_r": ("validation MAP@R", 1, 100.0),
+    "mean_cosine": ("mean cosine", 2, 1.0),
+    "nearest_cosine": ("nearest cosine", 2, 1.0),
+    "uniformity": ("uniformity", 2, 1.0),
+}
 
 
-class Level(NamedTuple):
+class RegularizerLevel(NamedTuple):
     """Regularizer of a cell: its name, constant (None if it has none) and weight."""
 
     regularizer: str
@@ -49,10 +49,10 @@ class Level(NamedTuple):
         return f"{self.regularizer}{constant} × {self.weight:g}"
 
 
-def level_of(row: Row) -> Level:
+def level_of(row: Row) -> RegularizerLevel:
     """Return the level of a cell."""
     lam = row.cell["lam"]
-    return Level(
+    return RegularizerLevel(
         str(row.cell["regularizer"]), None if lam is None else float(lam), float(row.cell["weight"])
     )
 
@@ -61,13 +61,13 @@ def tables(rows: list[Row]) -> list[Table]:
     """Tabulate one row per regularizer, constant and weight, one table per loss."""
     return [
         Table(
-            ["regularizer", "λ", "weight", *(heading for _, heading, _, _ in _COLUMNS)],
+            ["regularizer", "λ", "weight", *headings(_COLUMNS)],
             [
                 [
                     level.regularizer,
                     NOTHING if level.lam is None else f"{level.lam:g}",
                     NOTHING if level.regularizer == "none" else f"{level.weight:g}",
-                    *(over_seeds(own, name, digits, by) for name, _, digits, by in _COLUMNS),
+                    *averages(own, _COLUMNS),
                 ]
                 for level, own in _levels(rows, loss).items()
             ],
@@ -106,7 +106,7 @@ def chosen_by_validation(rows: Sequence[Row]) -> list[str]:
     sentences = []
     for loss in losses(rows):
         levels = _levels(rows, loss)
-        alone = levels.pop(Level("none", None, 0.0), [])
+        alone = levels.pop(RegularizerLevel("none", None, 0.0), [])
         if not alone or not levels:
             continue
         best = max(levels, key=lambda level: fmean(values(levels[level], "validation_map_at_r")))
@@ -137,7 +137,7 @@ def draw(rows: Sequence[Row]) -> Figure:
     return figure
 
 
-def _points(axes: Axes, levels: dict[Level, list[Row]], names: Sequence[str]) -> None:
+def _points(axes: Axes, levels: dict[RegularizerLevel, list[Row]], names: Sequence[str]) -> None:
     weights = _weights(levels)
     for level, own in levels.items():
         across, wide = mean_and_deviation(values(own, "uniformity"), 1.0)
@@ -163,7 +163,7 @@ def _points(axes: Axes, levels: dict[Level, list[Row]], names: Sequence[str]) ->
 
 def _keys(rows: Sequence[Row]) -> list[Line2D]:
     """Return legend entries that explain marker size and fill."""
-    weights = _weights({level_of(row): [] for row in rows})
+    weights = _weights(map(level_of, rows))
     keys = [
         Line2D(
             [], [], color="0.6", marker="o", ls="", ms=_size(weights, it), label=f"weight {it:g}"
@@ -175,7 +175,7 @@ def _keys(rows: Sequence[Row]) -> list[Line2D]:
     return [*keys, empty]
 
 
-def _weights(levels: dict[Level, list[Row]]) -> list[float]:
+def _weights(levels: Iterable[RegularizerLevel]) -> list[float]:
     return sorted({level.weight for level in levels})
 
 
@@ -184,7 +184,7 @@ def _size(weights: Sequence[float], weight: float) -> float:
     return 9.0 if weight == 0 else 4.5 + 2.5 * weights.index(weight) / max(1, len(weights) - 2)
 
 
-def _levels(rows: Sequence[Row], loss: str) -> dict[Level, list[Row]]:
+def _levels(rows: Sequence[Row], loss: str) -> dict[RegularizerLevel, list[Row]]:
     """Group the rows of a loss by level, in order."""
     found = grouped([row for row in rows if loss_name(row) == loss], level_of)
     names = in_given_order((level.regularizer for level in found), ORDER)

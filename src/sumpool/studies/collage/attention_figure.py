@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from sumpool.report.labels import losses_and_rates, rate_name, trained_with
 from sumpool.report.overlays import MAP, blended, stored_image
 from sumpool.report.section import values
+from sumpool.studies.shared.reporting import first_with_arrays
 from sumpool.system.rows import Row, read_arrays
 
 #: Methods to show, if they have arrays.
@@ -40,11 +41,8 @@ def shown_rows(rows: Sequence[Row]) -> list[Row]:
         return max(values(own, "map_at_r"), default=-1.0)
 
     chosen = max(losses_and_rates(seen), key=quality)
-    own = sorted(
-        (row for row in seen if trained_with(row) == chosen), key=lambda row: int(row.cell["seed"])
-    )
-    first = {str(row.cell["method"]): row for row in reversed(own)}
-    return [first[method] for method in SHOWN if method in first]
+    own = [row for row in seen if trained_with(row) == chosen]
+    return first_with_arrays(own, lambda row: str(row.cell["method"]), SHOWN)
 
 
 def draw(folder: Path, rows: Sequence[Row]) -> Figure:

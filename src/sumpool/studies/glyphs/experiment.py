@@ -32,7 +32,7 @@ from sumpool.studies.shared.measuring import foreground_weight
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.testbed import open_testbed
 from sumpool.studies.shared.warm_start import FACTS, warm_start
-from sumpool.system.rows import ResultStore, Row
+from sumpool.system.rows import ROWS, ResultStore, Row
 from sumpool.training import GspConfig, StopConfig, TrainConfig, run_training
 
 logger = logging.getLogger(__name__)
@@ -66,9 +66,9 @@ def run(
 
     A single progress bar covers all steps of all cells.
     """
-    for folder in (out_dir / "runs", out_dir / "warm-start"):
-        if force and folder.exists():
-            shutil.rmtree(folder)
+    if force and (out_dir / ROWS).is_file():  # otherwise these folders are not of this study
+        for name in ("runs", "warm-start"):
+            shutil.rmtree(out_dir / name, ignore_errors=True)
     testbed = open_testbed(out_dir, None, quick=False, weights=None, progress=False)
     config = _config(testbed.config, quick=quick)
     settings = {
@@ -93,7 +93,7 @@ def run(
     assert steps is not None
     with _step_bar(folders, steps, progress and bool(missing)):
         work = partial(_train_cell, config, out_dir)
-        return run_cells(store, cells, work, jobs=jobs, progress=False)
+        return run_cells(store, cells, work, jobs=jobs, quick=quick, progress=False)
 
 
 def _config(config: TrainConfig, *, quick: bool) -> TrainConfig:

@@ -46,17 +46,6 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
     return sums.index_add_(0, labels, values.double()) / counts[:, None]
 
 
-def attribute_perplexity(attributes: Tensor) -> float:
-    """Return the number of attributes in use: exp of the entropy of mean ``attributes`` (N, m).
-
-    Example:
-        >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
-        2.0
-    """
-    mean = attributes.double().mean(0)
-    return float(torch.special.entr(mean / mean.sum()).sum().exp())
-
-
 def class_splits(classes: int, count: int, seed: int) -> Tensor:
     """Draw random orders (count, classes) of at least 4 classes, to fit on the first half of each.
 

@@ -35,7 +35,6 @@ from sumpool.data import ImageFeed, write_cifar_stand_in
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult, run_cells
 from sumpool.studies.prediction.attribute_transfer import (
-    attribute_perplexity,
     class_means,
     class_splits,
     halves,
@@ -47,8 +46,9 @@ from sumpool.studies.prediction.setup import (
     choose_settings,
     open_parts,
 )
-from sumpool.studies.shared.measuring import open_images
+from sumpool.studies.shared.measuring import attribute_perplexity, open_images
 from sumpool.studies.shared.seeds import seed_range
+from sumpool.studies.shared.spacing import evenly_spaced
 from sumpool.system.rows import ResultStore, Row
 from sumpool.training.without_folder import train_in_memory
 
@@ -84,15 +84,12 @@ def run(
     ]
     missing = any(store.find(cell) is None for cell in cells)
     with _folder(data, draw=missing) as folder:
-        work = partial(run_cell, settings, folder, None if weights is None else str(weights))
-        name = "zero-shot prediction"
-        return run_cells(
-            store, cells, work, jobs=jobs, quick=quick, progress=progress, description=name
-        )
+        work = partial(run_cell, settings, folder, weights)
+        return run_cells(store, cells, work, jobs=jobs, quick=quick, progress=progress)
 
 
 def run_cell(
-    settings: PredictionSettings, data: Path, weights: str | None, cell: dict[str, Any]
+    settings: PredictionSettings, data: Path, weights: Path | None, cell: dict[str, Any]
 ) -> CellResult:
     """Train one model, with or without the zero-shot loss, and evaluate its predictions."""
     splits = open_parts(settings, data, cell["seed"])
@@ -155,8 +152,8 @@ def look_at(model: Embedder, feed: ImageFeed, most: int = SHOWN) -> dict[str, ND
     """
     dataset = feed.dataset
     classes = dataset.labels.unique()
-    spread = torch.linspace(0, len(classes) - 1, min(most, len(classes))).round().long()
-    chosen = [int((dataset.labels == it).nonzero()[0]) for it in classes[spread]]
+    shown = classes[evenly_spaced(len(classes), most)]
+    chosen = [int((dataset.labels == it).nonzero()[0]) for it in shown]
     (batch,) = feed.test_batches(chosen, batch_size=len(chosen))
     # Any: only poolings with prototypes have a plan.
     pooling: Any = model.eval().pooling

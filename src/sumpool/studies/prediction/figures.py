@@ -41,8 +41,7 @@ def variant_name(key: tuple[float, bool]) -> str:
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the first row with arrays of each variant, small ε and no zero-shot loss first."""
-    first = first_with_arrays(rows, variant)
-    return [first[key] for key in sorted(first)]
+    return first_with_arrays(rows, variant, sorted(set(map(variant, rows))))
 
 
 def draw_histograms(folder: Path, rows: Sequence[Row]) -> Figure:

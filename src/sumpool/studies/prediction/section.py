@@ -15,7 +15,7 @@ from sumpool.studies.prediction.figures import (
     variant,
     variant_name,
 )
-from sumpool.studies.shared.reporting import Column, seeds_table
+from sumpool.studies.shared.reporting import Column, images_label, seeds_table
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -32,12 +32,12 @@ def tables(rows: list[Row]) -> list[Table]:
     """Tabulate accuracies, with chance in the last row, and metrics of the models."""
     variants = grouped(rows, variant)
     found = {variant_name(key): variants[key] for key in sorted(variants)}
-    accuracies = _accuracies(rows, found, rows[0].settings["small_ridge"])
     caption = f"The models on the test images; {seeds_in_words(rows)}"
-    return [accuracies, seeds_table("training", found, _MODELS, caption)]
+    return [_accuracies(rows, found), seeds_table("training", found, _MODELS, caption)]
 
 
-def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: float) -> Table:
+def _accuracies(rows: list[Row], found: Mapping[str, list[Row]]) -> Table:
+    settings = rows[0].settings
     accuracies = (
         "accuracy_l2",
         "accuracy_cosine",
@@ -54,7 +54,7 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
     chance = over_seeds(rows[:1], "chance", 1, 100)
     lines.append(["chance", chance, "", chance, "", chance, chance])
     header = ["training", "ℓ2 [%]", "± over splits", "cosine [%]", "± over splits"]
-    header += [f"{distance}, ridge {small_ridge:g} [%]" for distance in ("ℓ2", "cosine")]
+    header += [f"{it}, ridge {settings['small_ridge']:g} [%]" for it in ("ℓ2", "cosine")]
     if all("mean_precision_l2" in row.metrics for row in rows):  # rows of 0.1.0 lack it
         header += ["MAP, ℓ2 [%]", "MAP, cosine [%]"]
         for line, own in zip(lines, found.values(), strict=False):
@@ -63,8 +63,8 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]], small_ridge: fl
         random = f"{100 * sum(1 / rank for rank in range(1, count + 1)) / count:.1f}"
         lines[-1] += [random, random]
     caption = (
-        f"How much of half of {_classes(rows)} a map tells apart that was fitted on the other "
-        f"half, {rows[0].settings['splits']} splits; {seeds_in_words(rows)}"
+        f"How much of half of {images_label(settings['data'])} a map tells apart that was fitted "
+        f"on the other half, {settings['splits']} splits; {seeds_in_words(rows)}"
     )
     return Table(header, lines, caption)
 
@@ -88,7 +88,7 @@ def section(folder: Path, rows: list[Row]) -> Section:
             f"{settings['prototypes']} prototypes give every image a histogram of attributes. The "
             "zero-shot loss wants these to say what a class looks like: a linear map from "
             "histograms to embeddings that is fitted on some classes should hold for others. On "
-            f"{_classes(rows)}, does it?"
+            f"{images_label(settings['data'])}, does it?"
         ),
         tables=tables(rows),
         figures=figures,
@@ -108,12 +108,3 @@ def section(folder: Path, rows: list[Row]) -> Section:
             "no zero-shot numbers. The figures show the first seed.",
         ],
     )
-
-
-def _classes(rows: list[Row]) -> str:
-    data = rows[0].settings["data"]
-    return {
-        "CIFAR-10": "the classes of CIFAR-10",
-        "CIFAR-100": "the super-classes of CIFAR-100",
-        "stand-in": "drawn super-classes",
-    }.get(data, str(data))

@@ -67,7 +67,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Pre
                 "drawn images with --quick"
             )
         return PredictionSettings("stand-in", "cifar100", **shared)
-    found = find_format(data)
+    found = find_format(data, SOURCES)
     return PredictionSettings(SOURCES[found].name, found, **shared)
 
 
@@ -84,13 +84,13 @@ def open_parts(settings: PredictionSettings, data: Path, seed: int) -> Splits:
 
 
 def cell_config(
-    settings: PredictionSettings, cell: dict[str, Any], weights: str | None
+    settings: PredictionSettings, cell: dict[str, Any], weights: Path | None
 ) -> TrainConfig:
     """Return the configuration of one cell."""
     return TrainConfig(
         format=settings.format,
         backbone=settings.backbone,
-        weights=weights or "none",
+        weights=str(weights or "none"),
         embedding_size=settings.embedding_size,
         pool="gsp",
         gsp=GspConfig(settings.prototypes, settings.mu, cell["eps"]),

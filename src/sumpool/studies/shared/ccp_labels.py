@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sumpool.report.section import values
-from sumpool.studies.shared.reporting import Column, first_with_arrays
+from sumpool.studies.shared.reporting import Column, by_label, first_with_arrays
 from sumpool.system.rows import Row
 
 #: Labels of the methods, in order: the in-batch loss, proxies drawn once, and proxies drawn again
@@ -58,13 +58,9 @@ def methods_in(rows: Sequence[Row]) -> list[str]:
 
 def by_method(rows: Sequence[Row]) -> dict[str, list[Row]]:
     """Group the rows by method label, in the order of :data:`METHODS`."""
-    return {
-        METHODS[method]: [row for row in rows if row.cell["method"] == method]
-        for method in methods_in(rows)
-    }
+    return by_label(rows, "method", METHODS)
 
 
 def shown_rows(rows: Sequence[Row]) -> list[Row]:
     """Return the first seed with arrays of each method, in the order of :data:`METHODS`."""
-    found = first_with_arrays(rows, lambda row: str(row.cell["method"]))
-    return [found[method] for method in METHODS if method in found]
+    return first_with_arrays(rows, lambda row: str(row.cell["method"]), METHODS)

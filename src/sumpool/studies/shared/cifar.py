@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -28,11 +29,11 @@ SOURCES = {
 }
 
 
-def find_format(data: Path) -> str:
-    """Return the format of ``data``; raise ConfigError if it is not one of :data:`SOURCES`."""
+def find_format(data: Path, formats: Collection[str]) -> str:
+    """Return the format of ``data``; raise ConfigError if it is not one of ``formats``."""
     found = detect_format(data)
-    if found not in SOURCES:
-        raise ConfigError(f"data must be one of {', '.join(SOURCES)}, found {found} in {data}")
+    if found not in formats:
+        raise ConfigError(f"data must be one of {', '.join(formats)}, found {found} in {data}")
     return found
 
 

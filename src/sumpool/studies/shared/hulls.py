@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,15 +98,19 @@ def overlap(a: Points, b: Points) -> float:
 
 
 def meet(a: Points, b: Points) -> bool:
-    """Return whether two hulls have at least one point in common.
-
-    Two hulls without area are considered to meet if a corner of one lies in the other.
-    """
+    """Return whether two hulls have at least one point in common."""
     if polygon_area(b) <= 0:
         a, b = b, a
     if polygon_area(b) <= 0:
-        return bool(inside(a, b).any() or inside(b, a).any())
+        touch = inside(a, b).any() or inside(b, a).any()
+        return bool(touch) or (_splits(a, b) and _splits(b, a))
     return len(intersection(a, b)) > 0
+
+
+def _splits(line: Points, segment: Points) -> bool:
+    """Return whether the line through two points runs between the ends of a segment."""
+    side = _cross(line[-1] - line[0], segment - line[0])
+    return bool(side.min() < 0 < side.max())
 
 
 def meeting_pairs(hulls: Sequence[Points]) -> float:
@@ -142,3 +147,16 @@ def hull_overlap(embeddings: Points, labels: NDArray[np.int64]) -> HullOverlap:
         mean_overlap=float(overlaps.mean()),
         overlapping_pairs=float((overlaps > 0).mean()),
     )
+
+
+def pack_hulls(
+    name: str, hulls: Sequence[Points], dtype: type[np.floating[Any]] = np.float64
+) -> dict[str, NDArray[Any]]:
+    """Return arrays that store hulls: all their corners, and the number of corners of each."""
+    sizes = np.array([len(hull) for hull in hulls])
+    return {f"{name}_corners": np.concatenate(hulls).astype(dtype), f"{name}_sizes": sizes}
+
+
+def unpack_hulls(arrays: Mapping[str, NDArray[Any]], name: str) -> list[NDArray[Any]]:
+    """Return the corners (k, 2) of each hull that :func:`pack_hulls` stored under ``name``."""
+    return np.split(arrays[f"{name}_corners"], np.cumsum(arrays[f"{name}_sizes"])[:-1])

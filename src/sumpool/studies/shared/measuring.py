@@ -1,4 +1,4 @@
-"""Measurements of a trained cell: retrieval and, on collages, where the pooling weight falls."""
+"""Measurements of a trained cell: retrieval, attributes in use, and where the weight falls."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data import CifarCollages, GlyphCollages, ImageDataset, ImageFeed, open_feed
+from sumpool.data.base import ImageSubset
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
 from sumpool.studies.shared.testbed import EvaluatedOn
@@ -42,6 +43,9 @@ def measure(trained: Trained, evaluated_on: EvaluatedOn = "test") -> dict[str, f
 
 def foreground_tiles(dataset: ImageDataset) -> Tensor | None:
     """Return the foreground tile of each collage, (N,) int64; None for other images."""
+    if isinstance(dataset, ImageSubset):
+        tiles = foreground_tiles(dataset.parent)
+        return None if tiles is None else tiles[dataset.indices]
     if isinstance(dataset, CifarCollages) and dataset.whole:
         return dataset.foreground_tile
     if isinstance(dataset, GlyphCollages) and dataset.part == "collage":
@@ -99,6 +103,17 @@ def attention(trained: Trained) -> dict[str, NDArray[Any]] | None:
         "weights": torch.cat(found).numpy(),
         "foreground_tile": torch.cat(places).numpy(),
     }
+
+
+def attribute_perplexity(attributes: Tensor) -> float:
+    """Return the number of attributes in use: exp of the entropy of mean ``attributes`` (N, m).
+
+    Example:
+        >>> attribute_perplexity(torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]))
+        2.0
+    """
+    mean = attributes.double().mean(0)
+    return float(torch.special.entr(mean / mean.sum()).sum().exp())
 
 
 def result(

@@ -68,8 +68,6 @@ def pooling_study(
             for level in levels(testbed, quick)
         ]
         work = partial(train, testbed)
-        return run_cells(
-            store, cells, work, jobs=jobs, quick=quick, progress=progress, description=study
-        )
+        return run_cells(store, cells, work, jobs=jobs, quick=quick, progress=progress)
 
     return run

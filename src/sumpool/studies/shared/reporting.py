@@ -25,11 +25,18 @@ def seeds_table(
     ``first`` is the heading of the group column.
     """
     shown = measured([row for rows in groups.values() for row in rows], columns)
-    lines = [
-        [name, *(over_seeds(rows, metric, *look[1:]) for metric, look in shown.items())]
-        for name, rows in groups.items()
-    ]
-    return Table([first, *(heading for heading, _, _ in shown.values())], lines, caption)
+    lines = [[name, *averages(rows, shown)] for name, rows in groups.items()]
+    return Table([first, *headings(shown)], lines, caption)
+
+
+def headings(columns: Mapping[str, Column]) -> list[str]:
+    """Return the headings of columns."""
+    return [heading for heading, _, _ in columns.values()]
+
+
+def averages(rows: Sequence[Row], columns: Mapping[str, Column]) -> list[str]:
+    """Format each of the columns for a table row, averaged over seeds."""
+    return [over_seeds(rows, metric, *look[1:]) for metric, look in columns.items()]
 
 
 def cross_table(
@@ -78,8 +85,27 @@ def signed(values: Sequence[float]) -> str:
     return words if words.startswith("-") else f"+{words}"
 
 
-def first_with_arrays(rows: Iterable[Row], key: Callable[[Row], Key]) -> dict[Key, Row]:
-    """Return the row of the first seed with stored arrays for each key."""
+def by_label(rows: Sequence[Row], option: str, labels: Mapping[str, str]) -> dict[str, list[Row]]:
+    """Group the rows by the label of an option of their cells, in the order of ``labels``."""
+    found = grouped(rows, lambda row: str(row.cell[option]))
+    return {label: found[value] for value, label in labels.items() if value in found}
+
+
+def first_with_arrays(
+    rows: Iterable[Row], key: Callable[[Row], Key], order: Iterable[Key]
+) -> list[Row]:
+    """Return the row of the first seed with stored arrays for each key that has one, in order."""
     stored = [row for row in rows if row.arrays is not None]
     stored.sort(key=lambda row: int(row.cell["seed"]))
-    return {name: own[0] for name, own in grouped(stored, key).items()}
+    found = grouped(stored, key)
+    return [found[it][0] for it in order if it in found]
+
+
+def images_label(data: str) -> str:
+    """Describe the data of a study whose training and test images share classes."""
+    return {
+        "glyphs": "collages of ten letters among digits",
+        "CIFAR-10": "the classes of CIFAR-10",
+        "CIFAR-100": "the super-classes of CIFAR-100",
+        "stand-in": "drawn super-classes",
+    }.get(data, data)

@@ -77,8 +77,12 @@ class Testbed:
     #: Steps of average pooling before prototypes are picked among embeddings, for methods that pick
     #: them late.
     late: int = EPOCH
-    whole: bool = True  #: Whether the data must have the published number of images
     evaluated_on: EvaluatedOn = "test"  #: Images on which scores are measured
+
+    @property
+    def whole(self) -> bool:
+        """Whether the data must have the published number of images."""
+        return self.name != "stand-in"
 
     def settings(self) -> dict[str, Any]:
         """Return the settings stored with every row."""
@@ -124,7 +128,6 @@ def open_testbed(
 def _collages(
     name: str, data: Path, out_dir: Path, *, quick: bool, weights: Path | None, progress: bool
 ) -> Testbed:
-    whole = name != "stand-in"
     backbone = "small_cnn" if quick else "resnet20"
     if weights is None:
         options = PretrainConfig(
@@ -133,7 +136,7 @@ def _collages(
             backbone,
             epochs=1 if quick else 100,
             batch_size=32 if quick else 128,
-            check_counts=whole,
+            check_counts=name != "stand-in",
         )
         weights = pretrain(options, out_dir / "pretrained", progress=progress)
     config = TrainConfig(
@@ -163,7 +166,7 @@ def _collages(
         config = replace(config, stop=StopConfig(validate_every=2, patience=1000, max_steps=2))
     distilled = {"format": "cifar-foreground", "crop": 32}
     rates, late = (RATES[-1:], 1) if quick else (RATES, EPOCH)
-    return Testbed(name, config, rates, distilled, late, whole)
+    return Testbed(name, config, rates, distilled, late)
 
 
 def _glyphs(weights: Path | None) -> Testbed:

@@ -64,7 +64,9 @@ def warm_start(
                 f"{folder / FACTS} is damaged ({error!r}): remove {folder}"
             ) from error
         if stored != options:
-            raise ConfigError(f"{folder} holds a start of other settings: choose another folder")
+            raise ConfigError(
+                f"{folder} holds a start with other settings: remove it, or choose another folder"
+            )
     else:
         folder.mkdir(parents=True, exist_ok=True)
         trained = train_on(testbed, config)

@@ -10,6 +10,6 @@ STUDY = Study.in_folder(
 MARGINS = Study(
     "the token study at four margins of its loss: what the outcome depends on",
     "about 5 minutes on one core",
-    experiment="sumpool.studies.tokens.margins",
-    report="sumpool.studies.tokens.section",
+    experiment=f"{__name__}.margins",
+    report=f"{__name__}.section",
 )

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from tqdm import tqdm
 
-from sumpool.studies.shared.hulls import convex_hull, hull_overlap, meeting_pairs
+from sumpool.studies.shared.hulls import convex_hull, hull_overlap, meeting_pairs, pack_hulls
 from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.token_problem import TokenSettings, map_at_r
 from sumpool.studies.shared.token_training import METHODS, Outcome, pool_samples, train
@@ -110,10 +110,8 @@ def measure(
         "prototypes": np.empty((0, 2)) if prototypes is None else prototypes[0].numpy(),
         "embeddings": embeddings[0].numpy(),
         "labels": labels.numpy(),
-        "hull_corners": np.concatenate(overlap.hulls),
-        "hull_sizes": np.array([len(hull) for hull in overlap.hulls]),
-        "token_hull_corners": np.concatenate(token_hulls),
-        "token_hull_sizes": np.array([len(hull) for hull in token_hulls]),
+        **pack_hulls("hull", overlap.hulls),
+        **pack_hulls("token_hull", token_hulls),
         "history": np.array(outcome.history),
     }
     return metrics, arrays

@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch, Polygon
-from numpy.typing import NDArray
 
 from sumpool.report.plots import legend_below
+from sumpool.studies.shared.hulls import unpack_hulls
 from sumpool.system.files import StoreError
 from sumpool.system.rows import Row, read_arrays
 
@@ -59,8 +59,7 @@ def _panel(axes: Axes, folder: Path, row: Row) -> None:
     arrays = read_arrays(folder, row)
     classes, own = int(row.settings["classes"]), int(row.settings["own"])
     bound = float(row.settings["bound"])
-    hulls = _split(arrays["hull_corners"], arrays["hull_sizes"])
-    token_hulls = _split(arrays["token_hull_corners"], arrays["token_hull_sizes"])
+    hulls, token_hulls = unpack_hulls(arrays, "hull"), unpack_hulls(arrays, "token_hull")
     for label in range(classes):
         color = COLORS[label % len(COLORS)]
         style = "-" if label < len(COLORS) else (0, (3, 1.5))
@@ -86,10 +85,6 @@ def _panel(axes: Axes, folder: Path, row: Row) -> None:
         f"token hulls meet in {row.metrics['meeting_pairs']:.0%} of class pairs",
         fontsize=10,
     )
-
-
-def _split(corners: NDArray[np.float64], sizes: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-    return np.split(corners, np.cumsum(sizes)[:-1])
 
 
 def _legend() -> list[Artist]:

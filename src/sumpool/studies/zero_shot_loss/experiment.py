@@ -25,7 +25,7 @@ from sumpool.data import ClassBatchSampler, ImageDataset, contiguous_labels
 from sumpool.losses import Mixture
 from sumpool.models import Embedder
 from sumpool.studies.cells import CellResult
-from sumpool.studies.shared.measuring import open_images, result
+from sumpool.studies.shared.measuring import attribute_perplexity, open_images, result
 from sumpool.studies.shared.pooling_study import pooling_study
 from sumpool.studies.shared.testbed import Testbed, train_on
 from sumpool.training import TrainConfig, ZeroShotConfig
@@ -126,11 +126,8 @@ def _pulls(
     model: Embedder, criterion: nn.Module, features: Tensor, labels: Tensor
 ) -> dict[str, float]:
     pooled = model.pooling.pool(features)
-    z = pooled.attributes
-    assert z is not None
-    use = z.mean(0)
-    perplexity = torch.exp(-(use * use.clamp_min(1e-30).log()).sum())
-    found = {"attribute_perplexity": perplexity.item()}
+    assert pooled.attributes is not None
+    found = {"attribute_perplexity": attribute_perplexity(pooled.attributes)}
     if not isinstance(criterion, Mixture):
         return found | {"base_loss": criterion(model.embedding(pooled.embedding), labels).item()}
     pulls = measure_gradient_norms(

@@ -22,7 +22,7 @@ from sumpool.report.plots import color_at, legend_below, marker_at, panel_row
 from sumpool.report.section import NOTHING, Section, measured, over_seeds, seeds_in_words
 from sumpool.report.style import mean_and_deviation, plain_text, style_axes
 from sumpool.report.tables import Table
-from sumpool.studies.shared.reporting import Column, differences, signed
+from sumpool.studies.shared.reporting import Column, averages, differences, headings, signed
 from sumpool.studies.shared.sections import study_section
 from sumpool.system.rows import Row
 
@@ -115,11 +115,10 @@ def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
                 over_seeds(cells, "map_at_r", 1, 100),
                 NOTHING if variant == NONE else signed(changes(own, variant, pair)),
                 over_seeds(cells, "precision_at_1", 1, 100),
-                *(over_seeds(cells, name, *look[1:]) for name, look in columns.items()),
+                *averages(cells, columns),
             ]
         )
-    header = ["variant", "MAP@R [%]", "change [points]", "P@1 [%]"]
-    header += [label for label, _, _ in columns.values()]
+    header = ["variant", "MAP@R [%]", "change [points]", "P@1 [%]", *headings(columns)]
     loss, rate = pair
     caption = f"Loss {loss}, learning rate {rate_name(rate)}, {seeds_in_words(own)}"
     return Table(header, lines, caption)
