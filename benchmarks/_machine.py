@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import shlex
 import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,6 +52,12 @@ def machine(device: torch.device) -> dict[str, Any]:
             "cudnn": torch.backends.cudnn.version(),
         }
     return out
+
+
+def command_line(script: str, arguments: Sequence[str] | None = None) -> str:
+    """Return the command that runs ``script`` with ``arguments``; None for those of the process."""
+    given = sys.argv[1:] if arguments is None else arguments
+    return shlex.join(["python", f"benchmarks/{Path(script).name}", *given])
 
 
 def flags() -> dict[str, Any]:

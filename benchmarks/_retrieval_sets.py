@@ -44,10 +44,10 @@ def draw(chosen: Set, dimensions: int) -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     sizes = class_sizes(chosen, generator)
     labels = torch.repeat_interleave(torch.arange(chosen.classes), sizes)
-    centres = F.normalize(torch.randn(chosen.classes, dimensions, generator=generator), dim=1)
+    centers = F.normalize(torch.randn(chosen.classes, dimensions, generator=generator), dim=1)
     spread = chosen.noise / dimensions**0.5
     noise = torch.randn(chosen.items, dimensions, generator=generator) * spread
-    return F.normalize(centres[labels] + noise, dim=1), labels
+    return F.normalize(centers[labels] + noise, dim=1), labels
 
 
 def class_sizes(chosen: Set, generator: torch.Generator) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 Row = dict[str, Any]
@@ -80,15 +81,19 @@ def targets_table(targets: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def check_target(
+    found: list[dict[str, Any]], what: str, value: float | None, sense: str, limit: float
+) -> None:
+    """Add a target to ``found``, with what was measured, unless that is None."""
+    if value is not None:
+        met = value <= limit if sense == "≤" else value >= limit
+        found.append({"what": what, "value": value, "sense": sense, "limit": limit, "met": met})
+
+
 def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
     """Compare ``rows`` with the targets that apply to them."""
     found: list[dict[str, Any]] = []
-
-    def hold(what: str, value: float | None, sense: str, limit: float) -> None:
-        if value is not None:
-            met = value <= limit if sense == "≤" else value >= limit
-            found.append({"what": what, "value": value, "sense": sense, "limit": limit, "met": met})
-
+    hold = partial(check_target, found)
     seen: set[str] = set()
     for (section, dtype, size), by in groups(rows).items():
         where = f"{size}, {dtype}"

@@ -12,7 +12,6 @@ import torch
 
 from sumpool.studies.cost.step_timing import (
     Clock,
-    Rounds,
     Step,
     peak_bytes,
     saved_bytes,
@@ -21,7 +20,6 @@ from sumpool.studies.cost.step_timing import (
 
 __all__ = [
     "Clock",
-    "Rounds",
     "capture",
     "peak_bytes",
     "release",

@@ -13,9 +13,7 @@ solution. Takes a minute of CPU time per data set.
 from __future__ import annotations
 
 import argparse
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import flags, machine
+from _machine import command_line, flags, machine
 from _timing import Clock, time_in_rounds
 from _writing import write
 
@@ -141,7 +139,7 @@ def main(arguments: list[str] | None = None) -> None:
     args = parser.parse_args(arguments)
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     results = {
-        "command": shlex.join(["benchmarks/ccp.py", *(arguments or sys.argv[1:])]),
+        "command": command_line(__file__, arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(device),
         "flags": flags(),

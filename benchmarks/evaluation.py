@@ -28,18 +28,20 @@ import argparse
 import datetime
 import json
 import os
-import shlex
 import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from _contenders import CONTENDERS, NAMES
-from _machine import flags, machine
+from _machine import command_line, flags, machine
 from _retrieval_sets import SETS
+from _tables import check_target, targets_table
+from _writing import write
 from tqdm import tqdm
 
 Row = dict[str, Any]
@@ -84,10 +86,10 @@ def run(args: argparse.Namespace, command: str) -> dict[str, Any]:
             results["rows"] = list(rows.values())
             results["seconds"] = time.perf_counter() - begun
             finish(results, args.device)
-            write(results, args.out)
+            write(args.out, results, markdown(results))
     results["load_average"]["after"] = os.getloadavg()
     results["complete"] = True
-    write(results, args.out)
+    write(args.out, results, markdown(results))
     return results
 
 
@@ -187,12 +189,7 @@ def find(rows: list[Row], name: str, contender: str) -> Row | None:
 def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
     """Compare the measured sets with their targets."""
     found: list[dict[str, Any]] = []
-
-    def hold(what: str, value: float | None, sense: str, limit: float) -> None:
-        if value is not None:
-            met = value <= limit if sense == "≤" else value >= limit
-            found.append({"what": what, "value": value, "sense": sense, "limit": limit, "met": met})
-
+    hold = partial(check_target, found)
     for name, least in (("sop", 4.0), ("cub", 1.0)):
         others = [r for r in rows if r["set"] == name and not r["contender"].startswith(OURS)]
         ratios = [r["times_ours"] for r in others if r["times_ours"]]
@@ -212,15 +209,6 @@ def targets(rows: list[Row], device: str) -> list[dict[str, Any]]:
     return found
 
 
-def write(results: dict[str, Any], out: Path) -> None:
-    """Write results and table, replacing each file atomically."""
-    text = json.dumps(results, indent=1, ensure_ascii=False) + "\n"
-    for name, content in (("results.json", text), ("table.md", markdown(results))):
-        new = out / f"{name}.new"
-        new.write_text(content, encoding="utf-8")
-        new.replace(out / name)
-
-
 def markdown(results: dict[str, Any]) -> str:
     """Format the results as tables."""
     machine = results["machine"]
@@ -228,12 +216,7 @@ def markdown(results: dict[str, Any]) -> str:
         f"Measured on {machine['device_name']}, torch {machine['torch']}, {results['date'][:10]}: "
         f"{results['dimensions']} dimensions, medians over all calls.",
         "### Targets",
-        "| target | asked | measured | met |\n|---|---:|---:|---|\n"
-        + "\n".join(
-            f"| {t['what']} | {t['sense']} {t['limit']:g} | {t['value']:.3g} | "
-            f"{'yes' if t['met'] else 'no'} |"
-            for t in results["targets"]
-        ),
+        targets_table(results["targets"]),
     ]
     for name in dict.fromkeys(row["set"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["set"] == name]
@@ -286,8 +269,7 @@ def main(arguments: list[str] | None = None) -> None:
         args.sets = ["tiny", "tiny-six"] if args.quick else ["cub", "sop", "six"]
     elif args.quick:
         parser.error("--quick has sets of its own: leave out --sets")
-    given = sys.argv[1:] if arguments is None else arguments
-    results = run(args, shlex.join(["python", "benchmarks/evaluation.py", *given]))
+    results = run(args, command_line(__file__, arguments))
     print(markdown(results))
     print(f"{results['seconds']:.0f} s; every number is in {args.out / 'results.json'}")
 

@@ -11,16 +11,14 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import shlex
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 
 from sumpool.data import open_dataset
 from sumpool.models import Embedder, EmbedderConfig, build_embedder
@@ -102,12 +100,11 @@ def main() -> None:
         rows.append(measure(model, sample_pixels(dataset, model, options.images)))
         results = {
             "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "command": shlex.join(["python", *sys.argv]),
+            "command": command_line(__file__),
             "machine": machine(torch.device("cpu")),
             "rows": rows,
         }
-        (options.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        (options.out / "table.md").write_text(table(rows).markdown() + "\n")
+        write(options.out, results, table(rows).markdown() + "\n")
         print(table(rows).text())
 
 

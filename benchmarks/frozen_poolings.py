@@ -14,14 +14,12 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import shlex
-import sys
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 from tqdm import tqdm
 
 from sumpool.data import ImageDataset, open_dataset, open_feed
@@ -112,7 +110,7 @@ def main() -> None:
     rows = measure(args.data, args.classes, args.images, args.backbone, args.weights)
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": command_line(__file__),
         "machine": machine(torch.device("cpu")),
         "rows": rows,
     }
@@ -122,9 +120,7 @@ def main() -> None:
         f"| {row['pooling']} | {' | '.join(f'{row[key]:.2f}' for key in keys)} |"
         for row in sorted(rows, key=lambda it: -it[keys[-1]])
     ]
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-    (args.out / "table.md").write_text("\n".join(lines) + "\n")
+    write(args.out, results, "\n".join(lines) + "\n")
     print("\n".join(lines))
 
 

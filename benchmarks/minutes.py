@@ -17,9 +17,7 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import shlex
 import shutil
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -27,7 +25,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 from tqdm import tqdm
 
 from sumpool.bench.settings import parse_settings
@@ -38,7 +37,6 @@ from sumpool.models.backbones import run_backbone
 from sumpool.models.frozen import cut
 from sumpool.models.pretrained import pretrained_embedder
 from sumpool.protocols.gains import t_interval
-from sumpool.system.files import write_atomic
 from sumpool.system.memory import reuse_freed_memory
 from sumpool.training import run_training, with_recipe
 
@@ -165,12 +163,11 @@ def main() -> None:
         rows = sorted([*rows, run_split(args, seed)], key=lambda row: row["seed"])
         results = {
             "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "command": shlex.join(["python", *sys.argv]),
+            "command": command_line(__file__),
             "machine": machine(torch.device("cpu")),
             "rows": rows,
         }
-        write_atomic(path, (json.dumps(results, indent=1) + "\n").encode())
-    write_atomic(args.out / "table.md", table(rows).encode())
+        write(args.out, results, table(rows))
     print(table(rows))
 
 

@@ -12,20 +12,18 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import shlex
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 
 from sumpool.models.backbones import run_backbone
 from sumpool.models.pretrained import pretrained_embedder
 from sumpool.report.tables import Table
-from sumpool.system.files import write_atomic
 from sumpool.system.memory import reuse_freed_memory
 
 LAYOUTS, MEMORY = ("NCHW", "NHWC"), ("given back", "kept")
@@ -72,16 +70,14 @@ def main() -> None:
     )
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": command_line(__file__),
         "machine": machine(torch.device("cpu")),
         "rows": [
             {"layout": layout, "memory": memory, "seconds_per_image": it}
             for (layout, memory), it in seconds.items()
         ],
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    write_atomic(args.out / "results.json", (json.dumps(results, indent=1) + "\n").encode())
-    write_atomic(args.out / "table.md", table.markdown().encode())
+    write(args.out, results, table.markdown())
     print(table.text())
 
 

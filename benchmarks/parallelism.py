@@ -14,7 +14,6 @@ are skipped and listed.
 from __future__ import annotations
 
 import argparse
-import shlex
 import statistics
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from _machine import command_line
 from _parallelism_group import Group, GroupError
 from _parallelism_process import base_config
 from _writing import write
@@ -207,7 +207,6 @@ def main(arguments: list[str] | None = None) -> None:
     add("--out", type=Path, default=Path("runs/bench-parallelism"), help="folder of the results")
     add("--processes", type=int, nargs="+", default=[1, 2, 4, 8, 12, 16])
     add("--modes", nargs="+", choices=MODES, default=list(MODES), help="how steps are run")
-    add("--ways", nargs="+", help=argparse.SUPPRESS)
     add("--mps", nargs="+", type=on_or_off, default=[False, True], help="off, on, or both")
     add("--pool", choices=("gap", "gsp"), default="gsp")
     add("--seconds", type=float, default=1.5, help="seconds of a measurement")
@@ -217,17 +216,13 @@ def main(arguments: list[str] | None = None) -> None:
     add("--budget", type=float, default=240.0, help="seconds after which nothing new is begun")
     add("--cache-dir", type=Path, help="folder for decoded images (OUT/decoded)")
     args = parser.parse_args(arguments)
-    if args.ways:
-        parser.error("--ways is called --modes")
     if min(args.processes) < 1 or args.seconds <= 0 or args.rounds < 1 or args.warmup < 5:
         parser.error("--processes and --rounds must be at least 1, --warmup 5, --seconds positive")
     args.cache_dir = args.cache_dir or args.out / "decoded"
     args.out.mkdir(parents=True, exist_ok=True)
     settings = ("data", "pool", "seconds", "rounds", "warmup", "steps", "budget")
     results: dict[str, Any] = {
-        "command": shlex.join(
-            ["python", "benchmarks/parallelism.py", *(arguments or sys.argv[1:])]
-        ),
+        "command": command_line(__file__, arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {},
         "flags": {},

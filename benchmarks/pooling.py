@@ -28,7 +28,6 @@ import datetime
 import json
 import math
 import os
-import shlex
 import sys
 import time
 from dataclasses import replace
@@ -37,11 +36,13 @@ from typing import Any
 
 import torch
 from _groups import DTYPES, ROTATED_BYTES, SECTIONS, SIZES, Plan, groups_of
-from _machine import flags, machine
+from _machine import command_line, flags, machine
 from _measuring import empty_row, measure
 from _tables import markdown, targets, targets_table
 from _timing import Clock, release
 from tqdm import tqdm
+
+from sumpool.system.files import write_atomic
 
 
 def run(plan: Plan, clock: Clock, minutes: float, out: Path, command: str) -> dict[str, Any]:
@@ -99,16 +100,11 @@ def run(plan: Plan, clock: Clock, minutes: float, out: Path, command: str) -> di
 
 
 def write(results: dict[str, Any], out: Path) -> None:
-    """Write results and tables, replacing each file atomically."""
+    """Write results and tables, each atomically."""
     if not results["settings"]["quick"]:
         results["targets"] = targets(results["rows"], results["machine"]["device"])
-    for name, text in (
-        ("results.json", as_json(results)),
-        ("table.md", markdown(results)),
-    ):
-        new = out / f"{name}.new"
-        new.write_text(text, encoding="utf-8")
-        new.replace(out / name)
+    write_atomic(out / "results.json", as_json(results).encode())
+    write_atomic(out / "table.md", markdown(results).encode())
 
 
 def as_json(results: dict[str, Any]) -> str:
@@ -189,8 +185,7 @@ def main(arguments: list[str] | None = None) -> None:
         now=time.process_time if args.processor_time else time.perf_counter,
     )
     minutes = args.minutes or (3.0 if cuda else math.inf)
-    command = shlex.join(["python", "benchmarks/pooling.py", *(arguments or sys.argv[1:])])
-    results = run(plan, clock, minutes, args.out, command)
+    results = run(plan, clock, minutes, args.out, command_line(__file__, arguments))
     print(markdown(results))
     draw(args.out)
     print(f"{results['seconds']:.0f} s; every number is in {args.out / 'results.json'}")

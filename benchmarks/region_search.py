@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import json
-import shlex
 import statistics
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 from torch.nn import functional as F
 from tqdm import tqdm
 
@@ -165,13 +163,12 @@ def main() -> None:
         )
         results = {
             "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-            "command": shlex.join(["python", *sys.argv]),
+            "command": command_line(__file__),
             "machine": machine(torch.device("cpu")),
             "steps": args.steps,
             "rows": rows,
         }
-        (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n")
-        (args.out / "table.md").write_text(table(rows))
+        write(args.out, results, table(rows))
     print(table(rows))
 
 

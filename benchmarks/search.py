@@ -21,7 +21,6 @@ import datetime
 import json
 import os
 import resource
-import shlex
 import shutil
 import statistics
 import subprocess
@@ -30,6 +29,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +37,8 @@ import faiss
 import numpy as np
 import pyarrow as pa
 import torch
-from _machine import flags, machine
-from _tables import targets_table
+from _machine import command_line, flags, machine
+from _tables import check_target, targets_table
 from _writing import write
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
@@ -282,11 +282,7 @@ def index_search(index: Index, queries: Vectors) -> Callable[[Vectors], Any]:
 def targets(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Compare the results with their targets."""
     found: list[dict[str, Any]] = []
-
-    def hold(what: str, value: float, sense: str, limit: float) -> None:
-        met = value <= limit if sense == "≤" else value >= limit
-        found.append({"what": what, "value": value, "sense": sense, "limit": limit, "met": met})
-
+    hold = partial(check_target, found)
     images = results.get("images")
     if images:
         hold("images/s of index over embed", images["rate_ratio"], "≥", 0.95)
@@ -349,7 +345,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=2, help="of building (default 2)")
     parser.add_argument("--threads", type=int, default=1, help="that build stores (default 1)")
     args = parser.parse_args(arguments)
-    typed = sys.argv[1:] if arguments is None else arguments
     stored = args.out / "results.json"
     results: dict[str, Any] = json.loads(stored.read_text()) if stored.is_file() else {}
     results |= {
@@ -360,7 +355,7 @@ def main(arguments: list[str] | None = None) -> None:
     for part in args.parts:
         results[part] = None if part == "images" else []
         results.setdefault("runs", {})[part] = {
-            "command": f"python benchmarks/search.py {shlex.join(typed)}",
+            "command": command_line(__file__, arguments),
             "load_average": [os.getloadavg()],
         }
 

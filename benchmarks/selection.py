@@ -27,6 +27,7 @@ from tqdm import tqdm
 import sumpool
 from sumpool.data import CubClutter
 from sumpool.models import Embedder
+from sumpool.system.files import write_atomic
 
 MEASURES = ("area", "weight", "norms", "part")
 
@@ -100,9 +101,8 @@ def main() -> None:
         lines.append(f"| {row['model']} | {row['pooling']} | {values} |")
     print("\n".join(lines))
     if options.out is not None:
-        options.out.mkdir(parents=True, exist_ok=True)
-        (options.out / "rows.json").write_text(json.dumps(rows, indent=1) + "\n")
-        (options.out / "table.md").write_text("\n".join(lines) + "\n")
+        write_atomic(options.out / "rows.json", (json.dumps(rows, indent=1) + "\n").encode())
+        write_atomic(options.out / "table.md", ("\n".join(lines) + "\n").encode())
 
 
 if __name__ == "__main__":

@@ -16,10 +16,8 @@ import argparse
 import asyncio
 import datetime
 import io
-import json
 import random
 import re
-import shlex
 import signal
 import statistics
 import subprocess
@@ -31,7 +29,8 @@ from typing import Any
 
 import httpx2 as httpx
 import torch
-from _machine import machine
+from _machine import command_line, machine
+from _writing import write
 from PIL import Image
 from tqdm import tqdm
 
@@ -189,15 +188,13 @@ def main() -> int:
         server.communicate()
     results = {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join(["python", *sys.argv]),
+        "command": command_line(__file__),
         "visitors": args.visitors,
         "seconds": args.seconds,
         "machine": machine(torch.device("cpu")),
         **found,
     }
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "results.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (args.out / "table.md").write_text(table(found), encoding="utf-8")
+    write(args.out, results, table(found))
     print(table(found))
     rate, errors = f"{found['per_second']:.1f}", len(found["errors"])
     print(f"{found['requests']:,} requests, {rate} per second, {errors} errors")

@@ -15,16 +15,14 @@ their rows: on a CPU, the fused kernels fail unless TRITON_INTERPRET=1 is set. G
 from __future__ import annotations
 
 import argparse
-import shlex
 import statistics
-import sys
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import flags, machine
+from _machine import command_line, flags, machine
 from _timing import Clock, capture, release, time_in_rounds
 from _writing import write
 from torch import Tensor, nn
@@ -158,10 +156,9 @@ def main(arguments: list[str] | None = None) -> None:
     device = torch.device(args.device)
     rounds = args.rounds or (2 if args.quick else 9 if args.device == "cuda" else 3)
     clock = Clock(device, rounds=rounds, seconds=0.001 if args.quick else 0.1)
-    given = sys.argv[1:] if arguments is None else arguments
     results: dict[str, Any] = {
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benchmarks/sinkhorn.py", *given]),
+        "command": command_line(__file__, arguments),
         "machine": machine(device),
         "flags": flags(),
         "settings": {"eps": EPS, "rounds": rounds, "quick": args.quick},

@@ -11,9 +11,7 @@ rotating order. Takes 3 minutes on an H200.
 from __future__ import annotations
 
 import argparse
-import shlex
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -23,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from _machine import flags, machine
+from _machine import command_line, flags, machine
 from _writing import write
 
 from sumpool.data import Batch, ClassBatchSampler, ImageFeed, open_feed
@@ -189,7 +187,7 @@ def main(arguments: list[str] | None = None) -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--data", required=True, help="folder with labelled images, such as CUB_200_2011")
+    add("--data", required=True, help="folder with labeled images, such as CUB_200_2011")
     add("--out", type=Path, default=Path("runs/bench-training"), help="folder of the results")
     add("--feeds", nargs="+", choices=FEEDS, default=None, help="default: all the machine can do")
     add("--pools", nargs="+", choices=POOLS, default=list(POOLS))
@@ -203,7 +201,7 @@ def main(arguments: list[str] | None = None) -> None:
     if "random" not in args.feeds or len(args.feeds) < 2:
         parser.error("--feeds: random and at least one other are needed for a ratio")
     results: dict[str, Any] = {
-        "command": shlex.join(["python", "benchmarks/training.py", *(arguments or sys.argv[1:])]),
+        "command": command_line(__file__, arguments),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": machine(torch.device("cuda" if cuda else "cpu")),
         "flags": flags(),

@@ -182,10 +182,10 @@ def test_cells_of_a_queue_that_share_their_names_are_told_apart(
 @pytest.mark.parametrize(
     ("line", "complaint"),
     [
-        ("sumpool study cost", "line 6: a line begins with `sumpool bench` and one of fair, conv"),
+        ("sumpool study cost", "line 6: a line must begin with `sumpool bench` and one of fair,"),
         ("sumpool bench fair --data x --jobs 3", "line 6: --jobs is for the whole queue: give it"),
         ("sumpool bench fair --data x --dry-run", "line 6: --dry-run is for the whole queue"),
-        ("sumpool bench fair --help", "line 6: --help is no part of a grid"),
+        ("sumpool bench fair --help", "line 6: --help is not an option of a grid"),
         ("sumpool bench fair --data x --pol gap", "line 6: unknown option --pol: did you mean"),
         ("sumpool bench fair --data x --pool gop", "line 6: pool"),
         ("sumpool bench fair --data 'x", "line 6: No closing quotation"),
@@ -206,7 +206,7 @@ def test_a_queue_that_is_missing_or_empty_is_refused(capsys: pytest.CaptureFixtu
     assert "cannot read the queue queue.txt" in capsys.readouterr().err
     Path("queue.txt").write_text("# nothing\n", "utf-8")
     assert main(["bench", "queue", "queue.txt"]) == 1
-    assert "the queue queue.txt has no command" in capsys.readouterr().err
+    assert "the queue queue.txt has no commands" in capsys.readouterr().err
 
 
 def test_failures_are_reported_with_the_end_of_their_log(
@@ -238,8 +238,8 @@ def test_failures_are_reported_with_the_end_of_their_log(
         (["--data", "cub"], "the data folder data does not exist; give --root"),
         (["--data", "nothing"], "data must be one of cub"),
         (["--set", "stop.max_step=1"], "set names no option of `sumpool train`: 'stop.max_step'"),
-        (["--gpus", "0.1"], "--gpus and --cpus are shares of a Ray cluster: they need --ray"),
-        (["--gpus", "0.1", "--dry-run"], "--gpus and --cpus are shares of a Ray cluster"),
+        (["--gpus", "0.1"], "--gpus and --cpus need --ray: they are shares of a Ray cluster"),
+        (["--gpus", "0.1", "--dry-run"], "--gpus and --cpus need --ray"),
         (["--ray", "auto", "--jobs", "2"], "--jobs is for this machine"),
         (["--backbone", "net9"], "backbone must be one of bn_inception"),
     ],
@@ -388,7 +388,7 @@ def test_ctrl_c_keeps_checkpoints_of_what_runs(photos: Path) -> None:
         runner.kill()
         runner.communicate()
     assert runner.returncode == 130
-    assert "0 finished cells are kept in b, and checkpoints of those that ran" in said
+    assert "0 finished cells are kept in b, and checkpoints of unfinished ones" in said
     (cell,) = (store.folder / "cells").iterdir()
     assert list(cell.glob("run/checkpoints/*.ckpt"))
     assert "stopped by SIGTERM after step" in (cell / "log.txt").read_text()

@@ -51,7 +51,7 @@ def test_a_study_runs_resumes_and_is_drawn_again(
     after = (out / "report.html").read_text(encoding="utf-8")
     assert before.count("data:image/png") == after.count("data:image/png") > 0
     assert main(["report", str(out), str(tmp_path)]) == 1
-    assert "a page has runs or studies" in capsys.readouterr().err
+    assert "a page shows either runs or studies" in capsys.readouterr().err
 
 
 @pytest.mark.process
@@ -247,7 +247,7 @@ def test_data_and_jobs_go_to_the_studies_that_take_them(
     assert seen == [(Path("d"), 2), (None, None), (None, 3)]
     capsys.readouterr()
     assert main(["study", "tokens", "--quick", "--jobs", "3"]) == 1
-    assert "error: the study tokens takes no --jobs; those that do: toy" in capsys.readouterr().err
+    assert "the study tokens does not accept --jobs; these do: toy" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
 
 
@@ -257,7 +257,9 @@ def test_an_option_that_nothing_takes_is_refused(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["study", name, "--quick", "--data", "d"]) == 1
-    assert f"error: the study {name} takes no --data; no study does" in capsys.readouterr().err
+    assert (
+        f"error: the study {name} does not accept --data; no study does" in capsys.readouterr().err
+    )
     assert not list(tmp_path.iterdir())
 
 

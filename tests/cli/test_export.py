@@ -60,7 +60,7 @@ def test_images_of_the_run_are_the_default(capsys: pytest.CaptureFixture[str]) -
     assert "maps of 4 images" in capsys.readouterr().out
     Path("photos").rename("moved")
     assert main(["export", "run", "--format", "timm", "--out", "two"]) == 1
-    assert "the images of the run, photos, are not there any more" in capsys.readouterr().err
+    assert "the images of the run, photos, no longer exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -69,11 +69,23 @@ def test_images_of_the_run_are_the_default(capsys: pytest.CaptureFixture[str]) -
         (("--format", "onx", "--out", "x.onnx"), "got 'onx': did you mean onnx?"),
         (("--format", "onnx", "--out", "x"), "out must end in .onnx for onnx, got x"),
         (("--format", "torch-export", "--out", "x.onnx"), "out must end in .pt2"),
-        (("--format", "timm", "--out", "x", "--int8"), "int8 is there for the format onnx"),
-        (("--format", "hub", "--out", "x", "--data", "."), "data is no option of the format hub"),
-        (("--format", "hub", "--out", "x", "--images", "3"), "images is no option of the format"),
-        (("--format", "hub", "--out", "x", "--workers", "3"), "workers is no option of the format"),
-        (("--format", "hub", "--out", "x", "--preprocessing", "described"), "preprocessing is no"),
+        (("--format", "timm", "--out", "x", "--int8"), "int8 is an option of the format onnx"),
+        (
+            ("--format", "hub", "--out", "x", "--data", "."),
+            "data is not an option of the format hub",
+        ),
+        (
+            ("--format", "hub", "--out", "x", "--images", "3"),
+            "images is not an option of the format",
+        ),
+        (
+            ("--format", "hub", "--out", "x", "--workers", "3"),
+            "workers is not an option of the format",
+        ),
+        (
+            ("--format", "hub", "--out", "x", "--preprocessing", "described"),
+            "preprocessing is not an",
+        ),
         (("--format", "onnx", "--out", "x.onnx", "--preprocessing", "no"), "must be one of inside"),
         (("--format", "onnx", "--out", "x.onnx"), "name images to check the file on with --data"),
     ],
@@ -96,6 +108,6 @@ def test_eight_bits_are_measured_where_images_have_labels(
     command = ("--format", "onnx", "--out", "x.onnx", "--int8", "--workers", "0")
     assert export(*command, "--data", "photos") == 0
     said = capsys.readouterr().out
-    for words in ("largest difference to PyTorch on 6 images", "ONNX int8", "loss of P@1 in 8"):
+    for words in ("largest difference from PyTorch on 6 images", "ONNX int8", "loss of P@1 in 8"):
         assert words in said
     assert sorted(it.name for it in Path().glob("*.onnx")) == ["x.int8.onnx", "x.onnx"]

@@ -106,7 +106,10 @@ def test_a_small_folder_trains_and_the_run_keeps_its_recipe(
 @pytest.mark.parametrize(
     ("typed", "said"),
     [
-        ("--gsp.mu=0.5", "the pooling is gsp, because gsp.mu is given; --pool names another\n"),
+        (
+            "--gsp.mu=0.5",
+            "using pooling gsp, because gsp.mu is given; choose another with --pool\n",
+        ),
         ("--gsp.mu=0.5 --pool=gsp", ""),
         ("--gsp.mu=0.5 --recipe=papers", ""),
         ("--seed=1", ""),

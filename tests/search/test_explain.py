@@ -92,7 +92,9 @@ def test_others_say_that_they_cannot(pooling: str) -> None:
     model = model_of(pooling, **({"clusters": 4} if pooling == "netvlad" else {}))
     assert not can_explain(model.pooling)
     query = embed_query(model, picture(0))
-    with pytest.raises(QueryError, match=f"the pooling {pooling} is no sum over positions") as it:
+    with pytest.raises(
+        QueryError, match=f"the pooling {pooling} is not a sum over positions"
+    ) as it:
         explain_match(model, query, query)
     assert "\n" not in str(it.value)
 

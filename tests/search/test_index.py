@@ -23,6 +23,7 @@ from sumpool.search.parts import embed_parts
 from sumpool.search.queries import QueryError
 from sumpool.search.source import Source
 from sumpool.search.threshold import calibrate
+from sumpool.search.update import begin, update
 from sumpool.system.digests import write_digests
 from sumpool.system.errors import UserError
 from sumpool.system.files import StoreError
@@ -216,7 +217,7 @@ def test_an_interrupted_build_continues_to_the_same_bytes(
     monkeypatch.setattr("sumpool.search.parts.write_images", interrupted)
     with pytest.raises(KeyboardInterrupt):
         build(tmp_path / "photos", tmp_path / "torn", thumbnails=True)
-    with pytest.raises(StoreError, match="is not finished: continue with sumpool index"):
+    with pytest.raises(StoreError, match="is not finished: resume with sumpool index"):
         Index.open(tmp_path / "torn")
     monkeypatch.setattr("sumpool.search.parts.write_images", write)
     build(tmp_path / "photos", tmp_path / "torn", thumbnails=True)
@@ -242,8 +243,20 @@ def test_drawn_images_need_no_files(tmp_path: Path) -> None:
 
 
 def test_a_finished_index_is_not_built_again(index: Index, photos: Path) -> None:
-    with pytest.raises(StoreError, match="is an index already: bring it up to date with"):
+    with pytest.raises(StoreError, match="is an index already: update it with"):
         build(photos, index.folder)
+
+
+def test_a_refused_build_leaves_the_unfinished_one_as_it_is(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "photos", 3)
+    options = {"format": "auto", "split": "all", "labels": True, "allow_outside": False}
+    options |= {"thumbnails": False, "store": "auto", "batch_size": 4}
+    begin(tmp_path / "photos", tmp_path / "index", small_model(), **options)
+    before = listing(tmp_path / "index")
+    with pytest.raises(StoreError, match=r"unfinished index with other options \(model_digest\)"):
+        begin(tmp_path / "photos", tmp_path / "index", small_model("gap"), **options)
+    assert listing(tmp_path / "index") == before
+    assert update(tmp_path / "index", progress=False).added == 3
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
@@ -258,7 +271,7 @@ def test_a_locked_index_names_who_writes_it(index: Index) -> None:
 
 
 def test_no_index_is_named(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match=f"is no index, there is no {HEADER} in it"):
+    with pytest.raises(StoreError, match=f"is not an index, {HEADER} is missing"):
         Index.open(tmp_path)
 
 
@@ -274,7 +287,7 @@ def test_damage_is_noticed(index: Index, tmp_path: Path, name: str) -> None:
 def test_another_model_is_noticed(index: Index, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(index.folder, tmp_path / "copy"))
     save_embedder(small_model("gap"), copy / "model")
-    with pytest.raises(StoreError, match="is not the one of the index"):
+    with pytest.raises(StoreError, match="is not that of the index"):
         Index.open(copy).update(progress=False)
     assert load_embedder(copy / "model").config.pooling == "gap"
 

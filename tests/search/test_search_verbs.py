@@ -60,6 +60,22 @@ def test_json_and_csv_agree(home: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert answer["threshold"]["meaning"]
 
 
+def test_an_indexed_image_is_searched_by_without_its_file_or_the_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    photos, index = tmp_path / "photos", tmp_path / "index"
+    paths = write_pictures(photos, 3)
+    save_embedder(small_model(), tmp_path / "model")
+    run("index", "--data", photos, "--model", tmp_path / "model", "--out", index)
+    paths[1].unlink()
+    shutil.rmtree(index / "model")
+    capsys.readouterr()
+    for query in ("1", "001.png"):
+        run("search", index, query, "--json")
+        (answer,) = json.loads(capsys.readouterr().out)
+        assert {it["path"] for it in answer["matches"]} == {"000.png", "002.png"}
+
+
 def test_prototypes_answer_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run("search", home / "index", "--prototype", "2", "-k", "3")
     out = capsys.readouterr().out
@@ -70,7 +86,7 @@ def test_what_is_below_the_threshold_is_left_out(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run("search", home / "index", "3", "--threshold", "0.99999")
-    assert "Nothing is at least 1.000 similar." in capsys.readouterr().out
+    assert "Nothing is at least 0.99999 similar." in capsys.readouterr().out
 
 
 def test_the_page_escapes_labels_and_holds_all_images(home: Path, tmp_path: Path) -> None:
@@ -101,19 +117,19 @@ def test_duplicates_are_listed(
     ("words", "says"),
     [
         (["index"], "a new index needs --data and --out"),
-        (["index", "x"], "to bring x up to date, add --update"),
+        (["index", "x"], "to update x, add --update"),
         (["index", "--update"], "--update needs the index"),
-        (["index", "x", "--update", "--batch-size", "3"], "--batch-size belongs to a new index"),
+        (["index", "x", "--update", "--batch-size", "3"], "--batch-size is for a new index"),
         (["index", "--data", "nowhere", "--out", "x"], "data folder nowhere does not exist"),
         (["index", "--data", ".", "--out", "x", "--gpus", "1"], "--gpus needs --ray"),
-        (["index", "x", "--update"], "x is no index"),
-        (["search", "x"], "QUERY is missing: an image file, an id, or --prototype N"),
+        (["index", "x", "--update"], "x is not an index"),
+        (["search", "x"], "QUERY is missing: give an image file, an id or a path, or"),
         (["search", "INDEX", "nothing.jpg"], "QUERY must be an image file, or the id or path"),
         (["search", "INDEX", "1", "2", "--box", "1,2,3,4"], "--box needs a single QUERY, got 2"),
         (["search", "INDEX", "1", "--box", "1,2"], "--box must be x0,y0,x1,y1 in pixels"),
         (["search", "INDEX", "1", "--where", "bird"], "--where must be label=NAME, got 'bird'"),
-        (["search", "INDEX", "1", "--json", "--csv"], "--json and --csv exclude each other"),
-        (["search", "INDEX", "1", "--prototype", "2"], "--prototype and a QUERY exclude"),
+        (["search", "INDEX", "1", "--json", "--csv"], "--json and --csv are mutually exclusive"),
+        (["search", "INDEX", "1", "--prototype", "2"], "--prototype and a QUERY are mutually"),
         (["duplicates", "INDEX", "--threshold", "2"], "--threshold must be above 0 and at most 1"),
         (["index", "--data", "PHOTOS", "--out", "x", "--store", "best"], "store must be auto,"),
     ],

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import builtins
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -136,13 +136,6 @@ def test_an_unknown_store_lists_the_choices() -> None:
 
 
 def test_a_missing_faiss_is_named_with_what_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    original = builtins.__import__
-
-    def without_faiss(name: str, *rest: Any) -> Any:
-        if name == "faiss":
-            raise ImportError("no faiss here")
-        return original(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", without_faiss)
-    with pytest.raises(UserError, match=r"pip install 'sumpool\[search\]'"):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(UserError, match=r"search needs faiss: pip install 'sumpool\[search\]'"):
         ExactIndex(D)

@@ -118,7 +118,7 @@ def test_heat_maps_sum_to_the_similarity(client: TestClient) -> None:
 def test_nothing_similar_is_said_so(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     found = client.get("/api/search?image=3&threshold=1").json()
     assert found["results"] == []
-    assert found["verdict"] == "Nothing was found: no image is 1.0 similar."
+    assert found["verdict"] == "Nothing is at least 1 similar."
 
 
 def test_duplicates_come_with_the_same_content_first(client: TestClient) -> None:

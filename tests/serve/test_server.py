@@ -61,7 +61,7 @@ def test_a_folder_without_an_index_is_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", str(tmp_path), "--device=cpu"]) == 1
-    assert f"{tmp_path} is no index" in capsys.readouterr().err
+    assert f"{tmp_path} is not an index" in capsys.readouterr().err
 
 
 def test_a_missing_extra_is_named(

@@ -20,7 +20,7 @@ from sumpool.cli.bench_compare import (
 from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, check_names, grid_of
 from sumpool.cli.bench_queue import add_queue_options, queue_parts
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
-from sumpool.cli.options import HelpFormatter, positive
+from sumpool.cli.options import HelpFormatter, check_executor_options, positive, verb_parser
 from sumpool.cli.parsing import Parser
 from sumpool.system.wording import counted
 
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
     from sumpool.cli.bench_queue import Parts
     from sumpool.training import TrainConfig
 
-SUMMARY = "train grids of methods under the field's protocols, and tabulate them"
+SUMMARY = "train grids of methods under published protocols and compare them"
 
 DESCRIPTION = """\
-Train many models under one protocol, and compare the results with the published numbers.
+Train many models under one protocol, and compare the results with published numbers.
 
-  sumpool bench fair --data cub --loss c2 --pool gap gsp      train what is missing of a grid
-  sumpool bench queue grids.txt                               several grids as one
-  sumpool bench status                                        progress, from another terminal
-  sumpool bench table                                         the numbers, as in the papers
-  sumpool bench compare --over gap                            finished runs, paired
+  sumpool bench fair --data cub --loss c2 --pool gap gsp      train the missing runs of a grid
+  sumpool bench queue grids.txt                               run several grids as one
+  sumpool bench status                                        show progress, from another terminal
+  sumpool bench table                                         tabulate scores as in the papers
+  sumpool bench compare --over gap                            compare finished runs in pairs
 
-Every combination of data set, loss, method, fold and seed is a cell: one run, with an identity that
-follows from what it computes. A finished cell has a row in DIR/rows and is never trained again; the
-same command after an interrupt, a crash or with more methods trains what is missing, and resumes
-from checkpoints. Several of these commands may share one DIR, also on several machines.
+Every combination of data set, loss, method, fold and seed is a cell: one run, identified by what it
+computes. Finished cells have a row in DIR/rows and are never trained again. After an interrupt or a
+crash, or with more methods, the same command trains the missing cells and resumes from checkpoints.
+Several commands may share one DIR, also on several machines.
 """
 
 STATUS_DESCRIPTION = """\
-Show the progress of a benchmark: done, running, failed and waiting cells by group, the running
-cells with step and speed, and how long the rest will take. It only reads DIR.
+Show the progress of a benchmark: done, running, failed and waiting cells by group, the step and
+speed of the running ones, and an estimate of the remaining time. It only reads DIR.
 
 examples:
   sumpool bench status
@@ -59,42 +59,42 @@ examples:
 
 def build_parser() -> ArgumentParser:
     """Build the parser of the verb."""
-    return Parser(description=DESCRIPTION, formatter_class=HelpFormatter)
+    return verb_parser(DESCRIPTION, usage="sumpool bench ACTION [options]")
 
 
 def add_actions(parser: ArgumentParser) -> None:
     """Add the actions of the verb to its parser."""
-    actions = parser.add_subcommands(dest="action", title="what to do", metavar="ACTION")
-    for name, (summary, description) in GRIDS.items():
-        one = Parser(
-            usage=f"sumpool bench {name} --data NAME … [options]",
-            description=description,
-            formatter_class=HelpFormatter,
-        )
-        add_grid_options(one)
-        actions.add_subcommand(name, one, help=summary)
-    queue = Parser(formatter_class=HelpFormatter)
-    add_queue_options(queue)
-    actions.add_subcommand("queue", queue, help="the grids of a file, all of them at once")
-    status = Parser(description=STATUS_DESCRIPTION, formatter_class=HelpFormatter)
-    add_out(status)
-    status.add_argument("--watch", action="store_true", help="show it again every few seconds")
-    status.add_argument(
-        "--every", type=positive, default=5.0, metavar="SECONDS", help="how often, with --watch"
+    actions = parser.add_subcommands(
+        dest="action", title="actions", description=None, metavar="ACTION"
     )
-    actions.add_subcommand("status", status, help="progress of a benchmark")
-    table = Parser(formatter_class=HelpFormatter)
-    add_table_options(table)
-    actions.add_subcommand("table", table, help="the numbers beside the published ones")
-    compare = Parser(formatter_class=HelpFormatter)
-    add_compare_options(compare)
-    actions.add_subcommand("compare", compare, help="means and paired gains of finished runs")
-    pack = Parser(formatter_class=HelpFormatter)
-    add_pack_options(pack)
-    actions.add_subcommand("pack", pack, help="the rows of finished runs in one file")
-    recipes = Parser(formatter_class=HelpFormatter)
-    add_recipe_options(recipes)
-    actions.add_subcommand("recipes", recipes, help="one YAML file per published setting")
+    for name, (summary, description) in GRIDS.items():
+        grid = verb_parser(description, f"sumpool bench {name} --data NAME … [options]")
+        add_grid_options(grid)
+        actions.add_subcommand(name, grid, help=summary)
+    for name, add_options, summary in (
+        ("queue", add_queue_options, "run the grids of a file together"),
+        ("status", _add_status_options, "show the progress of a benchmark"),
+        ("table", add_table_options, "tabulate scores beside published ones"),
+        ("compare", add_compare_options, "compare finished runs: means and paired gains"),
+        ("pack", add_pack_options, "write the rows of finished runs to one file"),
+        ("recipes", add_recipe_options, "write one YAML file per published setting"),
+    ):
+        own = Parser(formatter_class=HelpFormatter)
+        add_options(own)
+        actions.add_subcommand(name, own, help=summary)
+
+
+def _add_status_options(parser: ArgumentParser) -> None:
+    parser.usage, parser.description = "sumpool bench status [options]", STATUS_DESCRIPTION
+    add_out(parser)
+    parser.add_argument("--watch", action="store_true", help="refresh until interrupted")
+    parser.add_argument(
+        "--every",
+        type=positive,
+        default=5.0,
+        metavar="SECONDS",
+        help="seconds between refreshes, with --watch",
+    )
 
 
 def run(options: Namespace) -> int:
@@ -124,7 +124,7 @@ def interrupt_message(options: Namespace) -> str:
     rows = len(BenchStore(out).rows())
     return (
         f"{rows} finished {'cell is' if rows == 1 else 'cells are'} kept in {out}, and checkpoints "
-        "of those that ran; the same command resumes them"
+        "of unfinished ones; the same command resumes"
     )
 
 
@@ -140,12 +140,8 @@ def _run_parts(parts: Parts, options: Namespace) -> int:
     """Run the cells of all parts, which are the cells of a grid with its --set options."""
     from sumpool.bench import BenchStore, check_cells, run_bench
     from sumpool.bench.plan import plan_text
-    from sumpool.training import ConfigError
 
-    if options.ray is None and (options.gpus or options.cpus != 1):
-        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
-    if options.ray is not None and options.jobs != "auto":
-        raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
+    check_executor_options(options, jobs="auto")
     store = BenchStore(options.out.absolute())
     if options.dry_run:
         cells = [cell for part, _ in parts for cell in part]
@@ -160,7 +156,7 @@ def _run_parts(parts: Parts, options: Namespace) -> int:
         summary = run_bench(store, cells, executor, retries=options.retries)
     _print_summary(store, summary)
     _score(store.folder)
-    print(f"results: {options.out}; their table: sumpool bench table --out {options.out}")
+    print(f"results: {options.out}; tabulate them with: sumpool bench table --out {options.out}")
     return 1 if summary.failed else 0
 
 
@@ -186,7 +182,7 @@ def _executor(
     if options.jobs != "auto":
         if not parallelism.gpus:
             return LocalProcesses(options.jobs), [cell for part, _ in parts for cell in part]
-        parallelism = replace(parallelism, jobs=options.jobs, why="as --jobs says")
+        parallelism = replace(parallelism, jobs=options.jobs, why="set by --jobs")
     print(f"{counted(parallelism.jobs, 'cell')} in parallel: {parallelism.why}", file=sys.stderr)
     if parallelism.mps:
         print(f"multi-process service: {while_it_runs.enter_context(mps_server()).why}")
@@ -220,7 +216,7 @@ def _print_summary(store: BenchStore, summary: Summary) -> None:
         tail = "\n".join(f"    {line}" for line in failure.log_tail.splitlines())
         print(
             f"\nfailed in attempt {failure.attempt}: {cell.name}\n  {failure.error}\n"
-            f"  the end of {log}:\n{tail}",
+            f"  end of {log}:\n{tail}",
             file=sys.stderr,
         )
 
@@ -228,10 +224,10 @@ def _print_summary(store: BenchStore, summary: Summary) -> None:
 def _show_status(options: Namespace) -> int:
     from sumpool.bench import BenchStore, bench_status
 
-    if not options.watch:
-        print(bench_status(BenchStore(options.out)).text())
-        return 0
     store = BenchStore(options.out)
+    if not options.watch:
+        print(bench_status(store).text())
+        return 0
     while True:
         text = bench_status(store).text()
         # Clear the screen, but keep the scrollback of the terminal.

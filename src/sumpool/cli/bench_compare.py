@@ -10,16 +10,15 @@ from sumpool.cli.bench_options import add_out
 from sumpool.cli.options import add_overwrite, count
 
 COMPARE_DESCRIPTION = """\
-Print what finished runs show, of complete groups or not: the mean of each method, and its gain over
-others, paired by fold and seed, with a 95 % interval of Student's t and, in brackets, the share of
-pairs in which it is ahead. It needs rows alone, neither embeddings nor images, and several places
-are read as one.
+Compare finished runs, also of incomplete groups: the mean of each method, and its gain over others,
+paired by fold and seed, with a 95 % confidence interval (Student's t) and, in brackets, the share
+of pairs in which it is ahead. Only rows are read, neither embeddings nor images; several places are
+read as one.
 
-A method with several settings has a row for each. It is compared with runs of the other method on
-the same network, crop and embedding size: those with most folds and seeds in common, and of these
-the setting that is best on validation classes. A row "all" has the pairs of all losses, where a
-method has one setting per loss; losses of the same fold are not independent, which its interval
-does not know.
+Each setting of a method has its own row. It is compared with runs of the other method on the same
+network, crop and embedding size: those that share the most folds and seeds and, of these, the
+setting that is best on validation classes. If a method has one setting per loss, the row "all" has
+the pairs of all losses; its interval ignores that losses of the same fold are not independent.
 
 examples:
   sumpool bench compare
@@ -30,9 +29,8 @@ examples:
 """
 
 PACK_DESCRIPTION = """\
-Write the rows of all finished cells into one Parquet file: to copy them from a machine that will be
-given back, to publish them, or for `sumpool bench compare` elsewhere. Cells that finish later need
-the command again.
+Write the rows of all finished cells to one Parquet file, to publish them or to read them elsewhere
+with `sumpool bench compare`. Run it again when more cells have finished.
 
 examples:
   sumpool bench pack --file rows.parquet
@@ -42,6 +40,7 @@ examples:
 
 def add_compare_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench compare`."""
+    parser.usage = "sumpool bench compare [PLACE ...] [options]"
     parser.description = COMPARE_DESCRIPTION
     parser.add_argument(
         "places",
@@ -49,14 +48,14 @@ def add_compare_options(parser: ArgumentParser) -> None:
         type=Path,
         default=[Path("runs/bench")],
         metavar="PLACE",
-        help="folders of benchmarks, or files or folders with packed rows (default: runs/bench)",
+        help="benchmark folders, or files or folders with packed rows (default: runs/bench)",
     )
     parser.add_argument(
         "--over",
         nargs="+",
         default=[],
         metavar="METHOD",
-        help="methods to compare with, such as gap; 'gsp gsp.mu=1.0' is one with options",
+        help="methods to compare with, such as gap or, with options, 'gsp gsp.mu=1.0'",
     )
     for name, what in (
         ("protocol", "protocols: fair, steady, …"),
@@ -69,28 +68,28 @@ def add_compare_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--folds", nargs="+", type=int, default=[], metavar="N", help="only these folds"
     )
-    parser.add_argument("--seeds", type=count, metavar="N", help="only the seeds 0 to N-1")
+    parser.add_argument("--seeds", type=count, metavar="N", help="only seeds 0 to N-1")
     parser.add_argument(
         "--where",
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="only runs that were trained with these options",
+        help="only runs with these options",
     )
     parser.add_argument(
         "--metric",
         nargs="+",
         metavar="NAME",
-        help="metrics by name, as in metrics.json (default: precision_at_1 and "
+        help="metrics to show, named as in metrics.json (default: precision_at_1 and "
         "mean_average_precision_at_r)",
     )
     parser.add_argument(
         "--on",
         choices=("test", "validation"),
-        help="classes that scores are of, test or validation (default: as the protocol has it)",
+        help="classes to score on (default: as in the protocol)",
     )
     parser.add_argument(
-        "--file", type=Path, metavar="FILE", help="write Markdown there (default: print text)"
+        "--file", type=Path, metavar="FILE", help="write Markdown to FILE (default: print text)"
     )
     add_overwrite(parser)
 
@@ -117,7 +116,7 @@ def run_compare(options: Namespace) -> int:
         options=parse_settings(options.where, "where"),
     )
     if not rows:
-        raise StoreError("no finished run is left: protocol, loss, … or where ask for others")
+        raise StoreError("no finished run matches --protocol, --loss, … and --where")
     metrics = tuple(options.metric or METRICS)
     over = [
         Baseline(label, parse_settings(settings, "over"))
@@ -134,11 +133,9 @@ def run_compare(options: Namespace) -> int:
 
 def add_pack_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench pack`."""
-    parser.description = PACK_DESCRIPTION
+    parser.usage, parser.description = "sumpool bench pack --file FILE [options]", PACK_DESCRIPTION
     add_out(parser)
-    parser.add_argument(
-        "--file", type=Path, required=True, metavar="FILE", help="where to write the rows"
-    )
+    parser.add_argument("--file", type=Path, required=True, metavar="FILE", help="output file")
     add_overwrite(parser)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_allow_outside, count
+from sumpool.cli.options import add_allow_outside, count, not_negative
 from sumpool.training.config import TrainConfig
 from sumpool.training.values.choices import check_choices
 
@@ -17,14 +17,12 @@ if TYPE_CHECKING:
     from sumpool.bench import Grid
 
 _GRID = """\
-Named data sets (cub, cars196, sop, inshop, …) are looked for under --root; NAME=PATH, or a path,
-leads to any other one, and glyphs are drawn. All given values are combined. What cannot be trained
-(an unknown name, missing images, options that contradict each other) is refused before the first
-run, with the name of its cell.
+Named data sets (cub, cars196, sop, inshop, …) are looked up under --root; NAME=PATH or a path names
+any other, and glyphs are generated. Every combination of the given values is a cell. Invalid cells
+(unknown names, missing images, conflicting options) are rejected by name before the first run.
 
---dry-run lists the cells and estimates how long they will take. A cell that fails is retried, then
-reported with the end of its log; the others continue. Ctrl-C keeps finished cells, and checkpoints
-of the rest.
+--dry-run lists the cells and estimates their time. Failed cells are retried, then reported with the
+end of their log; the others continue. Ctrl-C keeps finished cells, and checkpoints of the rest.
 
 examples:
   sumpool bench {name} --data cub --loss c2 --pool gap gsp
@@ -38,50 +36,49 @@ examples:
 #: Summary and description of each protocol.
 GRIDS = {
     "fair": (
-        "4 class folds by 3 seeds, selected on validation classes: the protocol to compare by",
+        "4 class folds × 3 seeds, selected on validation classes: the recommended protocol",
         """\
 Train under the fair protocol: one model for each of 4 folds of the training classes, validated on
-the fold it does not learn from, with 3 seeds each. Scores are those of single models (128
-dimensions, mean over the folds) and of the four concatenated (512), over the 81 combinations of
-seeds.
+the held-out fold, with 3 seeds each. Scores are those of single models (128 dimensions, mean over
+the folds) and of the four concatenated (512), over the 81 combinations of seeds.
 
 """
         + _GRID.format(name="fair"),
     ),
     "conventional": (
-        "all training classes, selected on the test set, which tables then say",
+        "all training classes, selected on the test set (marked in tables)",
         """\
 Train under the conventional protocol: all training classes, 512 dimensions, the best of 3 seeds,
-and the model chosen by the test set itself. Published tables of this kind are too high by what that
-choice gains; ours say so wherever they appear.
+with models selected on the test set. That selection inflates published scores of this kind; tables
+mark ours.
 
 """
         + _GRID.format(name="conventional"),
     ),
     "tuning": (
-        "one model per seed on most training classes, evaluated on the others: for choosing",
+        "most training classes, 3 seeds, evaluated on the others: to choose options",
         """\
-Train under the tuning protocol: one model on a part of the training classes, evaluated on the rest
-of them, with 3 seeds. It is for choosing options: the test set plays no part.
+Train under the tuning protocol: one model on part of the training classes, evaluated on the rest,
+with 3 seeds. Use it to choose options: the test set is not used.
 
 """
         + _GRID.format(name="tuning"),
     ),
     "tuning-ccp": (
-        "the same on two thirds of the training classes: for chance-constrained proxies",
+        "the same on two thirds of the classes: for chance-constrained proxies",
         """\
 Train under the tuning protocol of chance-constrained proxies: one model on two thirds of the
-training classes, evaluated on the last third, with 3 seeds. The test set plays no part.
+training classes, evaluated on the last third, with 3 seeds. The test set is not used.
 
 """
         + _GRID.format(name="tuning-ccp"),
     ),
     "steady": (
-        "4 class folds by 3 seeds, a fixed number of steps: resolves small gains",
+        "4 class folds × 3 seeds, a fixed number of steps: to resolve small gains",
         """\
 Train under the steady protocol: folds, seeds and scores are those of the fair one, but no step is
-selected. Every model trains for 3000 steps with rates that fall to zero, and the average of its
-last weights is evaluated.
+selected. Every model trains for 3000 steps with learning rates that decay to zero, and the average
+of its last weights is evaluated.
 
 """
         + _GRID.format(name="steady").replace("stop.patience=5", "stop.max_steps=9000"),
@@ -90,7 +87,7 @@ last weights is evaluated.
         "the same with 1 seed, evaluated on validation classes",
         """\
 Train under the steady protocol with one seed, and evaluate each of the 4 models on its validation
-classes. For choosing options: the test set is not opened.
+classes. Use it to choose options: the test set is not used.
 
 """
         + _GRID.format(name="steady-tuning").replace("stop.patience=5", "gsp.eps=20"),
@@ -99,8 +96,7 @@ classes. For choosing options: the test set is not opened.
         "the setting of intra-batch connections, selected on the test set",
         """\
 Train in the setting of the paper on intra-batch connections: all training classes, 512 dimensions,
-70 epochs of RAdam, 3 seeds, and the model chosen by the test set itself. It is meant for --loss
-libc.
+70 epochs of RAdam, 3 seeds, with models selected on the test set. It is meant for --loss libc.
 
 """
         + _GRID.format(name="libc"),
@@ -109,7 +105,7 @@ libc.
         "the setting of the center regularizers, selected on the test set",
         """\
 Train in the setting of the paper on center regularizers: all training classes, 512 dimensions, 40
-epochs of AdamW (60 on SOP and In-shop), 3 seeds, and the model chosen by the test set itself.
+epochs of AdamW (60 on SOP and In-shop), 3 seeds, with models selected on the test set.
 
 """
         + _GRID.format(name="skewed-means"),
@@ -142,14 +138,6 @@ def jobs(value: str | int) -> int | str:
     return "auto" if str(value) == "auto" else count(value)
 
 
-def repeats(value: str | int) -> int:
-    """Parse a whole number of at least 0."""
-    text = str(value)
-    if not text.isdecimal():
-        raise ArgumentTypeError(f"must be a whole number of at least 0, got {text!r}")
-    return int(text)
-
-
 def add_out(parser: ArgumentParser) -> None:
     """Add --out."""
     parser.add_argument(
@@ -168,7 +156,7 @@ def add_root(parser: ArgumentParser) -> None:
         type=Path,
         default=Path(os.environ.get("SUMPOOL_DATA", "data")),
         metavar="DIR",
-        help="folder that data sets are under (default: $SUMPOOL_DATA, or data)",
+        help="folder that holds the data sets (default: $SUMPOOL_DATA, or data)",
     )
 
 
@@ -178,7 +166,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
     many: dict[str, Any] = {"nargs": "+", "metavar": "NAME"}
     switches: dict[str, Any] = {"nargs": "+", "metavar": "SWITCH"}
     named = "as in `sumpool train` (default: {})"
-    add("--data", required=True, **many, help="data sets: a known name, NAME=PATH, a path, glyphs")
+    add("--data", required=True, **many, help="data sets: known names, NAME=PATH, paths, or glyphs")
     add("--loss", default=["c2"], **many, help=f"losses, {named.format('c2')}")
     add("--pool", default=["gap", "gsp"], **many, help=f"poolings, {named.format('gap gsp')}")
     add(
@@ -186,12 +174,12 @@ def add_grid_options(parser: ArgumentParser) -> None:
         type=switch_or_auto,
         default=["auto"],
         **switches,
-        help="with the zero-shot loss (true), without (false), or as the pooling has it by itself: "
-        "gsp with, others without (default: auto)",
+        help="whether to use the zero-shot loss: true, false, or auto, which uses it with gsp only "
+        "(default: auto)",
     )
     for name, what in (
-        ("ccp", "with chance-constrained proxies, for pair losses"),
-        ("xbm", "with cross-batch memory, for c1 and c2"),
+        ("ccp", "whether to use chance-constrained proxies, for pair losses"),
+        ("xbm", "whether to use cross-batch memory, for c1 and c2"),
     ):
         help = f"{what}: true, false or both (default: false)"
         add(f"--{name}", type=switch, default=["false"], **switches, help=help)
@@ -208,13 +196,13 @@ def add_grid_options(parser: ArgumentParser) -> None:
         type=count,
         nargs="+",
         metavar="N",
-        help="run only these folds; scores need all (default: those of the protocol)",
+        help="run only these folds; scores need all (default: all)",
     )
     add(
         "--seeds",
         type=count,
         metavar="N",
-        help="run the seeds 0 to N-1 (default: those of the protocol)",
+        help="run seeds 0 to N-1 (default: as in the protocol)",
     )
     add(
         "--set",
@@ -222,7 +210,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         action="extend",
         default=[],
         metavar="KEY=VALUE",
-        help="any option of `sumpool train`, for all cells, such as stop.patience=5 or cache=gpu",
+        help="options of `sumpool train` for all cells, such as stop.patience=5 or cache=gpu",
     )
     add_allow_outside(parser)
     add_run_options(parser)
@@ -234,16 +222,16 @@ def add_run_options(parser: ArgumentParser) -> None:
     add_out(parser)
     for name, kind, default, metavar, help in (
         ("jobs", jobs, "auto", "N",
-         "cells that run in parallel on this machine; auto fills it (default: auto)"),
+         "cells to run in parallel on this machine; auto fills it (default: auto)"),
         ("ray", str, None, "ADDRESS",
-         "run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])"),
+         "run on a Ray cluster: auto, HOST:PORT, or local (needs sumpool[ray])"),
         ("gpus", float, 0.0, "SHARE",
-         "with --ray, the share of a GPU per cell, such as 0.1 (default: 0, none)"),
-        ("cpus", float, 1.0, "N", "with --ray, the CPUs per cell (default: 1)"),
-        ("retries", repeats, 1, "N", "how often a cell that failed is retried"),
+         "with --ray, GPUs per cell, such as 0.1 (default: 0)"),
+        ("cpus", float, 1.0, "N", "with --ray, CPUs per cell (default: 1)"),
+        ("retries", not_negative, 1, "N", "how often to retry a failed cell"),
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
-    help = "list the cells and their time; train nothing"
+    help = "list the cells and estimate their time, without training"
     parser.add_argument("--dry_run", action="store_true", help=help)
 
 

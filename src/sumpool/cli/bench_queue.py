@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     Parts = list[tuple[list[BenchCell], list[str]]]
 
 DESCRIPTION = """\
-Train the grids of FILE, which has one command a line:
+Run the grids of FILE, which has one command per line:
 
   sumpool bench steady --data cub --loss c2 --pool gap gemean
   sumpool bench steady --data cub --loss c2 --pool gsp-keys --set gsp.mu=0.3
 
-Their cells share the machine and the folder, and all grids advance together: first seed 0 of every
-grid, fold by fold, then seed 1. An interrupted queue thus leaves results that can be compared.
-Where and how cells run is said once, here, and not in FILE. Empty lines and those that begin with #
-are skipped.
+Their cells share the machine and the folder, and all grids advance together: seed 0 of every grid,
+fold by fold, then seed 1, and so on. The results of an interrupted queue can thus be compared. The
+options below apply to the whole queue and cannot be set in FILE. Empty lines and lines that begin
+with # are skipped.
 
 examples:
   sumpool bench queue grids.txt --dry-run
@@ -40,8 +40,8 @@ _COMMAND = ["sumpool", "bench"]
 
 def add_queue_options(parser: ArgumentParser) -> None:
     """Add the options of a queue."""
-    parser.description = DESCRIPTION
-    parser.add_argument("file", type=Path, metavar="FILE", help="the commands, one a line")
+    parser.usage, parser.description = "sumpool bench queue FILE [options]", DESCRIPTION
+    parser.add_argument("file", type=Path, metavar="FILE", help="file with one command per line")
     add_run_options(parser)
 
 
@@ -70,7 +70,7 @@ def queue_parts(options: Namespace) -> Parts:
         for cell in cells:
             found.setdefault(cell.id, (cell, grid.set))
     if not found:
-        raise ConfigError(f"the queue {path} has no command")
+        raise ConfigError(f"the queue {path} has no commands")
     ordered = sorted(found.values(), key=lambda it: (it[0].member.seed, it[0].member.fold or 0))
     return [([cell], given) for cell, given in ordered]
 
@@ -84,10 +84,10 @@ def _parse(line: str, root: Path) -> tuple[str, Namespace]:
     protocol = words[2] if len(words) > 2 else ""
     if words[:2] != _COMMAND or protocol not in GRIDS:
         grids = ", ".join(GRIDS)
-        raise UsageError(f"a line begins with `sumpool bench` and one of {grids}, got {line!r}")
+        raise UsageError(f"a line must begin with `sumpool bench` and one of {grids}, got {line!r}")
     typed = words[3:]
     if asked := [word for word in typed if word in ("-h", "--help")]:
-        raise UsageError(f"{asked[0]} is no part of a grid")
+        raise UsageError(f"{asked[0]} is not an option of a grid")
     parser = Parser()
     add_grid_options(parser)
     try:

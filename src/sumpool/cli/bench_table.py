@@ -13,13 +13,13 @@ from sumpool.cli.options import add_overwrite
 FORMATS = ("markdown", "latex", "html")
 
 TABLE_DESCRIPTION = """\
-Print the numbers of a benchmark in the layout of the papers' tables: losses with methods by data
-sets, dimensions and metrics, in percent, each above the published number and the difference to it.
-Gains over baselines, paired by fold and seed, follow with confidence intervals. A group of runs
-that is not finished is shown as missing and named in the caption.
+Print the scores of a benchmark in the layout of the papers: losses and methods by data sets,
+dimensions and metrics, in percent, each above the published score and the difference from it. Gains
+over baselines, paired by fold and seed, follow with confidence intervals. Unfinished groups are
+shown as missing and listed in the caption.
 
-Figures of relative improvement, ours and the published ones, are written as improvement-….png to
-DIR, or to the folder of FILE. In HTML they are inside the page.
+Figures of relative improvement, ours and published, are written to improvement-….png in DIR, or in
+the folder of FILE. HTML pages contain them.
 
 examples:
   sumpool bench table
@@ -28,9 +28,9 @@ examples:
 """
 
 RECIPES_DESCRIPTION = """\
-Write one YAML file for each published setting: data set, loss and method under a protocol. Each is
-complete, so that `sumpool train --config FILE` runs one fold and seed of it, and each names in its
-first lines the table it is from and the command that runs all folds and seeds.
+Write one YAML file per published setting: a data set, loss and method under a protocol. Each file
+is complete, so that `sumpool train --config FILE` runs one fold and seed of it. Its first lines
+name the published table and the command that runs all folds and seeds.
 
 examples:
   sumpool bench recipes
@@ -40,26 +40,24 @@ examples:
 
 def add_table_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench table`."""
-    parser.description = TABLE_DESCRIPTION
+    parser.usage, parser.description = "sumpool bench table [options]", TABLE_DESCRIPTION
     add_out(parser)
-    parser.add_argument(
-        "--format", choices=FORMATS, default="markdown", help=f"one of {', '.join(FORMATS)}"
-    )
+    parser.add_argument("--format", choices=FORMATS, default="markdown", help="output format")
     parser.add_argument(
         "--protocol",
         nargs="+",
         metavar="NAME",
-        help="show these alone: fair, conventional, … (default: all that there are)",
+        help="show only these protocols: fair, conventional, … (default: all)",
     )
     parser.add_argument(
         "--metric",
         nargs="+",
         metavar="NAME",
-        help="metrics by name, as in metrics.json (default: precision_at_1 and "
+        help="metrics to show, named as in metrics.json (default: precision_at_1 and "
         "mean_average_precision_at_r)",
     )
     parser.add_argument(
-        "--file", type=Path, metavar="FILE", help="write the tables there (default: print them)"
+        "--file", type=Path, metavar="FILE", help="write the tables to FILE (default: print them)"
     )
     add_overwrite(parser)
 
@@ -132,22 +130,24 @@ def run_table(options: Namespace) -> int:
 
 def add_recipe_options(parser: ArgumentParser) -> None:
     """Add the options of `sumpool bench recipes`."""
-    parser.description = RECIPES_DESCRIPTION
+    parser.usage, parser.description = "sumpool bench recipes [options]", RECIPES_DESCRIPTION
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("recipes"),
         metavar="DIR",
-        help="folder of the files (default: recipes)",
+        help="folder for the files (default: recipes)",
     )
     add_root(parser)
     parser.add_argument(
         "--backbone",
         metavar="NAME",
-        help="network (default: that of `sumpool train`, whose weights come with the package; the "
-        "published one is bn_inception)",
+        help="network (default: that of `sumpool train`, with packaged weights; the papers use "
+        "bn_inception)",
     )
-    parser.add_argument("--weights", metavar="FILE", help="its weights, as in `sumpool train`")
+    parser.add_argument(
+        "--weights", metavar="FILE", help="weights of the network, as in `sumpool train`"
+    )
     add_overwrite(parser)
 
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import add_common_options, finished_cells, verb_parser
+from sumpool.cli.options import add_common_options, finished_cells, results_folder, verb_parser
 from sumpool.studies.catalog import get_study
 from sumpool.studies.shared.study import sole_writer
 
-SUMMARY = "a first look: average and generalized sum pooling, trained and compared"
+SUMMARY = "train and compare three poolings on generated images, in minutes"
 
 DESCRIPTION = """\
-Train a small network with average pooling (GAP), with generalized sum pooling as published (GSP),
-and with GSP on learned keys, and compare how well images of unseen classes find each other.
+Train a small network with average pooling (GAP), generalized sum pooling as published (GSP) and
+GSP on learned keys, and compare how well they retrieve images of unseen classes.
 
-The images are collages, drawn on the spot: one letter and three digits. The class is the letter;
-the digits are background that all classes share. The network learns letters alone first, and all
-runs start from there. Prints mean and standard deviation over the seeds, and writes one page with
-curves, the pixels each pooling looks at and links to every run, DIR/report.html, that opens in any
-browser without a network. Takes about 4 minutes on two cores.
-Finished runs are kept: after an interrupt, the same command continues from there.
+The images are generated collages of one letter and three digits. The letter is the class; the
+digits are background that all classes share. All runs start from one network, pretrained on letters
+alone. Prints means and standard deviations over the seeds, and writes DIR/report.html, a
+self-contained page with curves, the pixels that each pooling looks at, and links to the runs.
+
+Takes about 4 minutes on two cores. Finished runs are kept: after an interrupt, the same command
+resumes.
 
 examples:
   sumpool demo
@@ -30,28 +29,21 @@ examples:
 """
 
 NOTES = (
-    "A collage shows one letter and three digits in four tiles. Letters are the classes, digits "
-    "are background that all classes share, and the letters of the test set were never seen in "
-    "training. All runs start from one network that was trained on training letters alone. The "
-    "methods differ in the pooling: loss, learning rate, batches and steps are the same, and of "
-    "each run the step with the best MAP@R on validation letters is kept.",
+    "A collage shows one letter and three digits in four tiles. The letter is the class, the "
+    "digits are background that all classes share, and test letters do not occur in training. All "
+    "runs start from one network that was trained on training letters alone. The methods differ "
+    "only in the pooling: loss, learning rate, batches and steps are the same. Each run keeps the "
+    "step with the best MAP@R on validation letters.",
 )
 
 
 def build_parser() -> ArgumentParser:
     """Build the parser of the verb."""
-    parser = verb_parser(DESCRIPTION)
+    parser = verb_parser(DESCRIPTION, usage="sumpool demo [options]")
     add_common_options(
-        parser, out="runs/demo, with --quick runs/demo-quick", seeds="3, with --quick 1"
+        parser, out="runs/demo, or runs/demo-quick with --quick", seeds="3, or 1 with --quick"
     )
     return parser
-
-
-def folder(options: Namespace) -> Path:
-    """Folder of the results."""
-    if options.out is not None:
-        return Path(options.out)
-    return Path("runs") / ("demo-quick" if options.quick else "demo")
 
 
 def run(options: Namespace) -> int:
@@ -61,7 +53,7 @@ def run(options: Namespace) -> int:
     from sumpool.studies.glyphs.experiment import METHODS, cell_folder
     from sumpool.studies.page import refuse_foreign_files, tables_of
 
-    out = folder(options)
+    out = results_folder(options, "demo")
     refuse_foreign_files(out, overwrite=options.overwrite)
     with sole_writer(out):
         rows = get_study("glyphs").run(
@@ -84,4 +76,4 @@ def run(options: Namespace) -> int:
 
 def interrupt_message(options: Namespace) -> str:
     """Describe what an interrupt keeps."""
-    return finished_cells(folder(options))
+    return finished_cells(results_folder(options, "demo"))

@@ -9,10 +9,10 @@ from jsonargparse import ArgumentParser, Namespace
 from sumpool.cli.options import add_overwrite, verb_parser
 from sumpool.training.config import ConfigError
 
-SUMMARY = "list the images of an index that are the same, or nearly"
+SUMMARY = "find the duplicate and near-duplicate images of an index"
 
 DESCRIPTION = """\
-List groups of duplicates: first files with the same content, then images whose similarity reaches
+Find groups of duplicates: first files with the same content, then images whose similarity reaches
 the threshold. Near-duplicates are chained: each is similar to at least one other of its group.
 
 examples:
@@ -30,7 +30,7 @@ def build_parser() -> ArgumentParser:
         type=float,
         default=0.95,
         metavar="T",
-        help="least similarity of near-duplicates, above 0 and at most 1 (default: 0.95)",
+        help="minimum similarity of near-duplicates, above 0 and at most 1 (default: 0.95)",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--html", type=Path, metavar="FILE", help="write a page with the images")
@@ -41,7 +41,7 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Find duplicates, and print them or write a page."""
     if options.json and options.html is not None:
-        raise ConfigError("--json and --html exclude each other")
+        raise ConfigError("--json and --html are mutually exclusive")
     if not 0 < options.threshold <= 1:
         raise ConfigError(f"--threshold must be above 0 and at most 1, got {options.threshold}")
     # Imported here: torch takes seconds, which `--help` need not wait for.

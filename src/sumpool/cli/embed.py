@@ -10,16 +10,16 @@ from sumpool.cli.options import add_image_options, add_overwrite, check_data, ve
 from sumpool.system.wording import counted
 from sumpool.training.values.choices import check_choices
 
-SUMMARY = "embed images with a model, to a Parquet or NumPy file"
+SUMMARY = "embed images into vectors, in a Parquet or NumPy file"
 
 DESCRIPTION = """\
 Embed images with a trained model and write one vector per image. Images need no labels: a folder of
-images or a single file will do. With `pretrained` as MODEL, nothing has to be trained: the vectors
-are averages over the last map of the packaged ImageNet network.
+images or a single file will do. With `pretrained` as MODEL, no training is needed: the vectors are
+averages of the last map of the packaged ImageNet network.
 
-A .parquet file has the columns name, label, class and embedding; without labels, name and
-embedding. A .npy file has only the vectors; the other columns are in a file beside it, line by
-line: photos.names.csv for photos.npy.
+A .parquet file has the columns name, label, class and embedding, or just name and embedding without
+labels. A .npy file has only the vectors; photos.npy comes with the other columns in
+photos.names.csv, in the same order.
 
 examples:
   sumpool embed runs/photos --data photos/ --out photos.parquet
@@ -35,7 +35,7 @@ def build_parser() -> ArgumentParser:
     )
     add_image_options(parser)
     parser.add_argument(
-        "--out", type=Path, required=True, metavar="FILE", help="file to write: .parquet or .npy"
+        "--out", type=Path, required=True, metavar="FILE", help="output file, .parquet or .npy"
     )
     add_overwrite(parser)
     return parser
@@ -60,5 +60,5 @@ def run(options: Namespace) -> int:
     found = embed_images(model, feed, batch_size=options.batch_size, progress=True)
     write_vectors(options.out, found, feed.dataset)
     count, size = found.vectors.shape
-    print(f"{counted(count, 'vector')} of {counted(size, 'number')}: {options.out}")
+    print(f"{counted(count, 'vector')} of {counted(size, 'dimension')}: {options.out}")
     return 0

@@ -39,23 +39,15 @@ from sumpool.training.config import flat_switches
 DESCRIPTION = """\
 Deep metric learning with generalized sum pooling.
 
-  sumpool demo                        a first look: average and generalized sum pooling compared
-  sumpool train --data FOLDER         train on a folder with one folder of images per class
-  sumpool tune --data … --minutes 60  search for the options of train that suit the images
-  sumpool pretrain --data FOLDER      pretrain a backbone for small images
-  sumpool evaluate MODEL --data …     retrieval metrics of a model on any labeled images
-  sumpool embed MODEL --data … --out  one vector per image, for search elsewhere
-  sumpool export MODEL --format onnx  a file for use elsewhere; also torch.export, timm, the Hub
-  sumpool index --data … --out INDEX  an index of images, with or without labels, to search in
-  sumpool search INDEX QUERY …        the most similar images, by image, part or prototype
-  sumpool duplicates INDEX            groups of images that are the same, or nearly
-  sumpool serve INDEX                 an index as a web page: search, maps, why images match
-  sumpool report RUN …                the page of a run, or one that compares several
-  sumpool study NAME                  run one study, or all; finished cells are kept
-  sumpool bench fair --data cub       train methods under the fair protocol; status, table
+examples:
+  sumpool demo
+  sumpool train --data photos/ --out runs/photos
+  sumpool evaluate runs/photos --data more-photos/
+  sumpool index --data photos/ --out photos.index --model runs/photos
+  sumpool search photos.index photo.jpg
 
-`sumpool VERB --help` says what a verb does and what it costs, with examples. Errors are one line;
-with --debug, any verb shows the traceback.
+`sumpool VERB --help` describes a verb and its cost, with examples. Errors are printed on one line;
+--debug shows the traceback.
 """
 
 DEBUG = "--debug"
@@ -96,7 +88,7 @@ def build_parser(*wanted: str) -> ArgumentParser:
         formatter_class=HelpFormatter,
         version=metadata.version("sumpool"),
     )
-    verbs = parser.add_subcommands(dest="verb", title="verbs", metavar="VERB")
+    verbs = parser.add_subcommands(dest="verb", title="verbs", description=None, metavar="VERB")
     for name, verb in VERBS.items():
         own = verb.build_parser() if name in wanted else ArgumentParser()
         verbs.add_subcommand(name, own, help=verb.SUMMARY)

@@ -7,7 +7,7 @@ import os
 
 from sumpool.system.errors import UserError
 
-_ANOTHER = "choose another place, or change its permissions"
+_ANOTHER = "choose another location, or change its permissions"
 #: Remedies for errors of the operating system.
 _REMEDIES = {
     errno.ENOSPC: "free some space, or choose another folder",
@@ -19,7 +19,7 @@ _REMEDIES = {
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EIO: "look for a failing disk",
 }
-_MEMORY = "there is not enough memory: lower the batch size, the crop, or the number of workers"
+_MEMORY = "out of memory: lower the batch size, the crop, or the number of workers"
 
 
 def describe(error: BaseException) -> str | None:
@@ -39,5 +39,5 @@ def describe(error: BaseException) -> str | None:
     if isinstance(error, UnicodeError):
         return f"a file or a name is not UTF-8 text: {error}"
     if isinstance(error, RecursionError):
-        return "a file is nested too deep"
+        return "a file is nested too deeply"
     return None

@@ -9,14 +9,16 @@ from jsonargparse import ArgumentParser, Namespace
 from sumpool.cli.options import add_image_options, add_overwrite, check_data, count, verb_parser
 from sumpool.training.values.choices import check_choices
 
-SUMMARY = "retrieval metrics of a model on labeled images"
+SUMMARY = "measure the retrieval metrics of a model on labeled images"
 
 DESCRIPTION = """\
-Embed labeled images with a trained model and measure how well images find others of their class.
+Embed labeled images with a trained model and measure how well images retrieve others of their
+class.
 
-P@1 is the share of queries whose nearest image is of their class, R@K of those with one among the K
-nearest. MAP@R weighs the first R places, R being the number of other images of the class. Queries
-whose class has no other image cannot be scored: they are left out and counted.
+P@1 is the share of queries whose nearest image is of their class, and R@K the share with such an
+image among the K nearest. MAP@R is the mean average precision of the R nearest, where R is the
+number of other images of the class. Queries whose class has no other image are counted, but not
+scored.
 
 examples:
   sumpool evaluate runs/photos --data more-photos/
@@ -30,7 +32,7 @@ def build_parser() -> ArgumentParser:
     parser = verb_parser(DESCRIPTION, usage="sumpool evaluate MODEL --data FOLDER [options]")
     add_image_options(parser)
     parser.add_argument(
-        "--gallery", metavar="SPLIT", help="split that is searched (default: the queries' own)"
+        "--gallery", metavar="SPLIT", help="split to search in (default: that of the queries)"
     )
     parser.add_argument(
         "--ks",
@@ -38,7 +40,7 @@ def build_parser() -> ArgumentParser:
         nargs="+",
         default=[1, 2, 4, 8],
         metavar="K",
-        help="the K of R@K (default: 1 2 4 8)",
+        help="values of K for R@K (default: 1 2 4 8)",
     )
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="also write metrics and embeddings to DIR"

@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-SUMMARY = "write a model as an ONNX file, a torch program, a timm backbone, or for the Hub"
+SUMMARY = "export a model to ONNX, torch.export, timm or the Hugging Face Hub"
 
 DESCRIPTION = """\
-Write a trained model for use without sumpool, and check it against PyTorch on real images: a file
-that differs by more than 1e-4 is not written.
+Export a trained model for use elsewhere, and check it against PyTorch on real images: files whose
+outputs differ by more than 1e-4 are not written.
 
 formats:
-  onnx          for ONNX Runtime in any language. It takes any number of images at once
+  onnx          for ONNX Runtime in any language, with any batch size
   torch-export  for torch.export.load, without sumpool
-  timm          a folder with the trained backbone for timm.create_model("local-dir:FOLDER", …),
-                without the map and the pooling
-  hub           a folder with the model and its card (data, protocol, scores, license), which
-                Embedder.from_pretrained loads; with --out hf://organization/name it is uploaded to
-                the Hugging Face Hub
+  timm          a folder with the trained backbone, without the map and the pooling, for
+                timm.create_model("local-dir:FOLDER", …)
+  hub           a folder with the model and its card (data, protocol, scores, license) for
+                Embedder.from_pretrained; --out hf://organization/name uploads it to the Hugging
+                Face Hub
 
-ONNX and torch-export take the central crop of a resized image, uint8 (N, 3, crop, crop) in RGB, and
-normalize colors themselves; with --preprocessing described they take normalized float32 images.
-What to do before is in the file as JSON, under the key sumpool.
+ONNX and torch-export files take the central crop of a resized image, uint8 (N, 3, crop, crop) in
+RGB, and normalize colors themselves; with --preprocessing described, they take normalized float32
+images. The file describes the preceding steps as JSON, under the key sumpool.
 
-With --int8, weights and activations of the backbone also go to NAME.int8.onnx in 8 bits, calibrated
-on the images of the check; if the data has labels, P@1 of both files and of PyTorch is measured.
+--int8 also writes NAME.int8.onnx, whose backbone has 8-bit weights and activations, calibrated on
+the images of the check. If the data has labels, it also measures P@1 of both files and of PyTorch.
 
 examples:
   sumpool export runs/photos --format onnx --out photos.onnx
@@ -68,40 +68,50 @@ def build_parser() -> ArgumentParser:
         DESCRIPTION, usage="sumpool export MODEL --format NAME --out PATH [options]"
     )
     parser.add_argument(
-        "model", metavar="MODEL", help="folder of a run or of a saved model, hf://…, or pretrained"
+        "model", metavar="MODEL", help="folder of a run or a saved model, hf://…, or pretrained"
     )
-    parser.add_argument("--format", required=True, metavar="NAME", help=", ".join(FORMATS))
     parser.add_argument(
-        "--out", required=True, metavar="PATH", help="file to write; for timm and hub, the folder"
+        "--format", required=True, metavar="NAME", help=f"one of {', '.join(FORMATS)}"
+    )
+    parser.add_argument(
+        "--out", required=True, metavar="PATH", help="output file; for timm and hub, a folder"
     )
     parser.add_argument(
         "--data",
         metavar="PATH",
-        help="images to check the file on (default: those the run was trained on)",
+        help="images to check the file on (default: those of the run)",
     )
     parser.add_argument(
         "--data_format",
         default="auto",
         metavar="NAME",
-        help="layout of the data, as in `sumpool train` (default: detected)",
+        help="data format, as in `sumpool train` (default: detected)",
     )
     parser.add_argument(
         "--split",
         metavar="NAME",
-        help="part of the data (default: test where there is one, else all of it)",
+        help="split of the data (default: test if there is one, else all images)",
     )
     parser.add_argument(
-        "--images", type=count, default=100, metavar="N", help="images of the check (default: 100)"
+        "--images",
+        type=count,
+        default=100,
+        metavar="N",
+        help="number of images to check (default: 100)",
     )
     parser.add_argument(
         "--preprocessing",
         default="inside",
         metavar="WHERE",
-        help="where colors are normalized: inside the file, or before it, as described in it",
+        help="inside to normalize colors in the file, or described to leave that to the caller",
     )
     parser.add_argument("--int8", action="store_true", help="also write an 8-bit ONNX file")
     parser.add_argument(
-        "--batch_size", type=count, default=32, metavar="N", help="images per pass (default: 32)"
+        "--batch_size",
+        type=count,
+        default=32,
+        metavar="N",
+        help="images per forward pass (default: 32)",
     )
     add_decoding(parser)
     add_overwrite(parser)
@@ -135,9 +145,9 @@ def run(options: Namespace) -> int:
         print(f"timm's maps of {counted(len(pixels), 'image')} are equal to the model's")
         print(f'timm.create_model("local-dir:{out}", pretrained=True, num_classes=0)')
         return 0
-    logger.info("writing %s: tracing the network takes up to a minute or two", out)
+    logger.info("writing %s: tracing the network can take a minute or two", out)
     difference = _export(options, model, out, small, pixels)
-    print(f"largest difference to PyTorch on {counted(len(pixels), 'image')}: {difference:.1e}")
+    print(f"largest difference from PyTorch on {counted(len(pixels), 'image')}: {difference:.1e}")
     for path in filter(None, (out, small)):
         print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
     if small is not None:
@@ -153,14 +163,16 @@ def _check(options: Namespace) -> None:
     check_choices("format", options.data_format)
     check_data(options.data)
     if options.int8 and options.format != "onnx":
-        raise ConfigError(f"int8 is there for the format onnx, not for {options.format}")
+        raise ConfigError(f"int8 is an option of the format onnx, not of {options.format}")
     if options.preprocessing != "inside" and options.format in ("timm", "hub"):
-        raise ConfigError(f"preprocessing is no option of the format {options.format}")
+        raise ConfigError(f"preprocessing is not an option of the format {options.format}")
     if options.format == "hub":
         parser = build_parser()
         for name in _OF_IMAGES:
             if options[name] != parser.get_default(name):
-                raise ConfigError(f"{name} is no option of the format hub, which checks no images")
+                raise ConfigError(
+                    f"{name} is not an option of the format hub, which checks no images"
+                )
     ending = {"onnx": ".onnx", "torch-export": ".pt2"}.get(options.format)
     if ending is not None and Path(options.out).suffix != ending:
         raise ConfigError(f"out must end in {ending} for {options.format}, got {options.out}")
@@ -175,8 +187,8 @@ def _images(options: Namespace) -> Namespace:
         data, layout, outside = config.data, config.format, config.allow_outside
         if data is not None and not Path(data).exists():
             raise ConfigError(
-                f"data is missing: the images of the run, {data}, are not there any more; name "
-                "others with --data"
+                f"data is missing: the images of the run, {data}, no longer exist; name others "
+                "with --data"
             )
     elif data is None:
         raise ConfigError("data is missing: name images to check the file on with --data")

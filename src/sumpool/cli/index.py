@@ -12,15 +12,15 @@ from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError
 from sumpool.training.values.choices import check_choices
 
-SUMMARY = "make an index of images to search in, or bring one up to date"
+SUMMARY = "build or update a searchable index of images"
 
 DESCRIPTION = """\
 Embed images into an index, a folder that `sumpool search`, `duplicates` and `serve` read. Images
-need no labels: a folder of photos will do, with or without folders in it. Without --model nothing
-has to be trained: vectors are those of the packaged ImageNet network.
+need no labels: a folder of photos will do, with or without subfolders. Without --model, no training
+is needed: the packaged ImageNet network embeds the images.
 
-Images that cannot be read are left out; the index lists them. An interrupted command continues
-where it was. --update adds new images, drops deleted ones and embeds changed ones again.
+Unreadable images are skipped and listed in the index. An interrupted command resumes. --update adds
+new images, removes deleted ones and re-embeds changed ones.
 
 examples:
   sumpool index --data photos/ --out photos.index
@@ -49,48 +49,47 @@ def build_parser() -> ArgumentParser:
         usage="sumpool index --data PATH --out INDEX [options]\n"
         "       sumpool index INDEX --update [options]",
     )
+    parser.add_argument("index", type=Path, nargs="?", metavar="INDEX", help="index to update")
     parser.add_argument(
-        "index", type=Path, nargs="?", metavar="INDEX", help="the index to bring up to date"
+        "--update",
+        action="store_true",
+        help="add new images, remove deleted ones, re-embed changed ones",
     )
-    parser.add_argument(
-        "--update", action="store_true", help="add, drop and embed again what has changed"
-    )
-    parser.add_argument("--data", metavar="PATH", help="folder, CSV file or single image")
-    parser.add_argument("--out", type=Path, metavar="INDEX", help="folder of the new index")
+    parser.add_argument("--data", metavar="PATH", help="folder, CSV or Parquet file, or image")
+    parser.add_argument("--out", type=Path, metavar="INDEX", help="folder for the new index")
     parser.add_argument(
         "--model",
         type=Path,
         metavar="MODEL",
-        help="folder of a run or of a saved model (default: the packaged network as it is)",
+        help="folder of a run or a saved model (default: the packaged network)",
     )
     parser.add_argument(
         "--format",
         metavar="NAME",
-        help="layout of the data, as in `sumpool train` (default: detected)",
+        help="data format, as in `sumpool train` (default: detected)",
     )
-    parser.add_argument("--split", metavar="NAME", help="part of the data (default: all of it)")
+    parser.add_argument("--split", metavar="NAME", help="split of the data (default: all images)")
     parser.add_argument(
-        "--no_labels", action="store_true", help="take all images of a folder, without labels"
+        "--no_labels", action="store_true", help="index all images of a folder, without labels"
     )
     add_allow_outside(parser)
     parser.add_argument(
-        "--thumbnails", action="store_true", help="store a small version of every image"
+        "--thumbnails", action="store_true", help="store a thumbnail of every image"
     )
     parser.add_argument(
         "--store",
         metavar="NAME",
-        help="what searches the vectors: exact, approximate (hnsw or ivfpq) or milvus:URI "
-        "(default: exact)",
+        help="vector store: exact, approximate (hnsw or ivfpq) or milvus:URI (default: exact)",
     )
     parser.add_argument(
-        "--batch_size", type=count, metavar="N", help="images per pass (default: 64)"
+        "--batch_size", type=count, metavar="N", help="images per forward pass (default: 64)"
     )
     add_device(parser)
     parser.add_argument(
         "--workers",
         type=count,
         metavar="N",
-        help="threads that decode images (default: one per core)",
+        help="number of decoding threads (default: one per core)",
     )
     parser.add_argument(
         "--ray",
@@ -101,10 +100,10 @@ def build_parser() -> ArgumentParser:
         "--gpus",
         type=float,
         metavar="G",
-        help="with --ray, the share of a GPU per worker (default: 0, none)",
+        help="with --ray, GPUs per worker, such as 0.5 (default: 0)",
     )
     parser.add_argument(
-        "--cpus", type=float, metavar="N", help="with --ray, the CPUs per worker (default: 1)"
+        "--cpus", type=float, metavar="N", help="with --ray, CPUs per worker (default: 1)"
     )
     return parser
 
@@ -154,16 +153,16 @@ def run(options: Namespace) -> int:
     ]
     print(f"{counted(total, 'image')} ({', '.join(done) or 'nothing changed'}): {folder}")
     header = read_header(folder)
-    print(f"similar from {header.threshold:.3f} on: {header.threshold_meaning}")
+    print(f"similarity threshold {header.threshold:.3f}: {header.threshold_meaning}")
     if changes.skipped:
-        print(f"left out, see index.json: {BrokenImageError.of(changes.skipped)}")
+        print(f"skipped, see index.json: {BrokenImageError.of(changes.skipped)}")
     return 0
 
 
 def interrupt_message(options: Namespace) -> str:
     """Describe what an interrupt keeps, and how to continue."""
     folder = shlex.quote(str(options.index or options.out))
-    return f"what was embedded is kept; continue with sumpool index {folder} --update"
+    return f"embedded images are kept; resume with: sumpool index {folder} --update"
 
 
 def _check(options: Namespace) -> None:
@@ -176,11 +175,11 @@ def _check(options: Namespace) -> None:
             raise ConfigError("--update needs the index: sumpool index INDEX --update")
         if given:
             name = given[0].replace("_", "-")
-            raise ConfigError(f"--{name} belongs to a new index and cannot change with --update")
+            raise ConfigError(f"--{name} is for a new index: it cannot change with --update")
         return
     if options.index is not None:
         raise ConfigError(
-            f"to bring {options.index} up to date, add --update; for a new index use --out"
+            f"to update {options.index}, add --update; to build a new index, use --out"
         )
     missing = [f"--{name}" for name in ("data", "out") if options[name] is None]
     if missing:

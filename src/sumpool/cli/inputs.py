@@ -32,8 +32,8 @@ def open_model(options: Namespace) -> tuple[Embedder, torch.device]:
     if is_pretrained(options.model):
         config = model.config
         logger.info(
-            "pretrained is %s with its packaged ImageNet weights, not trained further: the mean of "
-            "its last map, %d numbers of length 1",
+            "pretrained is %s with its packaged ImageNet weights: the mean of its last map, %d "
+            "numbers of norm 1",
             config.backbone,
             config.embedding_size,
         )
@@ -83,7 +83,7 @@ def _open_dataset(options: Namespace, split: str) -> ImageDataset:
         splits = dataset_splits(data, name)
         if split not in splits:
             raise ConfigError(
-                f"{data}, of the format {name}, has no split {split}: it has {', '.join(splits)}"
+                f"{data} has no split {split}: it has {', '.join(splits)} (format {name})"
             )
         more = {"allow_outside": options.allow_outside} if name == "csv" else {}
         return open_dataset(data, name, split, **more)
@@ -107,5 +107,5 @@ def choose_device(name: str) -> torch.device:
     except RuntimeError:  # not a device name
         there = False
     if not there:
-        raise ConfigError(f"device must be cpu or a CUDA device that is there, got {name}")
+        raise ConfigError(f"device must be cpu or an available CUDA device, got {name}")
     return device

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from argparse import SUPPRESS, Action, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import (
+    SUPPRESS,
+    Action,
+    ArgumentTypeError,
+    RawDescriptionHelpFormatter,
+    _SubParsersAction,
+)
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from jsonargparse import ArgumentParser, DefaultHelpFormatter
+from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
 
 from sumpool.cli.parsing import Parser
 from sumpool.report.run.option_names import RENAMED
@@ -14,7 +20,7 @@ from sumpool.training.config import ConfigError
 
 
 class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
-    """Keeps the line breaks of descriptions; shows a default unless the text already names it."""
+    """Keeps the line breaks of descriptions; shows defaults that the text does not name."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, width=100, max_help_position=16)  # type: ignore[no-untyped-call]
@@ -23,7 +29,8 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         text, default = action.help or "", action.default
         if isinstance(default, bool):
             default = str(default).lower()
-        if isinstance(default, str | int | float) and default != SUPPRESS and "(" not in text:
+        shown = action.nargs != 0 and "(" not in text
+        if shown and isinstance(default, str | int | float) and default != SUPPRESS:
             return f"{text} (default: {default})".replace("%", "%%")
         return text
 
@@ -32,6 +39,12 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
         super().add_arguments(
             action for action in actions if action.help != "Path to a configuration file."
         )
+
+    def _format_action(self, action: Action) -> str:
+        """List subcommands without a heading of their own."""
+        if not isinstance(action, _SubParsersAction):
+            return super()._format_action(action)
+        return "".join(map(self._format_action, action._get_subactions()))
 
     def _format_action_invocation(self, action: Action) -> str:
         if not action.option_strings:
@@ -118,9 +131,17 @@ def positive(value: str | float) -> float:
 
 def add_overwrite(parser: ArgumentParser) -> None:
     """Add --overwrite."""
+    parser.add_argument("--overwrite", action="store_true", help="overwrite existing files")
+
+
+def add_config(parser: ArgumentParser) -> None:
+    """Add --config and --print-config."""
     parser.add_argument(
-        "--overwrite", action="store_true", help="replace files that are there already"
+        "--config", action="config", metavar="FILE", help="read options from a YAML file"
     )
+    for action in parser._actions:
+        if action.dest == "print_config":
+            action.help = "print the options as YAML and exit"
 
 
 def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
@@ -134,15 +155,17 @@ def add_common_options(parser: ArgumentParser, out: str, seeds: str) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="take seconds: few steps and seeds; a smoke test, ignore the numbers",
+        help="smoke test that takes seconds: few steps and seeds; ignore the numbers",
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help=f"folder of the results (default: {out})"
+        "--out", type=Path, metavar="DIR", help=f"folder for the results (default: {out})"
     )
     parser.add_argument(
-        "--seeds", type=count, metavar="N", help=f"run the seeds 0 to N-1 (default: {seeds})"
+        "--seeds", type=count, metavar="N", help=f"run seeds 0 to N-1 (default: {seeds})"
     )
-    parser.add_argument("--force", action="store_true", help="first discard the results in DIR")
+    parser.add_argument(
+        "--force", action="store_true", help="discard existing results in DIR first"
+    )
     add_overwrite(parser)
 
 
@@ -151,23 +174,27 @@ def add_image_options(parser: ArgumentParser) -> None:
     parser.add_argument(
         "model",
         metavar="MODEL",
-        help="folder of a run or of a saved model, hf://organization/name on the Hugging Face Hub, "
-        "or pretrained: the packaged network as it is",
+        help="folder of a run or a saved model, hf://organization/name on the Hugging Face Hub, or "
+        "pretrained for the packaged network",
     )
     parser.add_argument(
-        "--data", required=True, metavar="PATH", help="folder or CSV file with labeled images"
+        "--data", required=True, metavar="PATH", help="folder, CSV or Parquet file with images"
     )
     parser.add_argument(
         "--format",
         default="auto",
         metavar="NAME",
-        help="layout of the data, as in `sumpool train` (default: detected)",
+        help="data format, as in `sumpool train` (default: detected)",
     )
     parser.add_argument(
-        "--split", default="all", metavar="NAME", help="part of the data (default: all of it)"
+        "--split", default="all", metavar="NAME", help="split of the data (default: all images)"
     )
     parser.add_argument(
-        "--batch_size", type=count, default=64, metavar="N", help="images per pass (default: 64)"
+        "--batch_size",
+        type=count,
+        default=64,
+        metavar="N",
+        help="images per forward pass (default: 64)",
     )
     add_device(parser)
     add_decoding(parser)
@@ -179,7 +206,7 @@ def add_device(parser: ArgumentParser) -> None:
         "--device",
         default="auto",
         metavar="NAME",
-        help="cpu, cuda, cuda:1, … (default: cuda where there is one)",
+        help="cpu, cuda, cuda:1, … (default: cuda if available)",
     )
 
 
@@ -189,13 +216,13 @@ def add_decoding(parser: ArgumentParser) -> None:
         "--workers",
         type=not_negative,
         metavar="N",
-        help="processes that decode images (default: one per core, at most 8)",
+        help="number of decoding processes (default: one per core, at most 8)",
     )
     parser.add_argument(
         "--skip_broken",
         type=bool,
         default=False,
-        help="leave unreadable images out, and say which, instead of stopping",
+        help="skip unreadable images and list them, instead of stopping",
     )
     add_allow_outside(parser)
 
@@ -206,7 +233,7 @@ def add_allow_outside(parser: ArgumentParser) -> None:
         "--allow_outside",
         type=bool,
         default=False,
-        help="accept images of a CSV file that lie outside its folder",
+        help="allow a CSV file to name images outside its folder",
     )
 
 
@@ -214,6 +241,19 @@ def check_data(path: str | None) -> None:
     """Check that the data exists, before torch is imported to read it."""
     if path is not None and not Path(path).exists():
         raise ConfigError(f"the data folder {path} does not exist")
+
+
+def check_executor_options(options: Namespace, *, jobs: int | str) -> None:
+    """Check that --jobs is not given with --ray (``jobs`` is its default), nor --gpus without."""
+    if options.ray is None and (options.gpus or options.cpus != 1):
+        raise ConfigError("--gpus and --cpus need --ray: they are shares of a Ray cluster")
+    if options.ray is not None and options.jobs != jobs:
+        raise ConfigError("--jobs is for this machine: with --ray, use --gpus and --cpus")
+
+
+def results_folder(options: Namespace, name: str) -> Path:
+    """Folder of the results: --out, by default runs/NAME or, with --quick, runs/NAME-quick."""
+    return options.out or Path("runs", f"{name}-quick" if options.quick else name)
 
 
 def finished_cells(out: Path) -> str:
@@ -225,4 +265,4 @@ def finished_cells(out: Path) -> str:
     if not cells:
         return f"no cell was finished, nothing is kept in {out}"
     noun = "cell is" if cells == 1 else "cells are"
-    return f"{cells} finished {noun} kept in {out}; the same command continues from there"
+    return f"{cells} finished {noun} kept in {out}; the same command resumes"

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import verb_parser
+from sumpool.cli.options import add_config, verb_parser
 from sumpool.training.pretrain_config import PretrainConfig
 from sumpool.training.values.limits import PRETRAINING, check_limits
 
-SUMMARY = "train a backbone for small images by classification, to start from"
+SUMMARY = "pretrain a backbone for small images by classification"
 
 DESCRIPTION = """\
-Train a small residual network to classify small images, and keep it without its classifier.
+Train a small residual network to classify small images, and save it without its classifier.
 
-The weights, OUT/backbone.safetensors, are what `sumpool train --weights` and the studies on
-CIFAR collages start from. An interrupted pretraining resumes after its last complete epoch;
-a finished one is left as it is.
+`sumpool train --weights` and the studies on CIFAR collages start from the saved weights,
+DIR/backbone.safetensors. An interrupted command resumes after the last complete epoch; a finished
+one changes nothing.
 
 examples:
   sumpool pretrain --data cifar-100-python --out runs/resnet20
@@ -29,13 +29,13 @@ examples:
 def build_parser() -> ArgumentParser:
     """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool pretrain --data FOLDER [options]")
-    parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
+    add_config(parser)
     parser.add_argument(
         "--out",
         type=Path,
         default=Path("runs/pretrained"),
         metavar="DIR",
-        help="folder of the weights (default: runs/pretrained)",
+        help="folder for the weights (default: runs/pretrained)",
     )
     parser.add_class_arguments(PretrainConfig, as_group=False)
     return parser

@@ -8,14 +8,15 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_overwrite, verb_parser
 
-SUMMARY = "write the page of a run, one that compares several, or that of studies"
+SUMMARY = "write the page of a run, or compare several runs or studies"
 
 DESCRIPTION = """\
-Write one self-contained HTML page from stored results; nothing is computed again.
+Write a self-contained HTML page from stored results, without recomputing anything:
 
-With one run: metrics, curves, what the model retrieves and where it looks. With several: their
-metrics and curves together, averaged over runs that differ only in the seed. With folders of
-studies: their tables and figures. With the folder of `sumpool tune`: its trials.
+  one run            its metrics and curves, what the model retrieves and where it looks
+  several runs       their metrics and curves, averaged over runs that differ only in the seed
+  studies            their tables and figures
+  a tuning search    its trials
 
 examples:
   sumpool report runs/photos
@@ -32,13 +33,13 @@ def build_parser() -> ArgumentParser:
         type=Path,
         nargs="+",
         metavar="RUN",
-        help="folders of runs, or of studies; or that of a search",
+        help="folders of runs or studies, or one folder of `sumpool tune`",
     )
     parser.add_argument(
         "--out",
         type=Path,
         metavar="FILE",
-        help="the page (default: report.html in the folder; comparison.html for several runs, "
+        help="output file (default: report.html in the folder; comparison.html for several runs, "
         "studies.html for several studies)",
     )
     add_overwrite(parser)
@@ -49,8 +50,9 @@ def run(options: Namespace) -> int:
     """Write the page and print its path."""
     # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.report.html_page import refuse_foreign_page
-    from sumpool.report.run.comparison import group_runs, write_comparison_page
+    from sumpool.report.run.comparison import write_comparison_page
     from sumpool.report.run.folder import REPORT
+    from sumpool.report.run.groups import group_runs
     from sumpool.report.run.page import write_run_page
     from sumpool.studies.page import write_page
     from sumpool.system.files import StoreError
@@ -62,7 +64,7 @@ def run(options: Namespace) -> int:
         others = [str(folder) for folder in options.runs if folder not in studies]
         if others:
             raise StoreError(
-                f"a page has runs or studies: {', '.join(others)} hold no study, unlike "
+                f"a page shows either runs or studies: {', '.join(others)} hold no study, unlike "
                 f"{', '.join(map(str, studies))}"
             )
     several = "studies.html" if studies else "comparison.html"

@@ -12,12 +12,12 @@ from sumpool.training.config import ConfigError
 SUMMARY = "find the images of an index that are most similar to a query"
 
 DESCRIPTION = """\
-Find the most similar images of an index. A query is an image file, or the id or path of an indexed
-image. With --box only a part of the query counts: the pooling weights are solved on the positions
-inside alone. With --prototype the images in which a prototype is strongest are found.
+Find the images of an index that are most similar to a query: an image file, or the id or path of an
+indexed image. --box restricts the query to a region: the pooling weights are solved only on the
+positions inside. --prototype finds the images in which a prototype is strongest.
 
-The similarity is the cosine of the angle between two vectors. The index has a threshold with a
-stated meaning; the answer says how many images reach it, and when nothing is similar.
+Similarity is the cosine of the angle between two vectors. Each index has a threshold and says how
+it was measured; the answer counts the results that reach it.
 
 examples:
   sumpool search photos.index photo.jpg
@@ -36,29 +36,32 @@ def build_parser() -> ArgumentParser:
         type=str,
         nargs="*",
         metavar="QUERY",
-        help="image files, or ids or paths of indexed images",
+        help="image file, or id or path of an indexed image",
     )
     parser.add_argument(
-        "-k", "--count", type=count, default=10, metavar="N", help="images to find (default: 10)"
+        "-k", "--count", type=count, default=10, metavar="N", help="number of results (default: 10)"
     )
     parser.add_argument(
         "--where",
         type=str,
         nargs="+",
         metavar="label=NAME",
-        help="find only images with one of these labels",
+        help="restrict results to images with one of these labels",
     )
     parser.add_argument(
         "--box",
         type=str,
         metavar="x0,y0,x1,y1",
-        help="the part of the query that counts, in pixels of the upright image",
+        help="region of the query to search by, in pixels of the upright image",
     )
     parser.add_argument(
-        "--prototype", type=int, metavar="N", help="find images in which it is strongest"
+        "--prototype",
+        type=int,
+        metavar="N",
+        help="find the images in which this prototype is strongest",
     )
     parser.add_argument(
-        "--threshold", type=float, metavar="T", help="leave out what is less similar (default: no)"
+        "--threshold", type=float, metavar="T", help="minimum similarity of results (default: none)"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--csv", action="store_true", help="print CSV")
@@ -87,7 +90,15 @@ def run(options: Namespace) -> int:
         answers = [answer_prototype(index, options.prototype, options.count)]
     else:
         answers = [
-            answer(index, query, options.count, where=where, box=box, threshold=options.threshold)
+            answer(
+                index,
+                query,
+                options.count,
+                where=where,
+                box=box,
+                threshold=options.threshold,
+                embed=options.html is not None,
+            )
             for query in options.queries
         ]
     if options.json:
@@ -105,16 +116,16 @@ def _check(options: Namespace) -> tuple[dict[str, list[str]] | None, list[float]
     """Validate the options; return the parsed ``--where`` and ``--box``."""
     formats = [f"--{name}" for name in ("json", "csv", "html") if options[name]]
     if len(formats) > 1:
-        raise ConfigError(f"{' and '.join(formats)} exclude each other")
+        raise ConfigError(f"{' and '.join(formats)} are mutually exclusive")
     if options.prototype is not None:
         others = [
             f"--{name}" for name in ("where", "box", "threshold") if options[name] is not None
         ]
         if options.queries or others:
             what = "a QUERY" if options.queries else others[0]
-            raise ConfigError(f"--prototype and {what} exclude each other")
+            raise ConfigError(f"--prototype and {what} are mutually exclusive")
     elif not options.queries:
-        raise ConfigError("QUERY is missing: an image file, an id, or --prototype N")
+        raise ConfigError("QUERY is missing: give an image file, an id or a path, or --prototype N")
     if options.box is not None and len(options.queries) > 1:
         raise ConfigError(f"--box needs a single QUERY, got {len(options.queries)}")
     box = None

@@ -8,7 +8,7 @@ from pathlib import Path
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.options import add_device, count, verb_parser
-from sumpool.system.errors import UserError
+from sumpool.system.extras import import_extra
 
 SUMMARY = "serve an index as a web page"
 
@@ -16,13 +16,13 @@ SUMMARY = "serve an index as a web page"
 TOKEN = "SUMPOOL_TOKEN"
 
 DESCRIPTION = """\
-Serve an index as a web page with a JSON interface: search by an image that is dropped, pasted,
-uploaded or clicked, or by a part of it; see why two images match, what prototypes stand for, and a
-map of the collection. Every view is an address that can be shared.
+Serve an index as a web page with a JSON API. Drop, paste, upload or click an image to search by it,
+or by a region of it; see why two images match, what prototypes stand for, and a map of the
+collection. Every view has a URL that can be shared.
 
-The server listens on this machine alone. To listen elsewhere, give a token: visitors open
-http://HOST:PORT/?token=TOKEN once. The connection is not encrypted: put a proxy with TLS in front
-of it where the network is not yours. Uploads stay in memory and are gone when the server stops.
+By default, the server accepts connections from this machine only. For others, set --host and a
+token: visitors open http://HOST:PORT/?token=TOKEN once. Connections are not encrypted: on a network
+that you do not trust, put a TLS proxy in front. Uploads are kept in memory only.
 
 examples:
   sumpool serve photos.index
@@ -33,26 +33,32 @@ examples:
 def build_parser() -> ArgumentParser:
     """Build the parser of the verb."""
     parser = verb_parser(DESCRIPTION, usage="sumpool serve INDEX [options]")
-    parser.add_argument("index", type=Path, metavar="INDEX", help="folder of an index")
+    parser.add_argument("index", type=Path, metavar="INDEX", help="folder of the index")
     parser.add_argument(
         "--host", default="127.0.0.1", metavar="ADDRESS", help="address to listen on"
     )
-    parser.add_argument("--port", type=int, default=8000, metavar="N", help="0 for any free port")
+    parser.add_argument(
+        "--port", type=int, default=8000, metavar="N", help="port to listen on, 0 for any free one"
+    )
     parser.add_argument(
         "--token",
         metavar="TEXT",
-        help=f"what visitors must know, 16 characters or more (default: ${TOKEN})",
+        help=f"token that visitors need, at least 16 characters (default: ${TOKEN})",
     )
     add_device(parser)
     parser.add_argument(
-        "--upload_mib", type=count, default=16, metavar="N", help="most MiB of an upload"
+        "--upload_mib",
+        type=count,
+        default=16,
+        metavar="N",
+        help="maximum size of an upload in MiB",
     )
     parser.add_argument(
         "--upload_megapixels",
         type=count,
         default=40,
         metavar="N",
-        help="most million pixels of an upload",
+        help="maximum number of pixels of an upload, in millions",
     )
     return parser
 
@@ -64,12 +70,9 @@ def run(options: Namespace) -> int:
     from sumpool.search import Index
     from sumpool.serve.uploads import Limits
 
-    try:
-        from sumpool.serve.server import check_access, serve
-    except ModuleNotFoundError as error:
-        raise UserError(f"serve needs {error.name}: pip install 'sumpool[search]'") from error
+    server = import_extra("sumpool.serve.server", "search", "serve needs")
     token = options.token or os.environ.get(TOKEN) or None
-    check_access(options.host, token)
+    server.check_access(options.host, token)
     upload_bytes = options.upload_mib * 2**20
     limits = Limits(
         upload_bytes=upload_bytes,
@@ -80,13 +83,15 @@ def run(options: Namespace) -> int:
 
     def ready(address: str) -> None:
         where = f"{address}?token=…" if token else address
-        print(f"serving {options.index} at {where} (Ctrl-C stops it)", flush=True)
+        print(f"serving {options.index} at {where} (press Ctrl-C to stop)", flush=True)
 
-    serve(index, host=options.host, port=options.port, token=token, limits=limits, ready=ready)
+    server.serve(
+        index, host=options.host, port=options.port, token=token, limits=limits, ready=ready
+    )
     print("stopped")
     return 0
 
 
 def interrupt_message(options: Namespace) -> str:
     """Describe an interrupt before the server listens."""
-    return f"{options.index} was not served yet"
+    return "the server had not started yet"

@@ -11,28 +11,33 @@ from typing import Any
 from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.errors import describe
-from sumpool.cli.options import add_common_options, count, finished_cells, verb_parser
+from sumpool.cli.options import (
+    add_common_options,
+    count,
+    finished_cells,
+    results_folder,
+    verb_parser,
+)
 from sumpool.report.run.folder import REPORT
 from sumpool.studies.catalog import STUDIES, get_study
 from sumpool.studies.shared.study import OPTIONS, sole_writer
 
-SUMMARY = "run one study, or all; finished cells are kept and not computed again"
+SUMMARY = "run a study, or all of them; finished cells are kept"
 
 #: Name that selects every study.
 ALL = "all"
 
 DESCRIPTION = """\
-Run one study, print its tables and write a page with its figures.
+Run a study, print its tables and write a page with its figures.
 
 studies:
 {studies}
 
-Every cell (a method with a seed) is stored in DIR/rows.jsonl as soon as it is finished. The same
-command after an interrupt, or with more seeds, computes only what is missing. The page,
-DIR/report.html, the tables in Markdown, DIR/tables.md, and the figures, DIR/figure-1.png and so on,
-are drawn from the stored results alone; `sumpool report DIR` draws the page again. With the name
-all, each study has the folder DIR/NAME, the page shows them all, and one that fails does not stop
-the others.
+Each cell (a method with a seed) is stored in DIR/rows.jsonl as soon as it finishes. After an
+interrupt, or with more seeds, the same command computes only what is missing. The page
+(DIR/report.html), tables (DIR/tables.md) and figures (DIR/figure-1.png, …) are drawn from stored
+results; `sumpool report DIR` redraws the page. `sumpool study all` runs each study in DIR/NAME and
+shows them on one page; a study that fails does not stop the others.
 
 examples:
   sumpool study toy
@@ -51,49 +56,42 @@ def build_parser() -> ArgumentParser:
         f"  {name:<{width}} {study.summary};\n  {'':<{width}} takes {study.cost}"
         for name, study in STUDIES.items()
     )
-    listed += f"\n  {ALL:<{width}} every study, one after the other, on one page"
-    parser = verb_parser(DESCRIPTION.format(studies=listed))
+    listed += f"\n  {ALL:<{width}} all studies, one after another, on one page"
+    parser = verb_parser(DESCRIPTION.format(studies=listed), usage="sumpool study NAME [options]")
     names = [*STUDIES, ALL]
     parser.add_argument(
-        "name", metavar="NAME", choices=names, help=f"which study: {', '.join(names)}"
+        "name", metavar="NAME", choices=names, help=f"study to run: {', '.join(names)}"
     )
     add_common_options(
         parser,
-        out="runs/NAME, with --quick runs/NAME-quick",
-        seeds="5, 3 where networks are trained and for margins; with --quick 1",
+        out="runs/NAME, or runs/NAME-quick with --quick",
+        seeds="5; 3 for margins and studies that train networks; 1 with --quick",
     )
     parser.add_argument(
         "--data",
         type=Path,
         metavar="DIR",
-        help="folder of images, for studies of real images (not needed with --quick)",
+        help="folder of images, for studies on real images (not needed with --quick)",
     )
     parser.add_argument(
         "--jobs",
         type=count,
         metavar="N",
-        help="cells to run in parallel, for studies that train networks (default: one per core)",
+        help="cells to run in parallel, in studies that train networks (default: one per core)",
     )
     parser.add_argument(
         "--weights",
         type=Path,
         metavar="FILE",
         help="pretrained backbone for studies on CIFAR, from `sumpool pretrain` (default: collage "
-        "studies pretrain one first, prediction starts from scratch)",
+        "studies pretrain one, prediction starts from scratch)",
     )
     return parser
 
 
-def folder(options: Namespace) -> Path:
-    """Folder of the results."""
-    if options.out is not None:
-        return Path(options.out)
-    return Path("runs") / (f"{options.name}-quick" if options.quick else options.name)
-
-
 def run(options: Namespace) -> int:
     """Run the study, then print its tables and the path of its page."""
-    out = folder(options)
+    out = results_folder(options, options.name)
     given = _given(options)
     if options.name == ALL:
         return _run_all(options, out, given)
@@ -104,7 +102,7 @@ def run(options: Namespace) -> int:
 
 def interrupt_message(options: Namespace) -> str:
     """Describe what an interrupt keeps."""
-    return finished_cells(folder(options))
+    return finished_cells(results_folder(options, options.name))
 
 
 def _given(options: Namespace) -> dict[str, Any]:
@@ -116,8 +114,8 @@ def _given(options: Namespace) -> dict[str, Any]:
         able = [name for name, study in STUDIES.items() if key in study.options()]
         if not able or options.name not in (ALL, *able):
             raise ConfigError(
-                f"the study {options.name} takes no --{key}; "
-                + (f"those that do: {', '.join(able)}" if able else "no study does")
+                f"the study {options.name} does not accept --{key}; "
+                + (f"these do: {', '.join(able)}" if able else "no study does")
             )
     return given
 

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, check_data
+from sumpool.cli.options import HelpFormatter, add_config, check_data
 from sumpool.cli.parsing import Parser
 from sumpool.report.run.option_names import flatten
 from sumpool.system.wording import counted
@@ -21,30 +21,29 @@ from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
 from sumpool.training.values.recipes import DEFAULT_RECIPE, RECIPES, has_gpu, recipe_options
 
-SUMMARY = "train an embedding, evaluate it on unseen classes, write a page"
+SUMMARY = "train a model, evaluate it on unseen classes and write a page"
 
 DESCRIPTION = """\
 Train a network that embeds images so that distance means dissimilarity.
 
   sumpool train --data FOLDER
 
-is enough: FOLDER holds one folder of images per class. A quarter of the classes is kept for
-validation, and an ImageNet network that comes with the package is fine-tuned for a number of steps
-that follows the number of images, with a power mean as its pooling; --pool gsp and gsp-keys are
-generalized sum poolings. The run folder then holds the model, metrics, curves and a page,
-report.html.
+is enough if FOLDER holds one folder of images per class. A quarter of the classes is held out for
+validation, and the packaged ImageNet network with power-mean pooling is fine-tuned for a number of
+steps that depends on the number of images. --pool gsp and --pool gsp-keys select generalized sum
+pooling. The run folder holds the model, metrics, curves and a page, report.html.
 
-Options that are not given are those of a recipe. --recipe best is the default, papers is the
-published protocol, and auto is best, on frozen features where there is no GPU. --minutes N trains
-the best model that N minutes allow.
+Options that you do not set come from a recipe: best (the default), papers (the published protocol)
+or auto (best, but on frozen features without a GPU). --minutes N trains the best model possible in
+N minutes.
 
-Ctrl-C, or a TERM signal, ends training between two steps and keeps a checkpoint; `--resume RUN`
-resumes bit for bit.
+Ctrl-C or SIGTERM stops training after the current step and keeps a checkpoint; --resume RUN resumes
+bit for bit.
 
-Options can also come from a YAML file (--config); options on the command line replace its values,
---print_config shows the result, and an unknown option is an error. Options that are null follow the
-data set and the loss, as noted below in parentheses; config.yaml in the run folder has the values
-that were used. `sumpool train --help-all` lists all options.
+--config reads options from a YAML file, and --print-config prints the resulting ones. Options on
+the command line take precedence, and unknown options are errors. Options that are null depend on
+the data set and the loss, as noted in parentheses; config.yaml in the run folder has the values
+that were used. --help-all lists all options.
 
 examples:
   sumpool train --data photos/
@@ -112,7 +111,7 @@ def build_parser() -> ArgumentParser:
         default=argparse.SUPPRESS,
         help="list all options and exit",
     )
-    parser.add_argument("--config", action="config", metavar="FILE", help="YAML file with options")
+    add_config(parser)
     parser.add_argument("--resume", type=Path, metavar="RUN", help="resume the run in this folder")
     parser.add_class_arguments(TrainConfig, as_group=False)
     parser.set_defaults(recipe_options(DEFAULT_RECIPE, {}))
@@ -174,8 +173,8 @@ def run(options: Namespace) -> int:
     outcome = result.outcome
     if outcome.signal is not None or outcome.stopped == "interrupted":
         print(
-            f"sumpool: stopped by {outcome.signal or 'a signal'} after step {outcome.steps}; the "
-            f"checkpoint is kept, resume with: sumpool train --resume {result.folder}"
+            f"sumpool: stopped by {outcome.signal or 'a signal'} after step {outcome.steps}; "
+            f"resume with: sumpool train --resume {result.folder}"
         )
         return 128 + int(signal.Signals[outcome.signal or "SIGTERM"])
     if result.page is not None:  # only the first process prints
@@ -196,7 +195,7 @@ def _note_pooling(config: TrainConfig, given: Sequence[str]) -> None:
         return
     cause = next((it for it in given if it.startswith(("gsp.", "zero_shot.", "ccp."))), None)
     if cause is not None:
-        print(f"the pooling is gsp, because {cause} is given; --pool names another")
+        print(f"using pooling gsp, because {cause} is given; choose another with --pool")
 
 
 def config_of(options: Namespace) -> TrainConfig:
@@ -220,4 +219,4 @@ def interrupt_message(options: Namespace) -> str:
     run = Path(options.resume or options.out or "RUN")
     if run.name != "RUN" and not (run / CHECKPOINTS).is_dir():
         return "there is no checkpoint yet"
-    return f"a run with a checkpoint resumes from it with: sumpool train --resume {run}"
+    return f"if the run has a checkpoint, resume with: sumpool train --resume {run}"

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.options import HelpFormatter, add_overwrite, check_data, count, positive
+from sumpool.cli.options import (
+    HelpFormatter,
+    add_config,
+    add_overwrite,
+    check_data,
+    check_executor_options,
+    count,
+    positive,
+)
 from sumpool.cli.train import HelpAll, TrainParser, config_of
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
@@ -16,32 +24,33 @@ from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
 if TYPE_CHECKING:
     from sumpool.tune.search import Executor
 
-SUMMARY = "search for the options of train that suit the images; resumes after kills"
+SUMMARY = "search for the training options that suit your images"
 
 DESCRIPTION = """\
 Search for the options of `sumpool train` that suit your images.
 
   sumpool tune --data FOLDER --minutes 60 --out STUDY
 
-trains one model after the other and chooses the options of each from the scores of those before
-(Optuna, a Gaussian process). Trial 0 is `sumpool train` as it is, so the end says what the search
-gains, or that it gains nothing. Scores are those of the validation classes: no test image is read.
-Trials that are worse than the median at the same step end early.
+trains models one after another, choosing options from earlier scores (a Gaussian process of
+Optuna). Trial 0 has the defaults of `sumpool train`, so the result shows what the search gains, if
+anything. Scores are those of the validation classes: no test image is read. Trials that are worse
+than the median at the same step are stopped early.
 
---vary says what to search; it may be given several times:
-  KEY=A..B           numbers, such as optimizer.weight_decay=0..0.01
-  KEY=A..B:log       on a logarithmic scale: optimizer.lr=1e-5..1e-3:log
-  KEY=A..B:int       whole numbers; options that are whole numbers need no :int
-  KEY=a,b,c          one of these: pool=gap,gemean,gsp
-Without it, the search varies, as far as you do not set them yourself,
+--vary sets what to search; it may be repeated:
+  KEY=A..B           a range: optimizer.weight_decay=0..0.01
+  KEY=A..B:log       a logarithmic range: optimizer.lr=1e-5..1e-3:log
+  KEY=A..B:int       whole numbers; implied if the option is a whole number
+  KEY=a,b,c          choices: pool=gap,gemean,gsp
+The default is the following space, without the options that you set:
   {space}
-or with --freeze-backbone
+With --freeze-backbone it is
   {frozen}
-All other options of `sumpool train` hold for every trial (--help-all lists them).
+All other options of `sumpool train` apply to every trial (--help-all lists them).
 
 STUDY holds the trials (study.db, for Optuna), best.json and a page, report.html, with the command
-that trains with the best options. The same command after Ctrl-C, a kill or with more --trials
-continues: finished trials are kept, those that ran are begun again. Needs sumpool[tune].
+that trains with the best options. The same command resumes a search after Ctrl-C or a kill, and
+extends it with more --trials: finished trials are kept, unfinished ones start again. Needs
+sumpool[tune].
 
 examples:
   sumpool tune --data photos/ --minutes 60 --out runs/tune
@@ -58,7 +67,7 @@ class TuneParser(TrainParser):
     common: ClassVar = {
         "images": ("data",),
         "search": ("vary", "trials", "minutes", "out", "overwrite"),
-        "where trials run": ("jobs", "ray", "gpus", "cpus"),
+        "execution": ("jobs", "ray", "gpus", "cpus"),
     }
 
 
@@ -77,25 +86,25 @@ def build_parser() -> ArgumentParser:
         default=argparse.SUPPRESS,
         help="list all options and exit",
     )
-    add("--config", action="config", metavar="FILE", help="YAML file with options")
+    add_config(parser)
     add(
         "--vary",
         nargs="+",
         action="extend",
         default=[],
         metavar="KEY=VALUES",
-        help="what to search, see above (default: the space above)",
+        help="what to search (default: see above)",
     )
     for name, kind, default, metavar, help in (
-        ("trials", count, None, "N", "trials of the whole search, finished ones included"),
-        ("minutes", positive, None, "N", "end after so many minutes; the same command continues"),
-        ("jobs", count, 1, "N", "trials in parallel on this machine"),
+        ("trials", count, None, "N", "total number of trials, including finished ones"),
+        ("minutes", positive, None, "N", "stop after N minutes; the same command resumes"),
+        ("jobs", count, 1, "N", "trials to run in parallel on this machine"),
         ("ray", str, None, "ADDRESS",
-         "run on a Ray cluster instead: auto, HOST:PORT, or local (needs sumpool[ray])"),
+         "run on a Ray cluster: auto, HOST:PORT, or local (needs sumpool[ray])"),
         ("gpus", float, 0.0, "SHARE",
-         "with --ray, the share of a GPU per trial, such as 0.25 (default: 0, none)"),
-        ("cpus", float, 1.0, "N", "with --ray, the CPUs per trial (default: 1)"),
-        ("out", str, None, "STUDY", "folder of the search"),
+         "with --ray, GPUs per trial, such as 0.25 (default: 0)"),
+        ("cpus", float, 1.0, "N", "with --ray, CPUs per trial (default: 1)"),
+        ("out", str, None, "STUDY", "folder for the search"),
     ):  # fmt: skip
         add(f"--{name}", type=kind, default=default, metavar=metavar, help=help)
     add_overwrite(parser)
@@ -110,6 +119,7 @@ def run(options: Namespace) -> int:
         raise ConfigError("out is missing: name a folder for the search with --out")
     if options.trials is None and options.minutes is None:
         raise ConfigError("the end of the search is missing: give --trials N, --minutes N or both")
+    check_executor_options(options, jobs=1)
     config = config_of(options)
     space = parse_space(options.vary, config, options.given)
     if config.data is None and config.format != "glyphs":
@@ -146,7 +156,7 @@ def run(options: Namespace) -> int:
 
 def interrupt_message(options: Namespace) -> str:
     """Describe what an interrupt keeps."""
-    return f"finished trials are kept in {options.out}; the same command continues with the others"
+    return f"finished trials are kept in {options.out}; the same command resumes"
 
 
 def _executor(options: Namespace, folder: Path) -> Executor:
@@ -154,14 +164,10 @@ def _executor(options: Namespace, folder: Path) -> Executor:
     if options.ray is not None:
         from sumpool.system.executors.ray_cluster import RayCluster
 
-        if options.jobs != 1:
-            raise ConfigError("--jobs is for this machine: on a Ray cluster --gpus and --cpus say")
         # The search itself restarts lost trials.
         return RayCluster(
             options.ray, gpus=options.gpus, cpus=options.cpus, retries=0, folder=folder.absolute()
         )
-    if options.gpus or options.cpus != 1:
-        raise ConfigError("--gpus and --cpus are shares of a Ray cluster: they need --ray")
     if options.jobs == 1:
         from sumpool.system.processes import run_here
 

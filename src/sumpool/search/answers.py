@@ -26,7 +26,7 @@ class Answer:
         query: The query as given.
         matches: The results, most similar first.
         threshold: Similarity at which images count as similar; None for prototypes.
-        embedded: The embedded query; None for prototypes.
+        embedded: The embedded query; None if its vector is stored, and for prototypes.
     """
 
     query: str
@@ -35,25 +35,30 @@ class Answer:
     embedded: Embedded | None = None
 
     @property
-    def similar(self) -> int:
-        """Number of results that reach the threshold."""
-        assert self.threshold is not None
-        return sum(it.similarity >= self.threshold.value for it in self.matches)
-
-    @property
     def verdict(self) -> str:
         """One-sentence summary of how many images are similar."""
         if self.threshold is None:
             return "Ordered by the share of the image that goes to the prototype."
-        value, meaning = self.threshold
-        if not self.matches:
-            return f"Nothing is at least {value:.3f} similar."
-        if not self.similar:
-            best = self.matches[0].similarity
-            nearest = f"Nothing is similar enough: the nearest image has {best:.3f}"
-            return f"{nearest}, the threshold is {value:.3f} ({meaning})."
-        number = f"{self.similar} of {counted(len(self.matches), 'image')}"
-        return f"{number} at or above the threshold {value:.3f} ({meaning})."
+        return verdict(self.matches, self.threshold, self.threshold.value)
+
+
+def verdict(matches: Sequence[Match], threshold: Threshold, least: float | None = None) -> str:
+    """One-sentence summary of how many ``matches`` are similar.
+
+    Args:
+        matches: The results, most similar first.
+        threshold: Similarity at which images count as similar.
+        least: Similarity that the results were limited to, if any.
+    """
+    value, meaning = threshold
+    if not matches:
+        return "Nothing was found." if least is None else f"Nothing is at least {least:g} similar."
+    similar = sum(it.similarity >= value for it in matches)
+    if not similar:
+        nearest = f"Nothing is similar enough: the nearest image has {matches[0].similarity:.3f}"
+        return f"{nearest}, the threshold is {value:.3f} ({meaning})."
+    number = f"{similar} of {counted(len(matches), 'image')}"
+    return f"{number} at or above the threshold {value:.3f} ({meaning})."
 
 
 def answer(
@@ -64,6 +69,7 @@ def answer(
     where: Mapping[str, Sequence[str]] | None = None,
     box: Sequence[float] | None = None,
     threshold: float | None = None,
+    embed: bool = False,
 ) -> Answer:
     """Answer a typed query: an image file, or the id or path of an indexed image.
 
@@ -74,10 +80,12 @@ def answer(
         where: As in :meth:`Index.search`.
         box: As in :meth:`Index.search`.
         threshold: Minimum similarity; None accepts any.
+        embed: Whether to embed indexed images too, as pages require.
     """
     source = find_query(index, query)
-    embedded = index.embed(source, box)
-    searched = source if isinstance(source, int) and box is None else embedded
+    stored = isinstance(source, int) and box is None
+    embedded = None if stored and not embed else index.embed(source, box)
+    searched = source if stored or embedded is None else embedded
     matches = index.search(searched, k, where=where, threshold=threshold)
     stated = Threshold(threshold, "as given") if threshold is not None else index.threshold
     return Answer(query, matches, stated, embedded)
@@ -159,7 +167,7 @@ def duplicates_verdict(groups: Sequence[Duplicates], threshold: float) -> str:
     near = len(groups) - exact
     return (
         f"{counted(exact, 'group')} with the same content, {counted(near, 'group')} of "
-        f"near-duplicates (similarity from {threshold:g} on)."
+        f"near-duplicates (similarity at least {threshold:g})."
     )
 
 

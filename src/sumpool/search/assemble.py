@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -81,7 +80,8 @@ def assemble(
     pool, new, skipped = _embedded(folder, source, old, parts)
     rows: list[tuple[int, int, Stamp, str | None]] = []  # row in the pool, id, stamp, label
     changed = 0
-    for place, (name, id) in enumerate(zip(*_lists(old, "path", "id"), strict=True)):
+    names, ids = old["path"].to_pylist(), old["id"].to_pylist()
+    for place, (name, id) in enumerate(zip(names, ids, strict=True)):
         if name in plan.kept:
             rows.append((place, id, *plan.kept[name]))
         elif name in new:
@@ -121,10 +121,6 @@ def assemble(
     write_header(folder, following)
     remove_unused(folder, following, table)
     return result
-
-
-def _lists(table: pa.Table, *names: str) -> list[list[Any]]:
-    return [table[name].to_pylist() for name in names]
 
 
 def _embedded(

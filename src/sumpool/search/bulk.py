@@ -117,13 +117,7 @@ class _Worker:
         reuse_freed_memory()
         torch.set_num_threads(threads)
         self.folder, self.header, self.threads = folder, header, threads
-        self.source = Source(
-            header.data,
-            header.format,
-            header.split,
-            labels=header.labels,
-            allow_outside=header.allow_outside,
-        )
+        self.source = Source.of(header)
         self.model = load_embedder(folder / MODEL, "cuda" if gpu else "cpu")
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:

@@ -196,7 +196,7 @@ def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None)
     pooling = model.pooling
     if not can_explain(pooling):
         raise QueryError(
-            f"the pooling {pooling.pool_type} is no sum over positions, so that a match cannot be "
+            f"the pooling {pooling.pool_type} is not a sum over positions, so a match cannot be "
             f"split over them; {', '.join(_RULES)} are"
         )
     with torch.no_grad():
@@ -212,8 +212,8 @@ def contributions(model: Embedder, features: Tensor, mask: Tensor | None = None)
         total = parts.sum(0)
         if F.cosine_similarity(total, pooled.embedding[0].double(), dim=0) < _AGREEMENT:
             raise QueryError(
-                f"with these options the pooling {pooling.pool_type} is no sum over positions, so "
-                "that a match cannot be split over them"
+                f"with these options the pooling {pooling.pool_type} is not a sum over positions, "
+                "so a match cannot be split over them"
             )
         if pooling.linear_map == "after":
             (matrix,) = model.map.parameters()

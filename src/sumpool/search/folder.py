@@ -123,7 +123,7 @@ def read_header(folder: Path) -> Header:
     path = folder / HEADER
     if not path.is_file():
         raise StoreError(
-            f"{folder} is no index, there is no {HEADER} in it: make one with sumpool index --data "
+            f"{folder} is not an index, {HEADER} is missing: build one with sumpool index --data "
             f"PHOTOS --out {shlex.quote(str(folder))}"
         )
     try:

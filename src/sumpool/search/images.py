@@ -68,7 +68,7 @@ class IndexedImages:
         self.header: Header = read_header(self.folder)
         if self.header.generation is None:
             raise StoreError(
-                f"the index {self.folder} is not finished: continue with sumpool index "
+                f"the index {self.folder} is not finished: resume with sumpool index "
                 f"{shlex.quote(str(self.folder))} --update"
             )
         try:
@@ -152,8 +152,7 @@ class IndexedImages:
 
     @cached_property
     def _source(self) -> tuple[Source, dict[str, int]]:
-        it = self.header
-        source = Source(it.data, it.format, it.split, labels=it.labels)
+        source = Source.of(self.header)
         return source, {source.name(index): index for index in range(len(source))}
 
     def thumbnail(self, id: int, side: int = SIDE) -> bytes:

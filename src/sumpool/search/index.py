@@ -149,20 +149,21 @@ class Index(IndexedImages):
     @property
     def prototypes(self) -> int:
         """Number of prototypes to search by; 0 if the model has fewer than two."""
-        return 0 if self._attributes is None else self._attributes.shape[1]
+        return 0 if self.attributes is None else self.attributes.shape[1]
 
     @cached_property
-    def _store(self) -> VectorIndex:
-        return open_vector_index(self.folder, self.header, self.images)
-
-    @cached_property
-    def _attributes(self) -> NDArray[np.float32] | None:
+    def attributes(self) -> NDArray[np.float32] | None:
+        """Attributes z of the images, (N, m); None if there are fewer than two prototypes."""
         column = self.images["z"].combine_chunks()
         if column.null_count == len(column):
             return None
         attributes: NDArray[np.float32] = column.flatten().to_numpy().reshape(len(self), -1)
         # A single prototype receives all of every image and cannot tell them apart.
         return attributes if attributes.shape[1] > 1 else None
+
+    @cached_property
+    def _store(self) -> VectorIndex:
+        return open_vector_index(self.folder, self.header, self.images)
 
     def embed(self, query: Query, box: Sequence[float] | None = None) -> Embedded:
         """Embed a query.
@@ -232,7 +233,7 @@ class Index(IndexedImages):
         Raises:
             QueryError: If the model has no such prototype.
         """
-        attributes = self._attributes
+        attributes = self.attributes
         if attributes is None:
             raise QueryError(
                 f"the pooling {self.model.config.pooling} has no prototypes to search by"
@@ -256,8 +257,8 @@ class Index(IndexedImages):
         """
         if not self.explains:
             raise QueryError(
-                f"the pooling {self.model.config.pooling} is no sum over positions: it cannot say "
-                "where a match comes from"
+                f"the pooling {self.model.config.pooling} is not a sum over positions: it cannot "
+                "say where a match comes from"
             )
         embedded = query if isinstance(query, Embedded) else self.embed(query, box)
         return explain_match(self.model, embedded, self.embed(id))

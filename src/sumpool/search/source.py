@@ -13,6 +13,7 @@ from sumpool.data import DataError, ImageDataset, dataset_splits, detect_format,
 from sumpool.data.base import ImageSubset
 from sumpool.data.sets.files import ImageFiles, image_names
 from sumpool.data.sets.flat import FlatImages, is_flat
+from sumpool.search.folder import Header
 
 
 class Stamp(NamedTuple):
@@ -56,6 +57,17 @@ class Source:
         whole = self.dataset.parent if isinstance(self.dataset, ImageSubset) else self.dataset
         self.files = isinstance(whole, ImageFiles)
         self.labeled = labels and self.dataset.labeled
+
+    @classmethod
+    def of(cls, header: Header) -> Source:
+        """Open the images of an index."""
+        return cls(
+            header.data,
+            header.format,
+            header.split,
+            labels=header.labels,
+            allow_outside=header.allow_outside,
+        )
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -104,7 +116,7 @@ def _open(root: Path, format: str, split: str, labels: bool, allow_outside: bool
     splits = dataset_splits(root, format)
     if split not in splits:
         raise DataError(
-            f"{root}, of the format {format}, has no split {split}: it has {', '.join(splits)}"
+            f"{root} has no split {split}: it has {', '.join(splits)} (format {format})"
         )
     more = {"allow_outside": allow_outside} if format == "csv" else {}
     return open_dataset(None if format == "glyphs" else root, format, split, **more)

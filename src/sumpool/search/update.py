@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shlex
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -79,17 +80,20 @@ def begin(
         known = read_header(out) if begun else None
         if known is not None and known.generation is not None:
             raise StoreError(
-                f"{out} is an index already: bring it up to date with sumpool index "
+                f"{out} is an index already: update it with sumpool index "
                 f"{shlex.quote(str(out))} --update, or choose another folder"
             )
         others = [it.name for it in out.iterdir() if it.name[0] != "." and it.name != MODEL]
         if known is None and others:
             raise StoreError(f"{out} holds other files, such as {min(others)}: choose a new folder")
-        save_embedder(embedder, out / MODEL)
+        # Compared before the model of an unfinished index is replaced.
+        with tempfile.TemporaryDirectory() as aside:
+            save_embedder(embedder, Path(aside, MODEL))
+            digest = model_digest(Path(aside))
         header = Header(
             data=str(Path(data).absolute()),
             model=name,
-            model_digest=model_digest(out),
+            model_digest=digest,
             dim=embedder.config.embedding_size,
             files=source.files,
             **options,
@@ -105,6 +109,7 @@ def begin(
                 f"{out} holds an unfinished index with other options ({', '.join(changed)}): "
                 "continue with those, or choose a new folder"
             )
+        save_embedder(embedder, out / MODEL)
         if known is None:
             write_header(out, header)
 
@@ -141,15 +146,9 @@ def update(
             write_header(folder, header)
         if model_digest(folder) != header.model_digest:
             raise StoreError(
-                f"the model in {folder / MODEL} is not the one of the index: build anew"
+                f"the model in {folder / MODEL} is not that of the index: build the index again"
             )
-        source = Source(
-            header.data,
-            header.format,
-            header.split,
-            labels=header.labels,
-            allow_outside=header.allow_outside,
-        )
+        source = Source.of(header)
         old = _read_old(folder, header)
         plan = _compare(source, old, progress)
         parts = plan_parts(source, plan.missing, header)

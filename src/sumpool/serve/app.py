@@ -169,7 +169,7 @@ def _error_handlers(pages: Pages) -> dict[Any, Any]:
 
     async def defect(request: Request, error: Exception) -> Response:
         # Starlette re-raises the error, which logs it. The response must not name files.
-        return answer(request, 500, "something went wrong; the log of the server says what")
+        return answer(request, 500, "something went wrong; see the log of the server")
 
     return {
         HTTPException: http,

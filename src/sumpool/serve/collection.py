@@ -79,7 +79,7 @@ class Collection:
 
     def warm(self) -> None:
         """Load the model and open the store, so that the first visitor does not wait."""
-        assert self.shows
+        _ = self.shows
         self.search(Query(int(self.index.images["id"][0].as_py())), 1, None, None)
 
     @property
@@ -291,24 +291,14 @@ class Collection:
     @cached_property
     def shares(self) -> NDArray[np.float32]:
         """Mean share that each prototype receives of all images; empty without prototypes."""
-        mean: NDArray[np.float32] = self._attributes.mean(0)
-        return mean
+        attributes = self.index.attributes
+        return np.zeros(0, np.float32) if attributes is None else attributes.mean(0)
 
     @cached_property
     def strongest(self) -> list[int]:
         """For each prototype, the id of the image in which it is strongest."""
-        ids = self.index.images["id"].to_numpy()
-        best: list[int] = ids[self._attributes.argmax(0)].tolist()
-        return best
-
-    @property
-    def _attributes(self) -> NDArray[np.float32]:
-        count = self.index.prototypes
-        if not count:
-            return np.zeros((1, 0), np.float32)
-        values = self.index.images["z"].combine_chunks().flatten().to_numpy()
-        attributes: NDArray[np.float32] = values.reshape(-1, count)
-        return attributes
+        ids, attributes = self.index.images["id"].to_numpy(), self.index.attributes
+        return [] if attributes is None else ids[attributes.argmax(0)].tolist()
 
     @cached_property
     def plane(self) -> tuple[list[dict[str, Any]], str]:

@@ -200,7 +200,7 @@ class Pages:
             near = f"at least {group['similarity']:.3f} similar to another of them"
             how = "with the same content" if group["exact"] else near
             group["kind"] = f"{counted(group['count'], 'image')} {how}"
-        verdict = f"{counted(count, 'group')} of images that are the same, or nearly."
+        verdict = f"{counted(count, 'group')} of duplicate or near-duplicate images."
         more = f"The first {MOST_GROUPS} are shown." if count > MOST_GROUPS else ""
         return self.render(
             "duplicates.html", request, "Duplicates", verdict=verdict, more=more, **found

@@ -12,13 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from sumpool.search import Match
+from sumpool.search.answers import verdict
 from sumpool.search.duplicates import NEAR
 from sumpool.serve.arguments import Arguments
 from sumpool.serve.collection import Collection, Query
 from sumpool.serve.pictures import SIDES
 from sumpool.serve.uploads import Limits, Upload, check_upload, upload_formats
 from sumpool.serve.worker import Worker
-from sumpool.system.wording import counted
 
 #: Arguments that define a query.
 QUERY = ("image", "upload", "box")
@@ -112,12 +112,12 @@ class Views:
         label = arguments.text("label")
         least = arguments.share("threshold", -1.0) if "threshold" in arguments else None
         found = await self.find(query, k, label, least)
-        results = [self._result(it) for it in found]
+        threshold = self.collection.index.threshold
         return {
             "query": self.described(query),
-            "threshold": self.collection.index.threshold.value,
-            "verdict": self._verdict(results, least),
-            "results": results,
+            "threshold": threshold.value,
+            "verdict": verdict(found, threshold, least),
+            "results": [self._result(it) for it in found],
         }
 
     async def find(
@@ -132,18 +132,6 @@ class Views:
         image = self.collection.image(match.id)
         similar = match.similarity >= self.collection.index.threshold.value
         return {**image, "similarity": match.similarity, "similar": similar}
-
-    def _verdict(self, results: list[dict[str, Any]], least: float | None) -> str:
-        threshold = self.collection.index.threshold
-        similar = sum(it["similar"] for it in results)
-        meaning = f"{threshold.value:.4f} similar: {threshold.meaning}."
-        if not results:
-            what = "there is no other image" if least is None else f"no image is {least} similar"
-            return f"Nothing was found: {what}."
-        if not similar:
-            best = f"{results[0]['similarity']:.4f}"
-            return f"Nothing similar was found: the nearest image is {best}, not {meaning}"
-        return f"{similar} of {counted(len(results), 'result')} are at least {meaning}"
 
     async def upload(self, request: Request) -> dict[str, Any]:
         """Keep the image in the body of a POST for later queries."""

@@ -20,14 +20,12 @@ from sumpool.report.run.curves import comparison_pictures, score_picture
 from sumpool.report.run.files import Run, read_run
 from sumpool.report.run.folder import REPORT
 from sumpool.report.run.gallery import Gallery, Query
-from sumpool.report.run.groups import group_runs, seed_of
+from sumpool.report.run.groups import seed_of
 from sumpool.report.run.labels import ON_TEST, PERCENT, SCORES, duration, seconds_of, summary
 from sumpool.report.run.weight_maps import is_flat
 from sumpool.report.section import NOTHING
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.system.files import StoreError
-
-__all__ = ["comparison_table", "group_runs", "write_comparison_page"]
 
 #: Labels of the reasons why runs stop, in the table of runs.
 ENDINGS = {"max_steps": "last step", "minutes": "time budget"}

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sumpool.search.stores.base import Found, Ids, Vectors, check_new, check_queries, check_rows
 from sumpool.search.stores.labels import LabelColumn
-from sumpool.system.errors import UserError
+from sumpool.system.extras import import_extra
 
 
 class ExactIndex:
@@ -97,11 +97,7 @@ def load_faiss() -> Any:
     Raises:
         UserError: If it is missing; the message says how to install it.
     """
-    try:
-        import faiss
-    except ImportError as error:
-        raise UserError("search needs faiss: pip install 'sumpool[search]'") from error
-    return faiss
+    return import_extra("faiss", "search", "search needs")
 
 
 def select(faiss: Any, rows: NDArray[np.bool_]) -> Any:

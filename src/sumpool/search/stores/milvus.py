@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from sumpool.search.stores.base import Found, Ids, Vectors, check_queries, check_rows
 from sumpool.system.errors import UserError
+from sumpool.system.extras import import_extra
 from sumpool.system.wording import counted
 
 #: Environment variable with the token of a server, or "user:password".
@@ -62,15 +63,12 @@ class MilvusIndex:
         digest = hashlib.sha256(str(folder.resolve()).encode()).hexdigest()
         self._name = name or f"sumpool_{digest[:16]}"
         self._size, self._place = size, place
-        try:
-            from pymilvus import MilvusClient
-        except ImportError as error:
-            raise UserError("Milvus needs pymilvus: pip install 'sumpool[milvus]'") from error
+        client = import_extra("pymilvus", "milvus", "Milvus needs").MilvusClient
         # Errors are raised anyway; the client also logs calls that Milvus Lite does not implement.
         for talker in ("pymilvus", "grpc._server"):
             logging.getLogger(talker).setLevel(logging.CRITICAL)
         with self._named_errors():
-            self._client = MilvusClient(place, token=os.environ.get(TOKEN, ""), timeout=TIMEOUT)
+            self._client = client(place, token=os.environ.get(TOKEN, ""), timeout=TIMEOUT)
             if not self._client.has_collection(self._name):
                 self._create("FLAT" if expected <= EXACT else "AUTOINDEX")
             self._client.load_collection(self._name)
