@@ -6,7 +6,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.bench_options import add_out
+from sumpool.cli.bench_options import add_metric, add_out
 from sumpool.cli.options import add_overwrite, count
 
 COMPARE_DESCRIPTION = """\
@@ -76,13 +76,7 @@ def add_compare_options(parser: ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="only runs with these options",
     )
-    parser.add_argument(
-        "--metric",
-        nargs="+",
-        metavar="NAME",
-        help="metrics to show, named as in metrics.json (default: precision_at_1 and "
-        "mean_average_precision_at_r)",
-    )
+    add_metric(parser)
     parser.add_argument(
         "--on",
         choices=("test", "validation"),

@@ -149,6 +149,17 @@ def add_out(parser: ArgumentParser) -> None:
     )
 
 
+def add_metric(parser: ArgumentParser) -> None:
+    """Add --metric."""
+    parser.add_argument(
+        "--metric",
+        nargs="+",
+        metavar="NAME",
+        help="metrics to show, named as in metrics.json (default: precision_at_1 and "
+        "mean_average_precision_at_r)",
+    )
+
+
 def add_root(parser: ArgumentParser) -> None:
     """Add --root."""
     parser.add_argument(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.bench_options import add_out, add_root
+from sumpool.cli.bench_options import add_metric, add_out, add_root
 from sumpool.cli.options import add_overwrite
 
 FORMATS = ("markdown", "latex", "html")
@@ -49,13 +49,7 @@ def add_table_options(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="show only these protocols: fair, conventional, … (default: all)",
     )
-    parser.add_argument(
-        "--metric",
-        nargs="+",
-        metavar="NAME",
-        help="metrics to show, named as in metrics.json (default: precision_at_1 and "
-        "mean_average_precision_at_r)",
-    )
+    add_metric(parser)
     parser.add_argument(
         "--file", type=Path, metavar="FILE", help="write the tables to FILE (default: print them)"
     )

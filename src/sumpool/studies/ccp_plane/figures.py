@@ -88,7 +88,7 @@ def _plane(axes: Axes, arrays: dict[str, NDArray[Any]], place: int) -> None:
                 alpha=0.9,
                 zorder=3 if name == "converged" else 2,
             )
-        # Label classes, so that they can be told apart by more than color.
+        # Label classes: colors alone do not distinguish them.
         axes.annotate(
             plain_text(str(arrays["class_names"][label])),
             tuple(own.mean(0)),
