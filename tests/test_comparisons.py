@@ -49,4 +49,4 @@ def test_rows_of_a_benchmark_are_packed_and_compared(
     assert main(["bench", "compare", str(packed), "--where", "nothing=1"]) == 1
     assert capsys.readouterr().err.startswith("sumpool: error: where names no option")
     assert main(["bench", "compare", str(packed), "--folds", "9"]) == 1
-    assert "no finished run is left" in capsys.readouterr().err
+    assert "no finished run matches --protocol, --loss, … and --where" in capsys.readouterr().err
