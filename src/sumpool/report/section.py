@@ -79,7 +79,7 @@ def over_seeds(
     return mean_and_spread(found, digits, scale) + count
 
 
-def seeds_in_words(rows: Sequence[Row]) -> str:
+def seeds_label(rows: Sequence[Row]) -> str:
     """Describe how many seeds a table averages over."""
     count = seed_count(rows)
     return "one seed" if count == 1 else f"mean ± standard deviation over {count} seeds"

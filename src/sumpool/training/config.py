@@ -15,7 +15,7 @@ from sumpool.system.documents import load_yaml
 from sumpool.system.errors import UserError
 from sumpool.system.files import write_atomic
 from sumpool.training.options import TrainConfig as TrainConfig
-from sumpool.training.values.types import fits, in_words
+from sumpool.training.values.types import describe_type, fits
 
 
 class ConfigError(UserError):
@@ -84,7 +84,9 @@ def _build(kind: Any, values: Mapping[str, Any], prefix: str) -> Any:
         raise ConfigError(f"unknown option: {names}")
     for name, value in values.items():
         if not fits(value, hints[name]):
-            raise ConfigError(f"{prefix}{name} must be {in_words(hints[name])}, got {value!r:.80}")
+            raise ConfigError(
+                f"{prefix}{name} must be {describe_type(hints[name])}, got {value!r:.80}"
+            )
     return kind(**values)
 
 

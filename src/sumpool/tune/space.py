@@ -19,7 +19,7 @@ from sumpool.training.config import (
 )
 from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
-from sumpool.training.values.types import fits, in_words
+from sumpool.training.values.types import describe_type, fits
 
 #: Default search space; options that the user has set are excluded from it.
 SPACE = (
@@ -167,7 +167,7 @@ def _check_name(name: str) -> Any:
         )
     hint = option_hints()[name]
     if isinstance(known[name], dict | list) or not _plain(hint):
-        raise ConfigError(f"vary takes options with one value, {name} is {in_words(hint)}")
+        raise ConfigError(f"vary takes options with one value, {name} is {describe_type(hint)}")
     return hint
 
 
@@ -179,7 +179,7 @@ def _plain(hint: Any) -> bool:
 
 def _range(name: str, hint: Any, ends: tuple[str, str], kinds: Sequence[str]) -> Dimension:
     if not fits(1, hint):
-        raise ConfigError(f"vary {name} takes no range: it must be {in_words(hint)}")
+        raise ConfigError(f"vary {name} takes no range: it must be {describe_type(hint)}")
     whole = "int" in kinds or not fits(0.5, hint)
     low, high = (_value(name, it.strip(), int if whole else float) for it in ends)
     if not low < high:
@@ -197,6 +197,6 @@ def _value(name: str, text: str, hint: Any) -> Any:
     if not fits(value, hint):
         value = text  # a string that parses as JSON, such as a name of digits
     if not fits(value, hint):
-        raise ConfigError(f"vary {name} must be {in_words(hint)}, got {text!r}")
+        raise ConfigError(f"vary {name} must be {describe_type(hint)}, got {text!r}")
     number = isinstance(value, int) and not isinstance(value, bool)
     return float(value) if number and fits(0.5, hint) else value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.section import Section, seeds_in_words
+from sumpool.report.section import Section, seeds_label
 from sumpool.report.tables import Table
 from sumpool.studies.averaging.figures import (
     MOST_CLASSES,
@@ -45,7 +45,7 @@ _HULLS: dict[str, Column] = {
 
 def tables(rows: list[Row]) -> list[Table]:
     """Tabulate errors with their bound, and class hulls."""
-    seeds, settings = seeds_in_words(rows), rows[0].settings
+    seeds, settings = seeds_label(rows), rows[0].settings
     groups = by_label(rows, "pool", SHORT)
     return [
         seeds_table(

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import dataset_label
 from sumpool.report.plots import marker_at, panel_row
-from sumpool.report.section import Section, seeds_in_words
+from sumpool.report.section import Section, seeds_label
 from sumpool.report.style import CLASS_COLORS
 from sumpool.report.tables import Table
 from sumpool.studies.shared.ccp_labels import METHODS, PROBLEMS, by_method, note, shown_rows
@@ -30,7 +30,7 @@ _COLUMNS: dict[str, Column] = {
 def tables(rows: list[Row]) -> list[Table]:
     """Tabulate MAP@R, covering radius, class distance and problem statistics by method."""
     groups = by_method(rows)
-    words = f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
+    words = f"{dataset_label(rows[0].settings)}, {seeds_label(rows)}"
     return [
         seeds_table("training", groups, _COLUMNS, f"Validation images of {words}"),
         seeds_table("training", groups, PROBLEMS, f"The problems on training images of {words}"),

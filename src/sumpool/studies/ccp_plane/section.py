@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.section import Section, over_seeds, seeds_in_words
+from sumpool.report.section import Section, over_seeds, seeds_label
 from sumpool.report.tables import Table, mean_and_spread
 from sumpool.studies.ccp_plane.figures import draw_planes, draw_problems, problem_values
 from sumpool.studies.shared.ccp_labels import PROBLEMS, by_method, methods_in, note, shown_rows
@@ -34,7 +34,7 @@ _PROBLEM_COLUMNS: dict[str, Column] = {
 
 def tables(rows: list[Row]) -> list[Table]:
     """Tabulate all methods, and alternating problems one by one."""
-    caption = f"{rows[0].settings['data']}, 2-D embeddings, {seeds_in_words(rows)}"
+    caption = f"{rows[0].settings['data']}, 2-D embeddings, {seeds_label(rows)}"
     found = [seeds_table("training", by_method(rows), _COLUMNS, caption)]
     alone, alternating = (
         [row for row in rows if row.cell["method"] == method]

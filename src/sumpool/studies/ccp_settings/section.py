@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from sumpool.report.labels import dataset_label, loss_name, losses
-from sumpool.report.section import NOTHING, Section, grouped, measured, over_seeds, seeds_in_words
+from sumpool.report.section import NOTHING, Section, grouped, measured, over_seeds, seeds_label
 from sumpool.report.tables import Table
 from sumpool.studies.ccp_settings.experiment import BASE, LABELS
 from sumpool.studies.ccp_settings.figures import draw_curves, draw_scores, validations, variants_in
@@ -40,7 +40,7 @@ def tables(rows: list[Row]) -> list[Table]:
         if (own := cells.get((loss, variant), []))
     ]
     header = ["training", "MAP@R [%]", "gain [points]", *headings(columns)]
-    caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_in_words(rows)}"
+    caption = f"Test images of {dataset_label(rows[0].settings)}, {seeds_label(rows)}"
     return [Table(header, lines, caption)]
 
 

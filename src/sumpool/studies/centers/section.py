@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from sumpool.report.labels import dataset_label, in_given_order, loss_name, losses
 from sumpool.report.plots import color_at, marker_at, panel_row
-from sumpool.report.section import NOTHING, Section, grouped, over_seeds, seeds_in_words, values
+from sumpool.report.section import NOTHING, Section, grouped, over_seeds, seeds_label, values
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.centers.experiment import CONSTANTS
@@ -72,7 +72,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 for level, own in _levels(rows, loss).items()
             ],
             f"Loss {loss}, test images of {dataset_label(rows[0].settings)}; retrieval in %, "
-            f"centers of the training classes at the best step; {seeds_in_words(rows)}",
+            f"centers of the training classes at the best step; {seeds_label(rows)}",
         )
         for loss in losses(rows)
     ]

@@ -12,7 +12,7 @@ from sumpool.report.section import (
     grouped,
     over_seeds,
     seed_count,
-    seeds_in_words,
+    seeds_label,
     values,
 )
 from sumpool.report.style import mean_and_deviation
@@ -47,7 +47,7 @@ def tables(rows: list[Row]) -> list[Table]:
     caption = (
         f"Test {dataset_label(rows[0].settings)}, of sub-classes never seen. Columns: loss, "
         "learning rate and what is measured; weight: the share of the pooling weight on the "
-        f"foreground tile; all in %, {seeds_in_words(rows)}; the best of {_size(rows)} dimensions "
+        f"foreground tile; all in %, {seeds_label(rows)}; the best of {_size(rows)} dimensions "
         "stand out"
     )
     if any(")" in text for column in columns for text in column):

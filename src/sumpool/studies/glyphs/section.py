@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sumpool.report.run.curves import score_picture
-from sumpool.report.section import Section, grouped, provenance, seeds_in_words, values
+from sumpool.report.section import Section, grouped, provenance, seeds_label, values
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.system.rows import Row
@@ -21,7 +21,7 @@ _COLUMNS: dict[str, Column] = {
 
 def tables(rows: list[Row]) -> list[Table]:
     """Tabulate retrieval and the weight on the letter, by pooling."""
-    caption = f"Letters that were never seen, {seeds_in_words(rows)}"
+    caption = f"Letters that were never seen, {seeds_label(rows)}"
     return [seeds_table("pooling", _methods(rows), _COLUMNS, caption)]
 
 

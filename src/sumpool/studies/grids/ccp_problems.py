@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import dataset_label, evaluated_on, in_given_order, loss_name
 from sumpool.report.plots import color_at, marker_at
-from sumpool.report.section import Section, grouped, seeds_in_words, values
+from sumpool.report.section import Section, grouped, seeds_label, values
 from sumpool.report.style import mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.plots import images_of
@@ -60,7 +60,7 @@ def tables(rows: list[Row]) -> list[Table]:
         "best_step": ("best step", 0, 1.0),
         **PROBLEMS,
     }
-    caption = f"{images_of(rows)}, {seeds_in_words(rows)}"
+    caption = f"{images_of(rows)}, {seeds_label(rows)}"
     return [seeds_table("training", groups, columns, caption)]
 
 

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import dataset_label, loss_name, losses, on_collages
 from sumpool.report.plots import panel_row
-from sumpool.report.section import Section, grouped, measured, seeds_in_words, values
+from sumpool.report.section import Section, grouped, measured, seeds_label, values
 from sumpool.report.style import BLUE, GREY, ORANGE, SKY, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
@@ -70,7 +70,7 @@ def tables(rows: list[Row]) -> list[Table]:
                 for (score, label), used in product(scores, words)
             },
             grouped([row for row in rows if loss_name(row) == loss], _combination),
-            f"{images_of(rows)}, loss {loss}, in %, {seeds_in_words(rows)}",
+            f"{images_of(rows)}, loss {loss}, in %, {seeds_label(rows)}",
         )
         for loss in losses(rows)
     ]

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import dataset_label, evaluated_on
 from sumpool.report.plots import color_at, marker_at
-from sumpool.report.section import grouped, seeds_in_words, values
+from sumpool.report.section import grouped, seeds_label, values
 from sumpool.report.style import STYLES, mean_and_deviation, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import cross_table
@@ -72,7 +72,7 @@ def scores_caption(what: str, rows: Sequence[Row]) -> str:
     weight = (
         "weight: the share on the foreground tile, " if values(rows, "foreground_weight") else ""
     )
-    return f"{what}, {weight}all in %, {seeds_in_words(rows)}"
+    return f"{what}, {weight}all in %, {seeds_label(rows)}"
 
 
 def metric_table(
@@ -95,5 +95,5 @@ def metric_table(
         {name: (name, metric) for name in groups},
         cells,
         f"{evaluated_on(rows[0].settings).capitalize()} {heading} [%] on "
-        f"{dataset_label(rows[0].settings)}, {seeds_in_words(rows)}",
+        f"{dataset_label(rows[0].settings)}, {seeds_label(rows)}",
     )

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from sumpool.report.labels import dataset_label, loss_name, losses
 from sumpool.report.plots import panel_row
-from sumpool.report.section import NOTHING, Section, grouped, seeds_in_words, values
+from sumpool.report.section import NOTHING, Section, grouped, seeds_label, values
 from sumpool.report.style import mean_and_deviation
 from sumpool.report.tables import Table
 from sumpool.studies.grids.levels import gsp_study
@@ -53,7 +53,7 @@ def tables(rows: list[Row]) -> list[Table]:
             {(str(count),): count for count in counts},
             {f"ε = {eps:g}": (eps, "map_at_r") for eps in smooth},
             grouped([row for row in rows if loss_name(row) == loss], _cell),
-            f"{images_of(rows)}, loss {loss}, MAP@R [%], {seeds_in_words(rows)}",
+            f"{images_of(rows)}, loss {loss}, MAP@R [%], {seeds_label(rows)}",
         )
         for loss in losses(rows)
     ]

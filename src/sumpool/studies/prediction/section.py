@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from statistics import fmean
 
-from sumpool.report.section import Section, grouped, over_seeds, seeds_in_words, values
+from sumpool.report.section import Section, grouped, over_seeds, seeds_label, values
 from sumpool.report.tables import Table
 from sumpool.studies.prediction.figures import (
     draw_histograms,
@@ -32,7 +32,7 @@ def tables(rows: list[Row]) -> list[Table]:
     """Tabulate accuracies, with chance in the last row, and metrics of the models."""
     variants = grouped(rows, variant)
     found = {variant_name(key): variants[key] for key in sorted(variants)}
-    caption = f"The models on the test images; {seeds_in_words(rows)}"
+    caption = f"The models on the test images; {seeds_label(rows)}"
     return [_accuracies(rows, found), seeds_table("training", found, _MODELS, caption)]
 
 
@@ -64,7 +64,7 @@ def _accuracies(rows: list[Row], found: Mapping[str, list[Row]]) -> Table:
         lines[-1] += [random, random]
     caption = (
         f"How much of half of {images_label(settings['data'])} a map tells apart that was fitted "
-        f"on the other half, {settings['splits']} splits; {seeds_in_words(rows)}"
+        f"on the other half, {settings['splits']} splits; {seeds_label(rows)}"
     )
     return Table(header, lines, caption)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from sumpool.report.section import Section, grouped, seeds_in_words
+from sumpool.report.section import Section, grouped, seeds_label
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import Column, seeds_table
 from sumpool.studies.shared.sections import study_section
@@ -29,7 +29,7 @@ def tables(rows: list[Row]) -> list[Table]:
         return margin, method if alone else f"{method}, m⁻ = {margin:g}"
 
     groups = {label: own for (_, label), own in sorted(grouped(rows, name).items())}
-    return [seeds_table("pooling", groups, _COLUMNS, f"Learned tokens, {seeds_in_words(rows)}")]
+    return [seeds_table("pooling", groups, _COLUMNS, f"Learned tokens, {seeds_label(rows)}")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:

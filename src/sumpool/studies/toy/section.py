@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from sumpool.report.section import Section, grouped, seeds_in_words
+from sumpool.report.section import Section, grouped, seeds_label
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import seeds_table
 from sumpool.studies.shared.sections import study_section
@@ -28,7 +28,7 @@ def tables(rows: list[Row]) -> list[Table]:
         "covered": ("foreground covered [%]", 1, 100.0),
         "ignored": (ignored, 1, 1.0),
     }
-    return [seeds_table("pooling", groups, columns, f"Toy map, {seeds_in_words(rows)} of noise")]
+    return [seeds_table("pooling", groups, columns, f"Toy map, {seeds_label(rows)} of noise")]
 
 
 def section(folder: Path, rows: list[Row]) -> Section:

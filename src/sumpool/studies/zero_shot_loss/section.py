@@ -19,7 +19,7 @@ from sumpool.report.labels import (
     trained_with,
 )
 from sumpool.report.plots import color_at, legend_below, marker_at, panel_row
-from sumpool.report.section import NOTHING, Section, measured, over_seeds, seeds_in_words
+from sumpool.report.section import NOTHING, Section, measured, over_seeds, seeds_label
 from sumpool.report.style import mean_and_deviation, plain_text, style_axes
 from sumpool.report.tables import Table
 from sumpool.studies.shared.reporting import Column, averages, differences, headings, signed
@@ -120,7 +120,7 @@ def _table(rows: Sequence[Row], pair: tuple[str, float]) -> Table:
         )
     header = ["variant", "MAP@R [%]", "change [points]", "P@1 [%]", *headings(columns)]
     loss, rate = pair
-    caption = f"Loss {loss}, learning rate {rate_name(rate)}, {seeds_in_words(own)}"
+    caption = f"Loss {loss}, learning rate {rate_name(rate)}, {seeds_label(own)}"
     return Table(header, lines, caption)
 
 

@@ -40,19 +40,19 @@ def fits(value: Any, hint: Any) -> bool:
     return not isinstance(hint, type) or isinstance(value, hint)
 
 
-def in_words(hint: Any) -> str:
+def describe_type(hint: Any) -> str:
     """Describe the values of an option of the type ``hint``.
 
-    >>> in_words(int | None), in_words(Literal["none", "ram"])
+    >>> describe_type(int | None), describe_type(Literal["none", "ram"])
     ('a whole number or null', 'none or ram')
     """
     origin, inner = get_origin(hint), get_args(hint)
     if origin in (Union, UnionType):
-        return " or ".join(in_words(one) for one in inner)
+        return " or ".join(describe_type(one) for one in inner)
     if origin is Literal:
         return " or ".join(map(str, inner))
     if origin is list:
-        return f"a list, each {in_words(inner[0])}"
+        return f"a list, each {describe_type(inner[0])}"
     return "a table of names and values" if origin is dict else _WORDS.get(hint, "a group")
 
 
@@ -71,7 +71,7 @@ def plain_error(message: str, hints: Mapping[str, Any]) -> str:
     plain = re.search(r"Expected an? <class '(int|float)'>", message)
     builtin = {"int": int, "float": float}[plain[1]] if plain else None
     if key and value and (hint := hints.get(key[1], builtin)) is not None:
-        return f"--{key[1]} must be {in_words(hint)}, got {value[1]:.80}"
+        return f"--{key[1]} must be {describe_type(hint)}, got {value[1]:.80}"
     message = re.sub(r'Parser key "[\w.]+":|^argument (?=-)', "", message)
     message = re.sub(r"expected (?:one|at least one) argument", "a value is missing", message)
     return " ".join(message.split())
