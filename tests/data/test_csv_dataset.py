@@ -78,6 +78,13 @@ def test_numbers_sort_by_value_and_stay_text(folder: Path) -> None:
     assert ImageTable(path).class_names == ("01", "1")
 
 
+def test_blanks_around_labels_and_splits_do_not_count(folder: Path) -> None:
+    path = text(folder / "x.csv", "path, label, split", "1.png,a, dev", "2.png, a ,dev")
+    table = ImageTable(path, "dev")
+    assert table.class_names == ("a",)
+    assert len(table) == 2
+
+
 def test_a_byte_order_mark_blank_lines_and_dos_line_ends_are_fine(folder: Path) -> None:
     (folder / "x.csv").write_bytes(b"\xef\xbb\xbfpath, label\r\n1.png,a\r\n\r\n2.png,b\r\n")
     assert ImageTable(folder).class_names == ("a", "b")

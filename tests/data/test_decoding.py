@@ -120,6 +120,20 @@ def test_images_come_upright(tmp_path: Path, name: str, orientation: int) -> Non
     assert image.getexif().get(0x0112, 1) == 1
 
 
+@pytest.mark.parametrize("name", ["x.jpg", "x.webp"])
+def test_reading_again_does_not_turn_an_image_whose_xmp_has_its_orientation(
+    tmp_path: Path, name: str
+) -> None:
+    packet = (
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-'
+        b'syntax-ns#"><rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" '
+        b'tiff:Orientation="6"/></rdf:RDF></x:xmpmeta>'
+    )
+    once = saved(tmp_path, Image.new("RGB", (32, 48)), name, xmp=packet)
+    assert once.size == (48, 32)
+    assert read_image(once).size == (48, 32)
+
+
 def test_unreadable_exif_does_not_cost_the_image(tmp_path: Path) -> None:
     image = saved(tmp_path, Image.new("RGB", (8, 8), "red"), "x.jpg", exif=b"Exif\0\0II*\0")
     assert image.size == (8, 8)

@@ -121,6 +121,15 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
     assert ImageFolder(tmp_path).class_names == ("bus", "train")
 
 
+def test_one_split_stays_a_split_beside_folders_that_are_no_classes(tmp_path: Path) -> None:
+    class_folders(tmp_path / "train", {"a": 1, "b": 1})
+    (tmp_path / "annotations").mkdir()
+    assert ImageFolder(tmp_path).class_names == ("a", "b")
+    class_folders(tmp_path / "valid", {"a": 1})
+    with pytest.raises(DataError, match=r"has the splits train and beside them the folder valid"):
+        ImageFolder(tmp_path)
+
+
 def test_splits_beside_classes_are_refused(tmp_path: Path) -> None:
     class_folders(tmp_path / "train", {"a": 1})
     class_folders(tmp_path / "test", {"a": 1})

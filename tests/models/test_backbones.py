@@ -116,8 +116,22 @@ def test_a_size_that_does_not_fit_is_an_error_about_crop() -> None:
 
 def test_networks_without_local_features_are_refused() -> None:
     flat = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 5))
-    with pytest.raises(ValueError, match=r"'flat' must give maps .*got \(1, 5\)"):
+    with pytest.raises(ValueError, match=r"'flat' must give maps .*got \(2, 5\)"):
         find_layout(flat, "flat", 8)
+
+
+def test_networks_that_misread_a_batch_are_refused() -> None:
+    class Transposed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.zeros(1))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            position = self.weight.expand(1, 64, 3)
+            return x.flatten(2).reshape(1, -1, 3) + position
+
+    with pytest.raises(ValueError, match=r"does not take images of 8×8 pixels.*size of tensor"):
+        find_layout(Transposed(), "it", 8)
 
 
 def test_looking_at_the_layout_leaves_no_trace() -> None:

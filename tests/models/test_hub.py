@@ -105,7 +105,7 @@ def test_the_card_has_data_protocol_scores_and_weights_of_the_run(tmp_path: Path
     run = make_run(tmp_path / "run", data_set="birds")
     embedder().save_pretrained(tmp_path / "out", run=run)
     text = (tmp_path / "out" / "README.md").read_text()
-    for said in ("trained on birds", "selected on classes of their own", "95 % interval over"):
+    for said in ("trained on birds", "selected on the validation set", "95 % interval over"):
         assert said in text
     assert "/photos" not in text  # folders of whoever trained it
     results = head(text)["model-index"][0]["results"]
@@ -113,6 +113,27 @@ def test_the_card_has_data_protocol_scores_and_weights_of_the_run(tmp_path: Path
     assert scores == {"test": 0.55, "validation": 0.6}
     assert (tmp_path / "out" / "weights.jpg").read_bytes()[:2] == b"\xff\xd8"
     assert "(weights.jpg)" in text
+
+
+@pytest.mark.parametrize(
+    ("seen", "said"),
+    [
+        (
+            {"validation": 0, "test": 0},
+            "not trained on any class of the validation or the test set.",
+        ),
+        (
+            {"validation": 2, "test": 0},
+            "Classes that it was also trained on: 2 of the validation set.",
+        ),
+    ],
+)
+def test_the_card_says_which_classes_were_trained_on(
+    tmp_path: Path, seen: dict[str, int], said: str
+) -> None:
+    run = make_run(tmp_path / "run", trained_classes=seen)
+    embedder().save_pretrained(tmp_path / "out", run=run)
+    assert said in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_card_without_a_run_says_so(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import nn
 
-from models.tiny import LAYOUTS, embedder, images
+from models.tiny import LAYOUTS, embedder, images, pictures
 from sumpool.models import ModelError, load_embedder, save_embedder
 from sumpool.models import packaged as packaged_module
 from sumpool.models.weights import DIGEST, tensors_digest
@@ -104,11 +104,15 @@ def test_preprocessing_that_was_changed_comes_back(tmp_path: Path) -> None:
     assert load_embedder(tmp_path).preprocessing == model.preprocessing
 
 
-def test_half_precision_comes_back(tmp_path: Path) -> None:
-    model = embedder().bfloat16().eval()
+@pytest.mark.parametrize("pooling", ["gsp", "netvlad"])
+def test_half_precision_comes_back(tmp_path: Path, pooling: str) -> None:
+    model = embedder(pooling=pooling, embedding_size=16).bfloat16().eval()
     save_embedder(model, tmp_path)
+    again = load_embedder(tmp_path)
     x = images(model).bfloat16()
-    assert torch.equal(load_embedder(tmp_path)(x), model(x))
+    assert torch.equal(again(x), model(x))
+    (picture,) = pictures((40, 40))
+    assert torch.equal(again.encode(picture), model.encode(picture))
 
 
 @pytest.mark.process

@@ -36,7 +36,7 @@ def encode_images(
     """Return embeddings (N, D) of image files or images in memory; see :meth:`Embedder.encode`."""
     sources = image_list(images)
     check_at_least_one(batch_size=batch_size)
-    view, device = preprocessing.test_view(), next(model.parameters()).device
+    view, parameter = preprocessing.test_view(), next(model.parameters())
     training = model.training
     model.eval()
     try:
@@ -44,7 +44,8 @@ def encode_images(
         with tqdm(total=len(sources), desc="encoding", unit="image", disable=not progress) as bar:
             for start in range(0, len(sources), batch_size):
                 batch = [view(as_image(it)) for it in sources[start : start + batch_size]]
-                embeddings.append(model(preprocessing.normalize(torch.stack(batch).to(device))))
+                normalized = preprocessing.normalize(torch.stack(batch).to(parameter.device))
+                embeddings.append(model(normalized.to(parameter.dtype)))
                 bar.update(len(batch))
         vectors = torch.cat(embeddings)
     finally:

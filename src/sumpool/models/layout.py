@@ -24,7 +24,7 @@ class FeatureLayout(NamedTuple):
 
 
 def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
-    """Infer the layout from the output of ``network`` for a blank image.
+    """Infer the layout from the output of ``network`` for two blank images.
 
     timm's networks declare maps other than NCHW by ``output_fmt``, and tokens before the patches by
     ``num_prefix_tokens`` or a ``cls_token``.
@@ -39,7 +39,8 @@ def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
             features.
     """
     parameter = next(network.parameters())
-    blank = torch.zeros(1, 3, size, size, device=parameter.device, dtype=parameter.dtype)
+    # Two, because some networks misread a batch of more than one, and this shows here.
+    blank = torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype)
     training = network.training
     network.eval()
     try:
@@ -64,5 +65,5 @@ def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
     shape = tuple(out.shape) if isinstance(out, Tensor) else type(out).__name__
     raise ValueError(
         f"backbone {name!r} must give maps (B, C, h, w) or (B, h, w, C) or tokens (B, L, C), "
-        f"got {shape} for one image"
+        f"got {shape} for two images"
     )

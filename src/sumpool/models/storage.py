@@ -95,8 +95,9 @@ def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Networ
             f"{tensors} was not saved together with {DESCRIPTION} beside it: one of them was "
             "changed or replaced"
         )
-    if "map.weight" in state:
-        model.to(state["map.weight"].dtype)  # models may be stored in half precision
+    kinds = {it.dtype for it in state.values() if it.is_floating_point()}
+    if len(kinds) == 1:
+        model.to(kinds.pop())  # models may be stored in half precision
     load_state(model, state, source=str(tensors), exact=True)
     return model.eval()
 

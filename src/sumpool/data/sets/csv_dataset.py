@@ -156,6 +156,8 @@ def _row(path: Path, line: int, header: list[str], cells: list[str]) -> Row:
             f"got {len(cells)}"
         )
     cell = dict(zip(header, cells, strict=True))
+    # Names of files keep their blanks.
+    cell |= {name: it.strip() for name, it in cell.items() if name != "path"}
     if empty := [name for name in header if not cell[name].strip()]:
         raise DataError(f"{path}, line {line}: the cell {empty[0]} is empty")
     if cell.get("split") == "all":

@@ -30,6 +30,8 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+# Entries of an image's info in which Pillow looks for the orientation.
+_WITH_ORIENTATION = ("exif", "Raw profile type exif", "xmp", "XML:com.adobe.xmp")
 # Failures of the machine, not of the image: they must not be reported as broken files.
 _NOT_THE_FILE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
@@ -99,7 +101,8 @@ def as_rgb(image: Image.Image) -> Image.Image:
         image = image.convert("RGB")
     if turn is not None:
         image = image.transpose(turn)
-        image.info.pop("exif", None)  # so that the orientation is not applied again
+        for entry in _WITH_ORIENTATION:  # so that it is not applied again
+            image.info.pop(entry, None)
     return image
 
 

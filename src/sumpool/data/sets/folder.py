@@ -89,10 +89,9 @@ def split_folders(folder: Path) -> tuple[str, ...]:
     """
     names = folder_names(folder)
     found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
-    others = [it for it in names if it not in found]
-    if len(found) == 1 and others:  # a class that happens to be named "train"
-        return ()
-    others = [it for it in others if found and holds_images(folder / it)]
+    others = [it for it in names if found and it not in found and holds_images(folder / it)]
+    if len(found) == 1 and any(image_names(folder / it) for it in others):
+        return ()  # a class that happens to be named "train"
     if not others:
         return tuple(found)
     raise DataError(

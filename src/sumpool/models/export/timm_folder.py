@@ -39,6 +39,8 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
     config, view, folder = model.config, model.preprocessing, Path(folder)
     if config.backbone in BACKBONES:
         raise ModelError(f"timm has no backbone {config.backbone}: export another format")
+    if config.backbone_options.get("stages") == 2:
+        raise ModelError("timm has no network with two stages: export another format")
     network = model.cpu().eval().backbone
     known: Any = timm.get_pretrained_cfg(config.backbone)
     side = view.crop
@@ -92,6 +94,7 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
 def _arguments(model: Embedder, known: Any) -> dict[str, Any]:
     """Arguments for timm to build the backbone."""
     arguments = dict(model.config.backbone_options)
+    arguments.pop("stages", None)
     side = model.preprocessing.crop
     if getattr(known, "fixed_input_size", False) and side != known.input_size[-1]:
         arguments.setdefault("img_size", side)

@@ -37,7 +37,7 @@ PROBLEM = ("problem", "first_step", "last_step")
 #: Types of the values in run.json.
 FACTS: Mapping[str, type] = {
     **dict.fromkeys(("steps", "best_step", "seed", "processes"), int),
-    **dict.fromkeys(("images", "classes", "versions", "machine"), dict),
+    **dict.fromkeys(("images", "classes", "trained_classes", "versions", "machine"), dict),
     **dict.fromkeys(("started", "finished", "selection", "stopped", "device", "data_set"), str),
     "command": list,
 }
