@@ -23,6 +23,9 @@ class Numbers:
     def item_name(self, index: int) -> str:
         return f"number {index}"
 
+    def item_file(self, index: int) -> str | None:
+        return None
+
 
 class NumberFeed:
     """Image i is filled with i. Notes which images were given."""

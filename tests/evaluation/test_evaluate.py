@@ -57,6 +57,27 @@ def test_default_ks_beyond_what_can_be_found_are_left_out(
     assert measured(count, gallery, ks=list(KS)) == metrics
 
 
+def test_queries_in_the_gallery_are_refused_before_images_are_embedded() -> None:
+    queries: Any = NumberFeed(9)
+    gallery: Any = NumberFeed(12)
+    for feed, first in ((queries, 0), (gallery, 7)):
+        feed.dataset.item_name = lambda index, first=first: f"{first + index}.jpg"
+        feed.dataset.item_file = feed.dataset.item_name
+    with pytest.raises(DataError, match=r"2 images to search for would find .*, such as 7\.jpg"):
+        evaluate_retrieval(Squares(), queries, gallery)
+    assert not queries.given
+
+
+def test_classes_of_queries_and_gallery_must_have_the_same_numbers() -> None:
+    queries: Any = NumberFeed(9)
+    gallery: Any = NumberFeed(9)
+    gallery.dataset.class_names = ["class 0", "class 2", "class 1"]
+    with pytest.raises(DataError, match=r"label 1 is class 1 among the queries and class 2 in"):
+        evaluate_retrieval(Squares(), queries, gallery)
+    gallery.dataset.class_names = [*queries.dataset.class_names, "class 3"]
+    evaluate_retrieval(Squares(), queries, gallery)
+
+
 def test_other_ks_beyond_what_can_be_found_are_refused_before_images_are_embedded() -> None:
     feed: Any = NumberFeed(6)
     with pytest.raises(DataError, match="ks must be at most 5, the images a query can find, got 6"):

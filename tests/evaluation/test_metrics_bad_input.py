@@ -116,3 +116,5 @@ def test_the_query_set_is_no_gallery(as_given: Any) -> None:
     with pytest.raises(ValueError, match="gallery must be left out where it is the query set"):
         retrieval_metrics(vectors, labels, as_given(vectors), labels)
     retrieval_metrics(vectors[:3], labels[:3], vectors[3:], labels[3:], ks=(1,))
+    backwards = vectors.numpy()[::-1]
+    retrieval_metrics(backwards[:3], labels[:3], backwards[3:], labels[3:], ks=(1,))

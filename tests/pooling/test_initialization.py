@@ -10,6 +10,7 @@ import warnings
 import pytest
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from pooling.layers import CHANNELS, PROTOTYPES, gsp1d, gsp2d, maps, tokens
 from sumpool import GeneralizedSumPool1d, GeneralizedSumPool2d
@@ -262,6 +263,19 @@ def test_eps_is_chosen_for_the_spread_when_prototypes_are_set(learn_eps: bool) -
     again = fresh(mu=0.3, spread=0.7, learn_eps=learn_eps)
     again.initialize_prototypes(x)
     assert float(again.eps) == found
+
+
+@torch.no_grad()
+def test_an_average_of_models_pools_as_they_do() -> None:
+    layer = fresh(mu=0.3, spread=0.7)
+    average = AveragedModel(layer)
+    layer(maps())
+    average.update_parameters(layer)
+    layer.eval()
+    average.eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert torch.equal(average(maps(seed=1)), layer(maps(seed=1)))
 
 
 @pytest.mark.parametrize(

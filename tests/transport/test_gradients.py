@@ -100,6 +100,38 @@ def test_gradients_to_features_and_prototypes_are_finite_differences(
     assert torch.autograd.gradcheck(pool, inputs, fast_mode=True)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_gradient_to_mu_is_right_at_average_pooling(dtype: torch.dtype) -> None:
+    # As μ → 1, what stays is n(1 − μ) softmax(−ℓ), so ∂p/∂μ = softmax(−ℓ) − 1/n.
+    cost, mu = random_cost(12, 5, dtype=dtype), torch.ones((), dtype=dtype, requires_grad=True)
+    result = partial_transport(cost, mu, 5.0)
+    assert torch.equal(result.weights, torch.full((12,), 1 / 12, dtype=dtype))
+    stays = (5.0 * cost).neg().logsumexp(-1).neg().softmax(-1)
+    for j in (0, 5, 11):
+        (grad,) = torch.autograd.grad(result.weights[j], mu, retain_graph=True)
+        torch.testing.assert_close(grad, stays[j] - 1 / 12)
+
+
+def test_gradient_to_mu_moves_no_weight_in_sum_where_features_saturate() -> None:
+    cost, mu = random_cost(10, 3, dtype=torch.float32), torch.tensor(0.5, requires_grad=True)
+    result = partial_transport(cost, mu, 300.0)
+    (grad,) = torch.autograd.grad(result.weights.sum(), mu)
+    assert abs(float(grad)) < 1e-5
+
+
+def test_vmap_and_functional_gradients_are_those_of_a_batch() -> None:
+    features, prototypes = random_features(3, n=6, m=3, d=4)
+
+    def embed(image: Tensor) -> Tensor:
+        return sum_pool(image, prototypes, 0.3, 5.0).embedding
+
+    torch.testing.assert_close(torch.vmap(embed)(features), embed(features))
+    each = torch.vmap(torch.func.grad(lambda image: embed(image)[0]))(features)
+    leaves = features.clone().requires_grad_()
+    (grads,) = torch.autograd.grad(embed(leaves)[:, 0].sum(), leaves)
+    torch.testing.assert_close(each, grads)
+
+
 def test_gradients_to_batches_of_mu_and_eps_are_finite_differences() -> None:
     def solve(cost: Tensor, mu: Tensor, eps: Tensor) -> tuple[Tensor, ...]:
         result: TransportResult = partial_transport(cost, mu, eps)

@@ -39,6 +39,13 @@ def test_picks_equal_a_naive_loop(n: int, k: int) -> None:
     assert greedy_k_center(points, k).tolist() == naive_k_center(points, k)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_points_in_half_precision_are_compared_in_single(dtype: torch.dtype) -> None:
+    points, chosen = points_of(30, 3).to(dtype), points_of(4, 3, seed=1).to(dtype)
+    picks = greedy_k_center(points, 5, chosen=chosen)
+    assert torch.equal(picks, greedy_k_center(points.float(), 5, chosen=chosen.float()))
+
+
 def test_picks_keep_away_from_what_is_chosen() -> None:
     points, chosen = points_of(30, 3), points_of(4, 3, seed=1)
     expected = naive_k_center(points, 10, chosen)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -96,10 +96,12 @@ def measurable_ks(
         ks: The requested K.
 
     Raises:
-        DataError: If a query cannot find that many images, no query has a match, or all images are
-            of one class.
+        DataError: If a query cannot find that many images, no query has a match, all images are of
+            one class, or queries and gallery have images in common or number classes differently.
     """
     own = gallery is None
+    if gallery is not None:
+        _check_gallery(queries, gallery)
     searched = queries if gallery is None else gallery
     if int(count_matches(queries.labels, searched.labels).max()) <= int(own):
         raise DataError(
@@ -121,6 +123,28 @@ def measurable_ks(
             f"ks must be at most {available}, the images a query can find, got {max(ks)}"
         )
     return tuple(ks)
+
+
+def _check_gallery(queries: ImageDataset, gallery: ImageDataset) -> None:
+    names = zip(queries.class_names, gallery.class_names, strict=False)
+    for number, (one, other) in enumerate(names):
+        if one != other:
+            raise DataError(
+                f"queries and gallery must number their classes alike, but label {number} is "
+                f"{one} among the queries and {other} in the gallery"
+            )
+    found = [it for it in _files(queries) if it is not None]
+    if common := set(found).intersection(_files(gallery)):
+        which = counted(len(common), "image")
+        raise DataError(
+            f"{which} to search for would find itself in the gallery, such as {min(common)[1]}"
+        )
+
+
+def _files(dataset: ImageDataset) -> Iterator[tuple[str, str] | None]:
+    for index in range(len(dataset)):
+        file = dataset.item_file(index)
+        yield None if file is None else (file, dataset.item_name(index))
 
 
 def write_evaluation(

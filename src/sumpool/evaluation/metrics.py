@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from tqdm import tqdm
@@ -170,8 +171,13 @@ def _inputs(
 
 
 def _same_memory(query: ArrayLike, gallery: ArrayLike) -> bool:
-    first, second = (torch.as_tensor(it) for it in (query, gallery))
-    return first.shape == second.shape and first.data_ptr() == second.data_ptr()
+    return np.shape(query) == np.shape(gallery) and _address(query) == _address(gallery)
+
+
+def _address(points: ArrayLike) -> int:
+    if isinstance(points, Tensor):
+        return points.data_ptr()
+    return int(np.asarray(points).__array_interface__["data"][0])
 
 
 def _score(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -241,13 +240,13 @@ class _GeneralizedSumPool(PrototypePool):
 
     def prepare(self, features: Tensor, mask: Tensor | None) -> None:
         """As in :class:`PrototypePool`; with :attr:`spread`, set ε along with the prototypes."""
-        ready = self._ready
+        ready = self.is_ready()
         super().prepare(features, mask)
         if self.spread is not None and self._ready and not ready:
             self._sharpen(features, mask)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _read_buffers(self) -> None:
+        super()._read_buffers()
         if self.spread is not None and self.log_eps is None:
             self._eps = float(self.found_eps)
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.validation import check_at_least_one, check_one_of, solve_dtype
+from sumpool.transport.validation import check_at_least_one, check_one_of, readable, solve_dtype
 
 #: Accepted ways to initialize the prototypes.
 INITS = ("k-center", "random")
@@ -181,20 +181,28 @@ class PrototypePool(GlobalPool):
     def prepare(self, features: Tensor, mask: Tensor | None) -> None:
         """Check ``features`` (B, n, C); set the prototypes in the first training pass."""
         self.check_channels(features)
-        if self.training and not self._ready:
+        if self.is_ready():
+            return
+        if self.training:
             if torch.compiler.is_compiling():
                 raise RuntimeError(
                     "prototypes are not initialized: call initialize_prototypes with the features "
                     "of a first batch before the compiled training step"
                 )
             self._initialize(features, mask)
-        elif not (self._ready or self._warned or torch.compiler.is_compiling()):
+        elif not (self._warned or torch.compiler.is_compiling()):
             self._warned = True
             warnings.warn(
                 "prototypes are not set yet, and random ones are used: train the layer, load its "
                 "weights, or call initialize_prototypes with features of a batch",
                 stacklevel=2,
             )
+
+    def is_ready(self) -> bool:
+        """Whether the prototypes are set, here or by whoever wrote the buffer, as averages do."""
+        if not self._ready and readable() and not self.prototypes_ready.is_meta:
+            self._read_buffers()
+        return self._ready
 
     @torch.no_grad()
     def _initialize(self, features: Tensor, mask: Tensor | None) -> None:
@@ -233,4 +241,7 @@ class PrototypePool(GlobalPool):
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
+        self._read_buffers()
+
+    def _read_buffers(self) -> None:
         self._ready = bool(self.prototypes_ready)

@@ -123,6 +123,8 @@ class _Costs(torch.autograd.Function):
     be differentiated again.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(f: Tensor, w: Tensor) -> Tensor:
         ff, inv_f = _scales(f)  # (..., n, 1)

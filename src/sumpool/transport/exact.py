@@ -39,8 +39,14 @@ class Exact:
 
 def result_from_log_odds(problem: TransportProblem, log_odds: Tensor) -> TransportResult:
     """Build the result from the log-odds x_j = τ + ℓ_j: p = σ(x)/(nμ), ρ = σ(−x)/n."""
-    sent = problem.fill_invalid(log_odds.sigmoid(), 0.0) / problem.count
-    kept = problem.fill_invalid((-log_odds).sigmoid(), 0.0) / problem.count
+    # The smaller of σ(x) and σ(−x): the derivative y (1 − y) of the larger vanishes where y rounds
+    # to 1.
+    more = log_odds > 0
+    smaller = torch.where(more, -log_odds, log_odds).sigmoid()
+    sent = torch.where(more, 1 - smaller, smaller)
+    kept = torch.where(more, smaller, 1 - smaller)
+    sent = problem.fill_invalid(sent, 0.0) / problem.count
+    kept = problem.fill_invalid(kept, 0.0) / problem.count
     return TransportResult(sent / problem.share, kept, sent, problem)
 
 
@@ -97,9 +103,11 @@ def _may_stop(missing: Tensor) -> bool:
     """Whether the last step suffices, where checking is free.
 
     Newton's error squares: from √ulp, one step is enough. All steps are taken in compiled and
-    captured code, and on devices that a check would synchronize.
+    captured code, under transforms such as vmap, and on devices that a check would synchronize.
     """
     if missing.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    if torch._C._are_functorch_transforms_active():
         return False
     return bool((missing.abs() <= 0.5 * torch.finfo(missing.dtype).eps ** 0.5).all())
 
@@ -158,7 +166,8 @@ def _hard_start(order: Tensor, k: Tensor, over: Tensor, under: Tensor) -> tuple[
 def attach_gradient(log_odds: Tensor, log_sums: Tensor, problem: TransportProblem) -> Tensor:
     """Attach to ``log_odds`` the gradient of the exact root in ℓ and μ, to any order."""
     share = problem.share if isinstance(problem.share, Tensor) else None
-    x: Tensor = _LogOdds.apply(log_sums, share, log_odds, problem.mask, problem.count)
+    averages = share is None and problem.share == 1
+    x: Tensor = _LogOdds.apply(log_sums, share, log_odds, problem.mask, problem.count, averages)
     return x
 
 
@@ -170,6 +179,8 @@ class _LogOdds(torch.autograd.Function):
     output alone and is itself differentiable.
     """
 
+    generate_vmap_rule = True
+
     @staticmethod
     def forward(
         log_sums: Tensor,
@@ -177,12 +188,13 @@ class _LogOdds(torch.autograd.Function):
         log_odds: Tensor,
         mask: Tensor | None,
         count: int | Tensor,
+        averages: bool,
     ) -> Tensor:
         return log_odds.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, share, _, mask, count = inputs
+        _, share, _, mask, count, ctx.averages = inputs
         ctx.save_for_backward(output, share, mask, count if isinstance(count, Tensor) else None)
         ctx.count = None if isinstance(count, Tensor) else count
 
@@ -195,10 +207,15 @@ class _LogOdds(torch.autograd.Function):
             log_slope = torch.where(mask, log_slope, -math.inf)
         total = grad.sum(-1, keepdim=True)
         grad_sums = grad - log_slope.softmax(-1) * total
+        # Average pooling does not depend on ℓ.
+        if ctx.averages:
+            grad_sums = torch.zeros_like(grad_sums)
+        elif share is not None:
+            grad_sums = torch.where(share < 1, grad_sums, 0)
         grad_share = None
         if share is not None and ctx.needs_input_grad[1]:
             # Bounded below: where all features are saturated, dτ/dμ would overflow.
             log_total = log_slope.logsumexp(-1, keepdim=True).clamp_min(-80.0)
             rate = (ctx.count if count is None else count) * (-log_total).exp()
             grad_share = (total * rate).sum_to_size(share.shape)
-        return grad_sums, grad_share, None, None, None
+        return grad_sums, grad_share, None, None, None, None

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import check_floating
+from sumpool.transport.validation import check_floating, solve_dtype
 
 
 def greedy_k_center(
@@ -35,6 +35,7 @@ def greedy_k_center(
     fewest = int(valid.sum(-1).min())
     if not 1 <= k <= fewest:
         raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k}")
+    points = points.to(solve_dtype(points))
     far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest center, (..., n)
     if chosen is not None:
         if chosen.shape[-1] != points.shape[-1]:

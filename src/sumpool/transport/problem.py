@@ -68,7 +68,10 @@ class TransportProblem:
     @property
     def complement(self) -> float | Tensor:
         """1 − μ, shaped like :attr:`share`."""
-        return _over_features(1 - self.mu, self.cost.dtype)
+        mu = self.mu
+        if isinstance(mu, Tensor):
+            mu = mu.to(torch.promote_types(mu.dtype, self.cost.dtype))
+        return _over_features(1 - mu, self.cost.dtype)
 
     @property
     def count(self) -> int | Tensor:
