@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -51,6 +52,15 @@ def photos(tmp_path: Path) -> Path:
             pixels = np.clip(noisy, 0, 255).astype(np.uint8)
             Image.fromarray(pixels).save(folder / f"{image}.{'png' if image % 2 else 'jpg'}")
     return root
+
+
+def test_constants_of_losses_may_be_whole_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    loss = ["--loss=xbm", "--loss-options.memory-batches=10", "--loss-options.margin=1.0"]
+    with pytest.raises(SystemExit, match="0"):
+        main(["train", *loss, "--print-config"])
+    printed = capsys.readouterr().out
+    assert "memory_batches: 10\n" in printed
+    assert "margin: 1.0\n" in printed
 
 
 @pytest.fixture(autouse=True)
@@ -235,6 +245,22 @@ def test_broken_images_are_reported_before_the_first_step_or_left_out(
     page = Path("b/report.html").read_text()
     assert "2 unreadable left out" in page
     assert "class 3/9.jpg (" in page
+
+
+@pytest.mark.process
+def test_a_run_is_not_resumed_with_other_classes(
+    photos: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from sumpool.training.interrupts import Interrupts
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Interrupts, "asked", lambda self, fabric, step: step == 2)
+        main(["train", "--data", str(photos), *SMALL, "--out", "run", "--gallery=false"])
+    shutil.copytree(photos / "class 3", photos / "another class")
+    assert main(["train", "--resume", "run"]) == 1
+    assert "are not those that the run began with" in capsys.readouterr().err
+    shutil.rmtree(photos / "another class")
+    assert main(["train", "--resume", "run"]) == 0
 
 
 @pytest.mark.process

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from sumpool.training import GspConfig
 from sumpool.training.assemble import build_validation
 from sumpool.training.interrupts import Interrupts
 from training.tiny import Memory, MemoryFeed, Scripted, fabric, trainer
@@ -31,6 +33,18 @@ def test_a_run_computes_the_same_with_and_without_it(tmp_path: Path) -> None:
     assert torch.equal(random, again)
     assert all(torch.equal(weights[name], others[name]) for name in weights)
     assert steps(tmp_path / "True") == [("0", "0"), *steps(tmp_path / "False")]
+
+
+def test_it_pools_as_the_first_step_does() -> None:
+    averages = []
+
+    def validate(model: Any) -> dict[str, float]:
+        averages.append(model.pooling.averaging)
+        return {"precision_at_1": 0.5, "mean_average_precision_at_r": 0.5}
+
+    run = trainer(validate=validate, gsp=GspConfig(4, 0.5, 5.0, average_steps=5))
+    run.fit(validate_first=True)
+    assert averages == [True, True, False, False]
 
 
 def test_step_0_is_never_selected(tmp_path: Path) -> None:

@@ -227,6 +227,29 @@ def test_a_run_resumed_in_its_third_problem_ends_as_the_uninterrupted_one(
     assert len((parts / "problems.csv").read_text().splitlines()) == 5
 
 
+def test_a_lengthened_run_begins_the_problem_that_was_due(tmp_path: Path) -> None:
+    script = [0.1, 0.05, 0.2, 0.15, 0.3]
+    long = {**WITH_CCP, "stop": stop(validate_every=2, max_steps=10)}
+    short = {**WITH_CCP, "stop": stop(validate_every=2, max_steps=4)}
+    whole = trainer(validate=Scripted(script), folder=tmp_path / "whole", **long)
+    whole.fit()
+    parts = tmp_path / "parts"
+    trainer(validate=Scripted(script[:2]), folder=parts, **short).fit()
+    longer = trainer(validate=Scripted(script[2:]), folder=parts, **long)
+    longer.fit(resume=True)
+    assert_equal(weights(whole.model), weights(longer.model))
+    for name in ("log.csv", "validation.csv", "problems.csv"):
+        assert timeless(tmp_path / "whole" / name) == timeless(parts / name)
+
+
+def test_a_run_resumed_after_its_end_keeps_one_line_per_problem(tmp_path: Path) -> None:
+    options = {**WITH_CCP, "stop": stop(validate_every=2, max_steps=6)}
+    trainer(validate=Scripted([0.1, 0.05, 0.2]), folder=tmp_path, **options).fit()
+    before = timeless(tmp_path / "problems.csv")
+    trainer(folder=tmp_path, **options).fit(resume=True)
+    assert timeless(tmp_path / "problems.csv") == before
+
+
 def test_moments_of_proxies_begin_anew_with_a_problem() -> None:
     runner = trainer(
         **WITH_CCP, validate=Scripted([0.1, 0.05]), stop=stop(validate_every=1, max_steps=2)
@@ -310,6 +333,14 @@ def test_ccp_has_the_published_settings() -> None:
         ({"ccp": CcpConfig(True, candidates=4)}, "ccp.candidates must be at least"),
         ({"ccp": CcpConfig(True, patience=0)}, "ccp.patience must be positive"),
         ({"ccp": CcpConfig(True, pull=-1.0)}, "ccp.pull must be at least 0"),
+        (
+            {"ccp": CcpConfig(True), "loss": "c2", "loss_options": {"neg_margin": "x"}},
+            "neg_margin of c2 must be",
+        ),
+        (
+            {"ccp": CcpConfig(True), "loss": "c2", "loss_options": {"neg_margin": -1.0}},
+            "with ccp, neg_margin of c2 must exceed pos_margin",
+        ),
         ({"normalize": "ball", "loss": "pnca"}, "normalize must be l2 with loss pnca"),
         (
             {"ccp": CcpConfig(True), "zero_shot": ZeroShotConfig(balance=1.0)},

@@ -78,6 +78,11 @@ def test_centers_of_chance_constrained_proxies_are_regularized_too() -> None:
     assert runner.fit().steps == 12
 
 
+def test_a_number_of_neighbors_must_be_whole() -> None:
+    with pytest.raises(ConfigError, match=r"center_reg k-near cannot be built: k must be an int"):
+        trainer(**with_centers("k-near", lam=2.5))
+
+
 @pytest.mark.parametrize("loss", ["ms", "npair", "lifted"])
 def test_losses_without_proxies_have_running_means_as_centers(loss: str) -> None:
     runners = [

@@ -77,6 +77,16 @@ def test_fit_trains_with_the_options_of_the_command_line() -> None:
     np.testing.assert_array_equal(kept.transform(images), first.transform(images))
 
 
+def test_a_fold_of_the_classes_can_be_held_out() -> None:
+    images, classes = colored()
+    options = {**OPTIONS, "loss": "pnca", "images_per_class": 1, "batch_size": 4}
+    first, other = (
+        EmbeddingTransformer(options={**options, "fold": fold, "folds": 3}).fit(images, classes)
+        for fold in (1, 2)
+    )
+    assert not np.array_equal(first.transform(images), other.transform(images))
+
+
 def test_training_starts_from_the_model_that_is_named(folder: Path) -> None:
     images, classes = colored()
     options = {**OPTIONS, "optimizer.lr": 1e-12, "gsp.prototypes": 4}
@@ -93,6 +103,13 @@ def test_what_cannot_be_fitted_is_refused(folder: Path) -> None:
         EmbeddingTransformer(options=OPTIONS).fit(images, classes)
     with pytest.raises(ConfigError, match="options must be those of `sumpool train`, got 'depth'"):
         EmbeddingTransformer(options={"depth": 3}).fit(images, classes)
+    for options, complaint in (
+        ({"data": "photos"}, "options must be without data: the images are those of fit"),
+        ({"stop.max_steps": "2"}, r"stop\.max_steps must be .*, got '2'"),
+        ({"pool": "gap", "gsp.mu": 0.2}, r"options without effect: gsp\.… with pool gap"),
+    ):
+        with pytest.raises(ConfigError, match=complaint):
+            EmbeddingTransformer(options=options).fit(*colored())
     with pytest.raises(ValueError, match="y must be the classes of the images"):
         EmbeddingTransformer(options=OPTIONS).fit(images)
     with pytest.raises(ValueError, match="y must have a class for each of 18 images, got 12"):

@@ -569,7 +569,14 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("case", "at"), [("c2 and zero-shot", 4), *((case, 7) for case in CASES)])
+@pytest.mark.parametrize(
+    ("case", "at"),
+    [
+        ("c2 and zero-shot", 4),
+        ("proxies, a balanced zero-shot loss, average pooling at first", 5),
+        *((case, 7) for case in CASES),
+    ],
+)
 def test_a_resumed_run_ends_as_the_uninterrupted_one(
     tmp_path: Path, case: str, at: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -428,6 +428,7 @@ def test_recordings_that_would_go_wrong_are_refused(changes: dict[str, Any], mes
         *((name, 10**12) for name in ("crop", "resize", "images_per_class", "hardware.workers")),
         ("loss_options", {"margin": math.nan}),
         ("validation", math.nan),
+        *((name, -1) for name in ("optimizer.plateau_patience", "checkpoint_seconds")),
     ],
 )
 def test_numbers_beyond_reason_are_refused_by_name(option: str, value: Any) -> None:

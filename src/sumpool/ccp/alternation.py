@@ -121,8 +121,13 @@ class Alternation:
                 }
         else:
             problem.stale += 1
-        last = self._problems is not None and problem.number >= self._problems
-        return problem.stale >= self._patience and not last
+        return self.due
+
+    @property
+    def due(self) -> bool:
+        """Whether the problem has ended and the next has not begun."""
+        last = self._problems is not None and self.problem.number >= self._problems
+        return self.problem.stale >= self._patience and not last
 
     def settle(self) -> bool:
         """Load the best state if ``solution`` is "best"; return False before any validation."""

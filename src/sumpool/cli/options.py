@@ -216,7 +216,7 @@ def add_decoding(parser: ArgumentParser) -> None:
         "--workers",
         type=not_negative,
         metavar="N",
-        help="number of decoding processes (default: one per core, at most 8)",
+        help="number of decoding processes (default: one per core, at most 16)",
     )
     parser.add_argument(
         "--skip_broken",

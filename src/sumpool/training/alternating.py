@@ -82,6 +82,11 @@ class Alternating:
         """Whether steps include the pull, as from the second problem on."""
         return self._alternation.problem.number > 1
 
+    @property
+    def due(self) -> bool:
+        """Whether the problem has ended and the next has not begun."""
+        return self._alternation.due
+
     def begin(self) -> None:
         """Draw the initial proxies, before the first step."""
         chosen, _ = self._pool(0, size=self._pairs.proxies.shape[1])

@@ -288,7 +288,7 @@ def _build_regularizer(config: TrainConfig, criterion: Any) -> nn.Module | None:
         # a call advances the random draws.
         copy.deepcopy(regularizer)(criterion.centers().detach())
         return regularizer
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"center_reg {config.center_reg} cannot be built: {error}") from error
 
 

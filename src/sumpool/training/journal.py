@@ -52,7 +52,7 @@ class Journal:
         self._postfix: dict[str, str] = {}
         self._lap = time.monotonic()
 
-    def open(self, progress: Progress, *, resume: bool) -> None:
+    def open(self, progress: Progress, *, resume: bool, solved: int = 0) -> None:
         """Open files and bar; with ``resume``, keep the lines of files up to the current step."""
         keep_until = progress.step if resume else None
         if self._folder is not None:
@@ -66,7 +66,9 @@ class Journal:
             self._validation = CsvLog(path / VALIDATION, VALIDATION_COLUMNS, keep_until or None)
             if self._config.ccp.enabled:
                 problems = path / PROBLEMS
-                self._problems = CsvLog(problems, PROBLEM_COLUMNS, keep_until, key="last_step")
+                self._problems = CsvLog(
+                    problems, PROBLEM_COLUMNS, solved if resume else None, key="problem"
+                )
             self._board = SummaryWriter(str(path / BOARD), purge_step=keep_until)
         # Outside a terminal every update is a line of its own, so updates are rare.
         every = 0.1 if sys.stderr.isatty() else 15.0

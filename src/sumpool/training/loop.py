@@ -136,7 +136,8 @@ class Trainer:
         if resume:
             self._load()
         with closing(self._journal):
-            self._journal.open(self.progress, resume=resume)
+            solved = 0 if self.alternating is None else len(self.alternating.problems)
+            self._journal.open(self.progress, resume=resume, solved=solved)
             self.model.train()
             self._prepare()
             with closing(self._batches()) as batches, Interrupts() as interrupts:
@@ -163,6 +164,8 @@ class Trainer:
     def _run(self, batches: Iterator[Batch], interrupts: Interrupts) -> Outcome:
         progress, pace = self.progress, self._pace
         reason = pace.end(progress)
+        if reason is None and self.alternating is not None and self.alternating.due:
+            self._next_problem()  # it ended with the last step of a run that now trains longer
         while reason is None:
             if self._phases.enter(progress.step) and self._recorded is not None:
                 self._recorded.forget()

@@ -102,7 +102,7 @@ class HardwareConfig:
         cuda_step: record the whole step, including loss and optimizer, as one CUDA graph: the
             fastest way to train small networks (one CUDA device; losses c1, c2, pnca, alone or with
             the zero-shot loss)
-        workers: processes that decode images with cache none; null is one per core, at most 8
+        workers: processes that decode images with cache none; null is one per core, at most 16
     """
 
     accelerator: Literal["auto", "cpu", "cuda"] = "auto"
@@ -144,7 +144,8 @@ class TrainConfig:
         skip_broken: skip unreadable images and report how many, instead of stopping
         cache: none decodes images as they are needed; ram and gpu decode all of them once, and crop
             and resize in batches on the device
-        cache_dir: folder for decoded images and feature maps, which runs share
+        cache_dir: folder for feature maps, which runs share, and decoded images, which those with
+            the same images do
         backbone: bn_inception, resnet20, resnetv2_20, resnet50_v1, small_cnn or any timm model
         backbone_options: further options of the network, such as output_stride 16 of timm models,
             for finer maps, or stages 2, which concatenates the maps of the last two stages
@@ -243,7 +244,7 @@ class TrainConfig:
     frozen_views: int = 4
     learned_blocks: int = 0
     loss: str = "c2"
-    loss_options: dict[str, float | str] = field(default_factory=dict)
+    loss_options: dict[str, int | float | str] = field(default_factory=dict)
     zero_shot: ZeroShotConfig = field(default_factory=ZeroShotConfig)
     ccp: CcpConfig = field(default_factory=CcpConfig)
     center_reg: str | None = None

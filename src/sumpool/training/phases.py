@@ -66,7 +66,9 @@ class Phases:
         """
         if step == 0 and self._config.map_init == "principal":
             self._turn_map()
-        if step >= self._config.gsp.average_steps:
+        if self._config.gsp.average_steps:  # prototypes are picked on entering that step
+            self._pooling.averaging = step < self._config.gsp.average_steps
+        else:
             self._initialize_pooling(batch, step)
         if step == 0 and self._config.zero_shot.balance is not None:
             self._balance(batch, self._config.zero_shot.balance)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import re
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 from lightning.fabric import Fabric
 
+from sumpool.data import ImageDataset
 from sumpool.evaluation import write_evaluation
 from sumpool.evaluation.gallery import collect_gallery
 from sumpool.models import save_embedder
@@ -108,8 +110,10 @@ def run_training(
     with prepared, _held(prepared.fabric, folder):
         if resume is None:
             _begin(prepared, folder)
-        elif prepared.fabric.is_global_zero:  # unreadable images may be skipped now
-            folder.update(finished=None, **_images(prepared))
+        else:
+            _check_classes(prepared, facts)
+            if prepared.fabric.is_global_zero:  # unreadable images may be skipped now
+                folder.update(finished=None, **_images(prepared))
         fabric, task = prepared.fabric, prepared.task
         trainer = Trainer(fabric, task, prepared.config, folder, progress=progress)
         outcome = trainer.fit(resume=resume is not None, validate_first=validate_first, began=began)
@@ -201,6 +205,7 @@ def _begin(prepared: Prepared, folder: RunFolder) -> None:
         "seed": config.seed,
         "device": fabric.device.type,
         "processes": fabric.world_size,
+        "class_digests": _class_digests(prepared),
         **_images(prepared),
     }
     if fabric.is_global_zero:
@@ -211,15 +216,46 @@ def _begin(prepared: Prepared, folder: RunFolder) -> None:
     fabric.barrier()
 
 
-def _images(prepared: Prepared) -> dict[str, Any]:
+def _parts(prepared: Prepared) -> dict[str, ImageDataset]:
     splits = prepared.splits
     parts = {"train": splits.train}
     if prepared.config.selection == "validation":
         parts["validation"] = splits.validation
     if splits.test is not None:
         parts["test"] = splits.test.query
+    return parts
+
+
+def _class_digests(prepared: Prepared) -> dict[str, str]:
+    # Of the names of the classes of each part.
+    named = {
+        name: "\0".join(part.class_names[label] for label in part.labels.unique().tolist())
+        for name, part in _parts(prepared).items()
+    }
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in named.items()}
+
+
+def _check_classes(prepared: Prepared, facts: Mapping[str, Any]) -> None:
+    # Other classes are split in another way: some that were trained on would validate the model.
+    begun = facts.get("class_digests", {})  # earlier versions did not record them
+    for name, digest in _class_digests(prepared).items():
+        if begun.get(name, digest) != digest:
+            raise RunError(
+                f"the {name} classes in {prepared.config.data} are not those that the run began "
+                "with: resume it with the same data, or start a new run from its model with --init"
+            )
+
+
+def _images(prepared: Prepared) -> dict[str, Any]:
+    splits, parts = prepared.splits, _parts(prepared)
+    classes = {name: set(part.labels.unique().tolist()) for name, part in parts.items()}
     return {
-        "classes": {name: int(part.labels.unique().numel()) for name, part in parts.items()},
+        "classes": {name: len(labels) for name, labels in classes.items()},
+        "trained_classes": {
+            name: len(labels & classes["train"])
+            for name, labels in classes.items()
+            if name != "train"
+        },
         "images": {name: len(part) for name, part in parts.items()},
         "broken_images": len(splits.broken),
         "left_out": dict(splits.broken),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from sumpool.losses import LOSSES, LossRecipe
+from sumpool.losses.constants import check_constant
 from sumpool.models import BACKBONES, PACKAGED
 from sumpool.pooling import POOLINGS, pooling_class
 from sumpool.pooling.keyed_sum import EPS, QUERIES
@@ -211,8 +212,17 @@ def _ccp_defaults(config: TrainConfig, found: DataSettings, data_set: str) -> di
     if config.loss == "c2":
         # The generalized contrastive loss has margins β − α and β + α.
         constants = {**LOSSES["c2"].constants(data_set), **config.loss_options}
+        try:
+            for name in ("pos_margin", "neg_margin"):
+                check_constant("c2", name, constants[name])
+        except ValueError as error:
+            raise ConfigError(f"loss c2 cannot be built: {error}") from error
         low, high = float(constants["pos_margin"]), float(constants["neg_margin"])
         beta, alpha = (low + high) / 2, (high - low) / 2
+        if alpha <= 0 and config.ccp.alpha is None:
+            raise ConfigError(
+                f"with ccp, neg_margin of c2 must exceed pos_margin {low}, got {high}"
+            )
     return {
         "ccp.proxies": found.proxies,
         "ccp.candidates": max(found.candidates, config.ccp.proxies or found.proxies),

@@ -37,9 +37,10 @@ class TestSet:
 
 @dataclass(frozen=True)
 class Splits:
-    """The three parts of a data set, without common classes.
+    """The three parts of a data set.
 
-    With selection test the second part is the third.
+    Splits drawn here have no classes in common; those of the data set may have. With selection test
+    the second part is the third.
 
     Attributes:
         name: Format of the data set.
@@ -121,11 +122,16 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
     elif own:
         validation = opened[own]
     else:
-        train, validation = _split(config, train)
+        train, validation = hold_out(config, train)
     return Splits(name, train, validation, test, broken)
 
 
-def _split(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, ImageDataset]:
+def hold_out(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, ImageDataset]:
+    """Split ``dataset`` by class into the parts to train and to validate on.
+
+    Raises:
+        ConfigError: If there are too few classes.
+    """
     classes = int(dataset.labels.unique().numel())
     if config.fold is not None:
         if classes < config.folds:

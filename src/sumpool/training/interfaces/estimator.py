@@ -12,15 +12,20 @@ from PIL import Image
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from sumpool.data import ImageDataset, split_classes
+from sumpool.data import ImageDataset
 from sumpool.models import Embedder, load
 from sumpool.models.encoding import as_image, image_list
 from sumpool.models.pretrained import is_pretrained
 from sumpool.system.wording import counted
-from sumpool.training.config import ConfigError, TrainConfig, flat
-from sumpool.training.splits import Splits
+from sumpool.training.config import ConfigError, TrainConfig, flat, option_hints
+from sumpool.training.settings import check_effects
+from sumpool.training.splits import Splits, hold_out
 from sumpool.training.values.recipes import with_recipe
+from sumpool.training.values.types import describe_type, fits
 from sumpool.training.without_folder import train_in_memory
+
+# Options of `sumpool train` about data in files and their test part.
+_OF_FOLDERS = ("data", "format", "out", "selection", "test", "skip_broken", "allow_outside")
 
 
 class EmbeddingTransformer(
@@ -101,22 +106,30 @@ class EmbeddingTransformer(
     def _train(self, X: Any, y: ArrayLike | None) -> Embedder:
         if y is None:
             raise ValueError("y must be the classes of the images to train on, got None")
-        known = flat(TrainConfig())
         options = {"recipe": "best", **(self.options or {})}
-        unknown = [name for name in options if name not in known]
-        if unknown:
-            raise ConfigError(f"options must be those of `sumpool train`, got {unknown[0]!r}")
+        _check_options(options)
         if not is_pretrained(os.fspath(self.model)):
             options.setdefault("init", os.fspath(self.model))
         config = with_recipe(options["recipe"], options)
+        check_effects(config)
         names, labels = np.unique(np.asarray(y), return_inverse=True)
         if len(names) < 4:
             found = counted(len(names), "class", "classes")
             raise ConfigError(f"y has {found}: four are needed, two to learn from, two to validate")
         images = _Pictures(image_list(X), labels.tolist(), [str(name) for name in names])
-        learn, keep = split_classes(images.labels, config.validation, config.seed)
-        splits = Splits("default", images.subset(learn), images.subset(keep), None)
+        splits = Splits("default", *hold_out(config, images), None)
         return train_in_memory(config, splits=splits).model
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    hints = option_hints()
+    for name, value in options.items():
+        if name not in flat(TrainConfig()):
+            raise ConfigError(f"options must be those of `sumpool train`, got {name!r}")
+        if name in _OF_FOLDERS:
+            raise ConfigError(f"options must be without {name}: the images are those of fit")
+        if not fits(value, hints[name]):
+            raise ConfigError(f"{name} must be {describe_type(hints[name])}, got {value!r:.80}")
 
 
 class _Pictures(ImageDataset):

@@ -32,6 +32,7 @@ LIMITS: Limits = (
         (
             *("seed", "hardware.workers", "gsp.average_steps", "optimizer.warmup_epochs"),
             *("images_per_class", "ccp.pull", "ccp.batch_weight", "center.weight"),
+            *("optimizer.plateau_patience", "checkpoint_seconds"),
         ),
     ),
     ("be at least 1", 1, math.inf, ("hardware.devices", "hardware.nodes")),
