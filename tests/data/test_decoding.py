@@ -55,6 +55,12 @@ def test_integers_within_16_bits_are_read_and_others_refused(tmp_path: Path) -> 
         saved(tmp_path, Image.fromarray(np.array([[0, 65536]], dtype=np.int32)), "x.tiff")
 
 
+def test_images_much_longer_than_wide_are_refused(tmp_path: Path) -> None:
+    assert saved(tmp_path, Image.new("RGB", (2, 400))).size == (2, 400)
+    with pytest.raises(BrokenImageError, match=r"x\.png: of its 2 × 401 pixels, one side is more"):
+        saved(tmp_path, Image.new("RGB", (2, 401)))
+
+
 def test_floating_point_pixels_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BrokenImageError, match=r"x\.tiff: pixels are floating-point"):
         saved(tmp_path, Image.fromarray(np.ones((2, 2), dtype=np.float32)), "x.tiff")

@@ -24,6 +24,19 @@ def test_groups_are_same_content_then_chains(monkeypatch: pytest.MonkeyPatch, bl
     assert near.similarity == pytest.approx(np.cos(np.radians(5)), abs=1e-6)
 
 
+def test_chains_are_the_same_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 40 arcs of 5 images, mixed; images 1° apart are near, arcs are not.
+    random = np.random.default_rng(0)
+    angles = np.radians(random.permutation((9 * np.arange(40)[:, None] + np.arange(5)).ravel()))
+    vectors = np.stack([np.cos(angles), np.sin(angles)], 1).astype(np.float32)
+    images = vectors, np.arange(200), [str(it) for it in range(200)], float(np.cos(np.radians(1.5)))
+    expected = find_duplicates(*images)
+    assert [len(it.ids) for it in expected] == [5] * 40
+    monkeypatch.setattr(duplicates, "_BLOCK", 7)
+    monkeypatch.setattr(duplicates, "_EDGES", 3)
+    assert find_duplicates(*images) == expected
+
+
 def test_nothing_is_a_duplicate_of_what_is_far() -> None:
     assert find_duplicates(VECTORS[5:], IDS[5:], HASHES[5:], 0.9) == []
 

@@ -198,6 +198,21 @@ def test_an_update_touches_what_changed_alone(
     assert listing(tmp_path / "index") == again
 
 
+def test_a_store_that_cannot_be_built_leaves_the_index_as_it_is(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = build(photos, tmp_path / "index")
+    before = listing(tmp_path / "index")
+
+    def full(*_: object, **__: object) -> None:
+        raise StoreError("the disk is full")
+
+    monkeypatch.setattr("sumpool.search.update.open_vector_index", full)
+    with pytest.raises(StoreError, match="the disk is full"):
+        index.update(progress=False, store="hnsw")
+    assert listing(tmp_path / "index") == before
+
+
 def test_an_interrupted_build_continues_to_the_same_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -92,6 +92,40 @@ def test_the_protocol_holds_without_a_folder(kind: str, tmp_path: Path) -> None:
     assert (index.search(QUERIES, 3).ids == -1).all()
 
 
+@kinds
+def test_neighbors_are_found_near_vectors_that_are_gone_or_filtered_out(
+    kind: str, tmp_path: Path
+) -> None:
+    # Twenty clusters; the queries lie in one that is removed, or filtered out.
+    random = np.random.default_rng(0)
+    cluster = random.permutation(np.repeat(np.arange(20), 200))
+    centers = random.normal(size=(20, 16))
+    noise = random.normal(size=(len(cluster) + 20, 16))
+    near = np.concatenate([centers[cluster], np.repeat(centers[:1], 20, 0)]) + 0.3 * noise
+    near = (near / np.linalg.norm(near, axis=1, keepdims=True)).astype(np.float32)
+    vectors, queries = near[:-20], np.ascontiguousarray(near[-20:])
+    ids, labels = np.arange(len(vectors)), [f"class {it}" for it in cluster]
+    open_store(kind, tmp_path, ids, vectors, labels, build=True).close()
+    stays = cluster != 0
+    kept = ids[stays], vectors[stays], [it for it in labels if it != "class 0"]
+    index, wanted = open_store(kind, tmp_path, *kept), ExactIndex(16)
+    wanted.add(*kept)
+    for accepted in (None, {f"class {it}" for it in range(1, 6)}):
+        found, expected = (it.search(queries, 10, accepted).ids for it in (index, wanted))
+        assert np.mean([np.isin(a, b).mean() for a, b in zip(expected, found, strict=True)]) > 0.95
+
+
+@kinds
+def test_vectors_that_the_file_lacks_are_found_too(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    build(tmp_path, kind, slice(0, 1400))
+    index = build(tmp_path, kind, build=False)
+    assert "lacks 100 vectors, which are compared one by one until" in caplog.text
+    assert recall(index, exact()) >= 0.97
+    assert (index.search(VECTORS[1400:], 1).ids[:, 0] == IDS[1400:]).all()
+
+
 def test_nothing_is_built_unasked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"lacks 1,500 vectors: .*--update --store hnsw"):
         build(tmp_path, "hnsw", build=False)

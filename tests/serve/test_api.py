@@ -51,7 +51,7 @@ def test_answers_are_as_documented(client: TestClient, path: str, query: str) ->
 def test_every_address_is_documented_and_every_documented_one_is_there() -> None:
     routes = app_module._json_routes(Mock())
     found = {
-        (it.path.replace(":int", ""), method.lower())
+        (it.path.replace(":whole", ""), method.lower())
         for it in routes
         if isinstance(it, Route) and it.path != "/api/openapi.json"
         for method in it.methods or ()
@@ -109,6 +109,11 @@ def test_an_upload_is_named_after_its_content(client: TestClient) -> None:
     assert answers[0] == answers[1]
 
 
+@pytest.mark.parametrize("threshold", ["1e-05", "0.12345678901234567", "-1", ".5", "1.", "-0.0"])
+def test_a_threshold_is_any_number_within(client: TestClient, threshold: str) -> None:
+    assert client.get(f"/api/search?image=1&threshold={threshold}").status_code == 200
+
+
 def test_heat_maps_sum_to_the_similarity(client: TestClient) -> None:
     answer = client.get("/api/match?image=3&with=9&box=2,2,40,30").json()
     for name in ("query_map", "result_map"):
@@ -162,6 +167,8 @@ def test_prototypes_are_sorted_by_share(client: TestClient, index: Index) -> Non
         ("/api/search?upload=abc", 404, "this upload is no longer kept"),
         ("/api/images?label=squar", 400, "no image has the label 'squar'; there are square"),
         ("/api/images/99", 404, "there is no image 99"),
+        (f"/api/images/{'9' * 5000}", 404, "Not Found"),
+        ("/api/images/-1", 404, "Not Found"),
         ("/api/match?image=1", 400, "with is missing"),
         ("/api/match?image=1&with=99", 404, "there is no image 99"),
         ("/api/prototypes/4", 404, "there is no prototype 4: the model has 4 prototypes"),

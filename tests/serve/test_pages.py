@@ -167,6 +167,7 @@ def test_a_pooling_that_cannot_explain_offers_no_match(tmp_path: Any) -> None:
         assert not any(it.get("value") == "match" for it in page.all("input"))
         assert client.get("/search?image=1&show=match").status_code == 400
         assert "/prototypes" not in page.addresses
+        assert not any(it.startswith("/match") for it in page_of(client, "/image/1").addresses)
         assert client.get("/match?image=1&with=2").status_code == 404
         assert "has no prototypes" in client.get("/prototypes").text
         assert client.get("/prototype/0").status_code == 404

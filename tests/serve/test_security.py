@@ -72,6 +72,12 @@ def test_its_own_names_are_answered(client: TestClient, host: str) -> None:
     assert client.get("/api/labels", headers={"host": host}).status_code == 200
 
 
+def test_the_address_that_it_listens_on_is_answered(index: Index) -> None:
+    with TestClient(build_app(index, hosts=["127.0.0.2"]), BASE) as client:
+        for host, status in (("127.0.0.2:8000", 200), ("127.0.0.3:8000", 400)):
+            assert client.get("/api/labels", headers={"host": host}).status_code == status
+
+
 @pytest.mark.parametrize(
     "headers",
     [

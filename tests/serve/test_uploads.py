@@ -6,6 +6,7 @@ import io
 import struct
 import zlib
 
+import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
@@ -14,6 +15,7 @@ from serve.conftest import BASE
 from serve.small_index import drawing, png
 from sumpool.search import Index
 from sumpool.serve import Limits, build_app
+from sumpool.serve.pictures import heat
 from sumpool.serve.uploads import Upload, UploadError, Uploads, check_upload
 
 LIMITS = Limits(upload_bytes=20_000, pixels=10_000, kept_bytes=20_000)
@@ -60,12 +62,20 @@ def test_common_formats_are_accepted(format: str) -> None:
         (bomb(10_000, 10_000), "too many pixels"),
         (bomb(60_000, 60_000), "too many pixels"),
         (bomb(90, 90), "damaged"),
+        (bomb(2, 401), "too narrow, its longer side may have 200 times"),
     ],
 )
 def test_others_are_refused_in_one_line(content: bytes, message: str) -> None:
     with pytest.raises(UploadError, match=message) as caught:
         check_upload(content, LIMITS)
     assert "\n" not in str(caught.value)
+
+
+def test_a_long_narrow_image_has_its_heat_map() -> None:
+    image = Image.new("RGB", (8000, 50), "gray")
+    for window in ((0, 0, 8000, 50), (3980, 5, 4020, 45), (7990, 40, 8000, 50)):
+        shown = heat(image, window, np.ones((2, 2), np.float32), 1.0, 240)
+        assert shown.size == (240, 2)
 
 
 def test_pixels_are_upright_as_files_are() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,8 @@ from tqdm import tqdm
 NEAR = 0.95
 #: Rows compared at a time.
 _BLOCK = 2048
+#: Pairs kept at a time.
+_EDGES = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -63,9 +65,7 @@ def find_duplicates(
         Duplicates(tuple(ids[rows].tolist()), True, 1.0) for rows in same.values() if len(rows) > 1
     ]
     first = np.array([rows[0] for rows in same.values()])
-    pairs = list(_near_pairs(vectors, first, threshold, progress))
-    near = [] if not pairs else _groups(first, ids, *map(np.concatenate, zip(*pairs, strict=True)))
-    return [*exact, *near]
+    return [*exact, *_groups(first, ids, _near_pairs(vectors, first, threshold, progress))]
 
 
 def _near_pairs(
@@ -88,20 +88,38 @@ def _near_pairs(
 def _groups(
     rows: NDArray[np.int64],
     ids: NDArray[np.int64],
-    i: NDArray[np.int64],
-    j: NDArray[np.int64],
-    similarity: NDArray[np.float32],
+    pairs: Iterable[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]],
 ) -> list[Duplicates]:
-    graph = coo_array((np.ones(len(i), bool), (i, j)), shape=(len(rows), len(rows)))
-    component = connected_components(graph, directed=False)[1]
     nearest = np.zeros(len(rows), np.float32)
-    np.maximum.at(nearest, np.concatenate([i, j]), np.concatenate([similarity, similarity]))
+    edges: list[NDArray[np.int64]] = [np.empty((2, 0), np.int64)]
+    held = 0
+    for i, j, similarity in pairs:
+        if not len(i):
+            continue
+        for ends in (i, j):
+            np.maximum.at(nearest, ends, similarity)
+        edges.append(np.stack([i, j]))
+        held += len(i)
+        if held > _EDGES:
+            # An edge from each place to the first one of its component says the same.
+            _, first, place = np.unique(
+                _components(edges, len(rows)), return_index=True, return_inverse=True
+            )
+            edges, held = [np.stack([np.arange(len(rows)), first[place]])], 0
+    component = _components(edges, len(rows))
     members: defaultdict[int, list[int]] = defaultdict(list)
-    for place in np.union1d(i, j).tolist():
-        members[int(component[place])].append(place)
+    for row in np.flatnonzero(nearest).tolist():
+        members[int(component[row])].append(row)
     groups = [
         Duplicates(tuple(sorted(ids[rows[places]].tolist())), False, float(nearest[places].min()))
         for places in members.values()
     ]
     key: Callable[[Duplicates], tuple[float, tuple[int, ...]]] = lambda it: (-it.similarity, it.ids)  # noqa: E731
     return sorted(groups, key=key)
+
+
+def _components(edges: list[NDArray[np.int64]], count: int) -> NDArray[np.int32]:
+    i, j = np.concatenate(edges, 1)
+    graph = coo_array((np.ones(len(i), bool), (i, j)), shape=(count, count))
+    component: NDArray[np.int32] = connected_components(graph, directed=False)[1]
+    return component

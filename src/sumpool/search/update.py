@@ -142,8 +142,6 @@ def update(
         header = read_header(folder)
         if store is not None and store != header.store:
             check_store(store)
-            header = replace(header, store=store)
-            write_header(folder, header)
         if model_digest(folder) != header.model_digest:
             raise StoreError(
                 f"the model in {folder / MODEL} is not that of the index: build the index again"
@@ -163,7 +161,11 @@ def update(
         changes = assemble(folder, header, source, old, plan, parts)
         after = read_header(folder)
         images = read_table(folder, after)
+        if store is not None:
+            after = replace(after, store=store)
         open_vector_index(folder, after, images, build=True).close()
+        if store is not None:  # readers keep the former store until then
+            write_header(folder, after)
         return changes
 
 

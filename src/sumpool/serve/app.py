@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from importlib import resources
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -34,6 +35,21 @@ FORM = 16 * 2**10
 PICTURE_AGE = 600
 
 logger = logging.getLogger(__name__)
+
+
+class _Whole(Convertor[int]):
+    """Numbers in paths; others are not found."""
+
+    regex = "[0-9]{1,15}"
+
+    def convert(self, value: str) -> int:
+        return int(value)
+
+    def to_string(self, value: int) -> str:
+        return str(value)
+
+
+register_url_convertor("whole", _Whole())
 View = Callable[[Request], Awaitable[dict[str, Any]]]
 
 
@@ -43,6 +59,7 @@ def build_app(
     token: str | None = None,
     limits: Limits | None = None,
     any_host: bool = False,
+    hosts: Sequence[str] = (),
     waiting: int = 128,
 ) -> ASGIApp:
     """Build the application that serves ``index``.
@@ -54,6 +71,7 @@ def build_app(
         any_host: Whether to accept host names other than those of the loopback interface. If not,
             requests for other names are rejected, so that another site cannot point a name of its
             own at this server.
+        hosts: Further host names to accept.
         waiting: Maximum number of waiting searches; further ones are answered with status 503.
 
     Raises:
@@ -81,7 +99,7 @@ def build_app(
         inner = TokenRequired(inner, token)
     trusted = Middleware(
         TrustedHostMiddleware,
-        allowed_hosts=["*"] if any_host else list(LOOPBACK_NAMES),
+        allowed_hosts=["*"] if any_host else [*LOOPBACK_NAMES, *hosts],
         www_redirect=False,
     )
     app = Starlette(
@@ -111,12 +129,12 @@ def _json_routes(views: Views) -> list[Route]:
         Route("/api/index", _json(views.index)),
         Route("/api/labels", _json(views.labels)),
         Route("/api/images", _json(views.images)),
-        Route("/api/images/{id:int}", _json(views.image)),
+        Route("/api/images/{id:whole}", _json(views.image)),
         Route("/api/search", _json(views.search), methods=["GET", "POST"]),
         Route("/api/uploads", _json(views.upload), methods=["POST"]),
         Route("/api/match", _json(views.match)),
         Route("/api/prototypes", _json(views.prototypes)),
-        Route("/api/prototypes/{number:int}", _json(views.prototype)),
+        Route("/api/prototypes/{number:whole}", _json(views.prototype)),
         Route("/api/map", _json(views.map)),
         Route("/api/duplicates", _json(views.duplicates)),
         Route("/picture", picture),
@@ -135,10 +153,10 @@ def _page_routes(pages: Pages) -> list[Route]:
         Route("/", pages.home),
         Route("/upload", pages.upload, methods=["POST"]),
         Route("/search", pages.search),
-        Route("/image/{id:int}", pages.image),
+        Route("/image/{id:whole}", pages.image),
         Route("/match", pages.match),
         Route("/prototypes", pages.prototypes),
-        Route("/prototype/{number:int}", pages.prototype),
+        Route("/prototype/{number:whole}", pages.prototype),
         Route("/map", pages.map),
         Route("/duplicates", pages.duplicates),
     ]

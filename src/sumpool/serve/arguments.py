@@ -12,6 +12,8 @@ from starlette.requests import Request
 Box = tuple[int, int, int, int]
 #: Maximum number of characters of a wrong value that an error repeats.
 _SHOWN = 40
+# A number as Python prints it.
+_NUMBER = r"-?([0-9]\.?|[0-9]?\.[0-9]{1,20})(e-[0-9]{1,3})?"
 
 
 class Arguments:
@@ -61,7 +63,7 @@ class Arguments:
         text = self._values.get(name)
         if text is None:
             return default
-        if not re.fullmatch(r"-?(0|1|[01]?\.[0-9]{1,9})", text) or not -1 <= float(text) <= 1:
+        if not re.fullmatch(_NUMBER, text) or not -1 <= float(text) <= 1:
             raise HTTPException(400, f"{name} must be a number from -1 to 1, got {_shown(text)}")
         return float(text)
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import Request, urlopen
 
@@ -80,8 +80,11 @@ class Client:
         except HTTPError as error:
             with error:
                 raise ClientError(_reason(error)) from error
-        except (URLError, TimeoutError) as error:
-            raise ClientError(f"{self.address} does not answer: {error}") from error
+        except OSError as error:
+            reason = getattr(error, "reason", error)
+            cut = body is not None and isinstance(reason, BrokenPipeError | ConnectionResetError)
+            why = "the upload may be larger than it accepts" if cut else str(error)
+            raise ClientError(f"{self.address} does not answer: {why}") from error
         return answer
 
 

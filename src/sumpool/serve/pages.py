@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -71,13 +72,26 @@ class Pages:
 
     async def upload(self, request: Request) -> Response:
         """Keep an uploaded file and redirect to its results."""
-        async with request.form(max_files=1, max_fields=1) as form:
+        upload = await self.views.receive(self._file(request))
+        return RedirectResponse(f"/search?upload={upload.token}", 303)
+
+    async def _file(self, request: Request) -> bytes:
+        missing = HTTPException(400, "file is missing: choose an image file")
+        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+            raise missing
+        parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=1)
+        parser.spool_max_size = self.views.limits.upload_bytes  # larger ones would go to the disk
+        try:
+            form = await parser.parse()
+        except MultiPartException as error:
+            raise HTTPException(400, error.message) from error
+        try:
             file = form.get("file")
             if not isinstance(file, UploadFile):
-                raise HTTPException(400, "file is missing: choose an image file")
-            content = await file.read()
-        upload = await self.views.keep(content)
-        return RedirectResponse(f"/search?upload={upload.token}", 303)
+                raise missing
+            return await file.read()
+        finally:
+            await form.close()
 
     async def search(self, request: Request) -> Response:
         """Results of a query."""

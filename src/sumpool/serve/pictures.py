@@ -47,7 +47,9 @@ def heat(
     out = blended(pixels, np.zeros((1, 1), np.float32), 1.0).copy()
     scale = (small.width / image.width, small.height / image.height)
     x0, y0, x1, y1 = (round(value * scale[place % 2]) for place, value in enumerate(window))
-    x0, y0 = max(x0, 0), max(y0, 0)
+    # At least one pixel, of images that are long and narrow too.
+    x0, y0 = min(max(x0, 0), small.width - 1), min(max(y0, 0), small.height - 1)
+    x1, y1 = max(x1, x0 + 1), max(y1, y0 + 1)
     seen = pixels[y0:y1, x0:x1]
     out[y0:y1, x0:x1] = blended(np.ascontiguousarray(seen), weights, max(top, 1e-12))
     return Image.fromarray(out)

@@ -66,7 +66,8 @@ def serve(
     """
     check_access(host, token)
     index.search(int(index.images["id"][0].as_py()), k=1)  # raises if the store has a problem
-    app = build_app(index, token=token, limits=limits, any_host=not is_loopback(host))
+    name = f"[{host}]" if ":" in host else host
+    app = build_app(index, token=token, limits=limits, any_host=not is_loopback(host), hosts=[name])
     config = uvicorn.Config(
         app,
         log_level="warning",
@@ -79,7 +80,6 @@ def serve(
         timeout_graceful_shutdown=GRACE,
     )
     with _listening(host, port) as listening:
-        name = f"[{host}]" if ":" in host else host
         address = f"http://{name}:{listening.getsockname()[1]}/"
         server = _Server(config, lambda: ready(address) if ready else None)
         try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from PIL import Image, UnidentifiedImageError
 
 from sumpool.data.base import BrokenImageError
-from sumpool.data.sets.decoding import image_formats, read_image
+from sumpool.data.sets.decoding import NARROWEST, image_formats, read_image
 from sumpool.system.errors import UserError
 
 #: Accepted formats; the installed Pillow may lack some.
@@ -98,6 +98,11 @@ def check_upload(content: bytes, limits: Limits) -> Upload:
         raise UploadError("the upload cannot be read: it is damaged") from error
     if pixels > limits.pixels:
         raise UploadError(_too_many(limits))
+    if max(image.size) > NARROWEST * min(image.size):
+        raise UploadError(
+            f"the upload is too narrow, its longer side may have {NARROWEST} times the length of "
+            "the shorter one"
+        )
     try:
         upright = read_image(image)
     except BrokenImageError as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlencode
@@ -105,7 +105,7 @@ class Views:
         accepted = ("k", "label", "threshold", "box", *(() if posted else QUERY[:2]))
         arguments = Arguments(request, (*accepted, *more))
         if posted:
-            query = self._query_of((await self._read_body(request)).token, arguments)
+            query = self._query_of((await self.receive(request.body())).token, arguments)
         else:
             query = self.query(arguments)
         k = arguments.whole("k", RESULTS, 1, MOST_RESULTS)
@@ -136,7 +136,7 @@ class Views:
     async def upload(self, request: Request) -> dict[str, Any]:
         """Keep the image in the body of a POST for later queries."""
         Arguments(request, ())
-        upload = await self._read_body(request)
+        upload = await self.receive(request.body())
         return {
             "upload": upload.token,
             "width": upload.width,
@@ -144,17 +144,14 @@ class Views:
             "address": f"/search?upload={upload.token}",
         }
 
-    async def _read_body(self, request: Request) -> Upload:
+    async def receive(self, content: Awaitable[bytes]) -> Upload:
+        """Wait for an uploaded file, check it and keep it."""
         try:
             async with asyncio.timeout(UPLOAD_SECONDS):
-                content = await request.body()
+                received = await content
         except TimeoutError as error:
             raise HTTPException(408, f"the upload took longer than {UPLOAD_SECONDS} s") from error
-        return await self.keep(content)
-
-    async def keep(self, content: bytes) -> Upload:
-        """Check an uploaded file and keep it."""
-        upload = await self.files.run(check_upload, content, self.limits)
+        upload = await self.files.run(check_upload, received, self.limits)
         self.collection.uploads.add(upload)
         return upload
 

@@ -19,6 +19,9 @@ FORMATS = (
     "PCX", "QOI", "SGI",
 )  # fmt: skip
 
+#: Most that the longer side of an image may be, in lengths of the shorter one.
+NARROWEST = 200
+
 # The transposition that turns an image upright, by the value of the EXIF orientation tag.
 _ORIENTATION = 0x0112
 _UPRIGHT = {
@@ -62,11 +65,13 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
     """
     try:
         if isinstance(source, Image.Image):
+            _check_sides(source)
             source.load()
             return as_rgb(source)
         if not stat.S_ISREG(os.stat(source).st_mode):  # e.g. a pipe: reading might block forever
             raise ValueError("it is no regular file")
         with Image.open(source, formats=image_formats()) as image:
+            _check_sides(image)
             image.load()
             return as_rgb(image)
     except MemoryError:
@@ -78,6 +83,13 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
         reason = _reason(error, source)
         message = f"cannot read the image {os.fspath(name)}: {reason}"
         raise BrokenImageError(message, reason) from error
+
+
+def _check_sides(image: Image.Image) -> None:
+    # Resizing the shorter side of narrower ones would take gigabytes.
+    if max(image.size) > NARROWEST * min(image.size):
+        sides = f"{image.width} × {image.height} pixels"
+        raise ValueError(f"of its {sides}, one side is more than {NARROWEST} times the other")
 
 
 def as_rgb(image: Image.Image) -> Image.Image:

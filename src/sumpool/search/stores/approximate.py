@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from sumpool.search.stores.base import Found, Ids, Vectors, check_queries
 from sumpool.search.stores.exact import ExactIndex, found, select
+from sumpool.search.stores.training import CODES, train_index
 from sumpool.system.digests import check_digests, write_digests
 from sumpool.system.errors import UserError
 from sumpool.system.files import StoreError, atomic_path
@@ -30,14 +31,8 @@ REACH = {
     "hnsw": (32, 64, 128, 256, 512, 1024),
     "ivfpq": (8, 16, 32, 64, 128, 256, 512, 1024),
 }
-#: Neighbors of a graph node, and candidates when it is linked.
-LINKS, CONSTRUCTION = 32, 100
 #: Candidates per requested neighbor that are ranked by the original vectors.
 CANDIDATES = 100
-#: Training vectors per cell.
-TRAINING = 40
-#: Values of a 4-bit code, and the minimum number of vectors to learn one.
-CODES = 16
 #: Target recall@10, and the number of vectors it is measured with.
 RECALL, SAMPLE = 0.99, 100
 #: Filters that accept at most this share of the vectors are searched exactly.
@@ -54,7 +49,7 @@ class ApproximateIndex(ExactIndex):
     """Vectors with a faiss file that finds most nearest neighbors without comparing all.
 
     File and vectors are matched by id and version: surplus entries of the file are left out of the
-    results, missing ones are added to it.
+    results; missing ones are added to it with ``build``, and compared one by one without.
 
     Args:
         path: The file; written by the first :meth:`add` with ``build``.
@@ -112,28 +107,55 @@ class ApproximateIndex(ExactIndex):
     def search(self, queries: Vectors, k: int, labels: Collection[str] | None = None) -> Found:
         """See :class:`~sumpool.search.stores.base.VectorIndex`."""
         queries = check_queries(self._size, queries, k)
-        if labels is None:
-            return self._approximate(queries, k, None, 1.0)
-        accepted = self._labels.among(labels)
-        share = float(accepted.mean()) if len(accepted) else 0.0
-        if share <= NARROW:
+        accepted, share = None, 1.0
+        if labels is not None:
+            accepted = self._labels.among(labels)
+            share = float(accepted.mean()) if len(accepted) else 0.0
+        if self._file is None or not len(self) or share <= NARROW:
             return self._nearest(queries, k, accepted)
-        return self._approximate(queries, k, accepted, share)
+        answer = self._approximate(queries, k, accepted, share)
+        if accepted is not None or self._alive is not None:
+            answer = self._confirmed(answer, queries, k, accepted, share)
+        if self._unstored.any():
+            rest = self._unstored if accepted is None else self._unstored & accepted
+            answer = answer.merged(self._nearest(queries, k, rest))
+        return answer
 
     def close(self) -> None:
         """Release the vectors and the file."""
         super().close()
         self._keys, self._file = self._keys[:0], None
 
+    def _confirmed(
+        self,
+        answer: Found,
+        queries: Vectors,
+        k: int,
+        accepted: NDArray[np.bool_] | None,
+        share: float,
+    ) -> Found:
+        """Replace answers that change with twice the depth by those of exact search.
+
+        Vectors that are left out, by a filter or because they are gone, use up the depth: near
+        them, few others are reached.
+        """
+        deeper = self._approximate(queries, k, accepted, share / 2)
+        unsure = (answer.ids != deeper.ids).any(1) | (deeper.ids[:, -1] < 0)
+        if unsure.any():
+            exact = self._nearest(np.ascontiguousarray(queries[unsure]), k, accepted)
+            deeper.ids[unsure], deeper.similarities[unsure] = exact
+        return deeper
+
     def _approximate(
         self, queries: Vectors, k: int, accepted: NDArray[np.bool_] | None, share: float
     ) -> Found:
         """Search approximately among the accepted rows, a ``share`` of all."""
-        if self._file is None or not len(self):
-            return self._nearest(queries, k, accepted)
         options = self._options
-        if accepted is not None:
-            options = self._parameters((self._rows >= 0) & accepted[self._rows], share)
+        if share < 1:
+            marked = self._rows >= 0
+            if accepted is not None:
+                marked &= accepted[self._rows]
+            options = self._parameters(marked, share)
         if self._kind == "hnsw":
             similarities, places = self._search(queries, k, options)
             ids = self._stored_ids[places]
@@ -184,11 +206,17 @@ class ApproximateIndex(ExactIndex):
         there = self._stored_keys()
         new = np.flatnonzero(~np.isin(self._keys, there)) if len(there) else np.arange(len(self))
         outdated = 2 * np.isin(there, self._keys).sum() < len(there)
-        if len(new) or self._file is None:
+        if len(new) and self._file is not None and not self._build:
+            logger.warning(
+                "%s lacks %s, which are compared one by one until sumpool index %s --update",
+                *(self._path, counted(len(new), "vector"), self._path.parent),
+            )
+        elif len(new) or self._file is None:
             self._refuse_unasked(len(new))
             begun = time.perf_counter()
             if self._file is None or outdated:
-                self._file, new = self._train(), np.arange(len(self))
+                self._file = train_index(self._faiss, self._kind, self._vectors)
+                new = np.arange(len(self))
             else:
                 self._file = self._faiss.read_index(str(self._path))  # a mapped index cannot grow
             # Some are added last: until then they serve as queries that are not in the file.
@@ -227,24 +255,6 @@ class ApproximateIndex(ExactIndex):
                 f"{self._path} lacks {counted(missing, 'vector')}: bring it up to date with "
                 f"sumpool index {self._path.parent} --update --store {self._kind}"
             )
-
-    def _train(self) -> Any:
-        """Return a trained index without vectors."""
-        faiss = self._faiss
-        product = faiss.METRIC_INNER_PRODUCT
-        if self._kind == "hnsw":
-            empty = faiss.IndexHNSWFlat(self._size, LINKS, product)
-            empty.hnsw.efConstruction = CONSTRUCTION
-        else:
-            n = len(self)
-            cells = max(1, min(round(2 * math.sqrt(n)), n // TRAINING))
-            pieces = self._size // 2 if self._size % 2 == 0 else self._size
-            empty = faiss.index_factory(self._size, f"IVF{cells},PQ{pieces}x4fs", product)
-            for settings in (empty.cp, empty.pq.cp):
-                settings.min_points_per_centroid = 1  # silences warnings for small indexes
-            sample = np.random.default_rng(0).permutation(n)[: TRAINING * cells]
-            empty.train(np.ascontiguousarray(self._vectors[np.sort(sample)]))
-        return faiss.IndexIDMap(empty)
 
     def _calibrate(self, rows: Ids) -> float:
         """Set the search depth with queries that are not in the file; return their recall@10.
@@ -292,6 +302,8 @@ class ApproximateIndex(ExactIndex):
         nearest = order[np.minimum(place, len(order) - 1)] if len(order) else np.zeros_like(place)
         fits = self._keys[nearest] == stored if len(order) else np.zeros(len(stored), bool)
         self._rows = np.where(fits, nearest, -1)
+        self._unstored = np.ones(len(self), bool)
+        self._unstored[nearest[fits]] = False
         self._alive = None if fits.all() else fits
         # One extra entry at the end, for the −1 that faiss returns where it finds nothing.
         ids = self._ids[nearest] if len(order) else nearest

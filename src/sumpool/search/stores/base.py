@@ -24,6 +24,13 @@ class Found(NamedTuple):
     ids: Ids
     similarities: Vectors
 
+    def merged(self, other: Found) -> Found:
+        """Merge with another answer to the same queries, to the k nearest of both."""
+        similarities = np.concatenate([self.similarities, other.similarities], 1)
+        order = np.argsort(-similarities, axis=1, kind="stable")[:, : self.ids.shape[1]]
+        ids = np.concatenate([self.ids, other.ids], 1)
+        return Found(*(np.take_along_axis(it, order, 1) for it in (ids, similarities)))
+
 
 class VectorIndex(Protocol):
     """Vectors of norm 1 with ids and labels, searched by inner product."""
