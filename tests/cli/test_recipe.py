@@ -49,6 +49,16 @@ def photos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "photos"
 
 
+def test_what_is_typed_wins_over_a_file_wherever_it_stands(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "options.yaml"
+    file.write_text("seed: 3\nbatch_size: 24\n")
+    for arguments in (["--seed=5", f"--config={file}"], ["--config", str(file), "--seed", "5"]):
+        config, _ = configured(arguments, capsys)
+        assert (config.seed, config.batch_size) == (5, 24)
+
+
 def test_best_is_the_default_and_what_is_typed_wins(capsys: pytest.CaptureFixture[str]) -> None:
     config, values = configured([], capsys)
     assert config.recipe == "best"

@@ -32,3 +32,14 @@ def test_help_shows_fifteen_options_in_groups_with_examples(
 def test_help_all_shows_every_option(capsys: pytest.CaptureFixture[str]) -> None:
     _, options = shown("--help-all", capsys)
     assert options >= {"config", "resume", *flat(TrainConfig())}
+
+
+def test_options_with_a_list_of_values_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    text, _ = shown("--help-all", capsys)
+    assert not [line for line in text.splitlines() if "+ ]" in line]
+
+
+def test_defaults_that_depend_on_the_recipe_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    text = " ".join(shown("--help-all", capsys)[0].split())
+    assert "learning rate (recipe best: 1e-4" in text
+    assert "(recipe best: 16 passes over the images" in text

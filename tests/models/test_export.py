@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +90,17 @@ def test_the_documented_lines_for_timm_run(tmp_path: Path, monkeypatch: pytest.M
     torch.testing.assert_close(seen, expected, rtol=0, atol=1e-2)
 
 
+@pytest.mark.parametrize("side", [64, 73, 93])
+def test_timm_resizes_to_the_same_side(side: int, tmp_path: Path) -> None:
+    model = trained()
+    model.preprocessing = replace(model.preprocessing, resize=side, area=None)
+    export_timm(model, tmp_path / "out", random_pixels(model, 1))
+    stored = json.loads((tmp_path / "out" / "config.json").read_text())["pretrained_cfg"]
+    view = {key: stored[key] for key in ("input_size", "crop_pct", "crop_mode")}
+    transform = timm.data.create_transform(**view)
+    assert transform.transforms[0].size == side
+
+
 def test_maps_that_are_not_finite_are_not_written_for_timm(tmp_path: Path) -> None:
     model = trained()
     with torch.no_grad():
@@ -149,13 +162,16 @@ def test_an_onnx_file_runs_without_this_package(case: str, tmp_path: Path) -> No
     np.testing.assert_allclose(np.load(found), expected, rtol=0, atol=1e-4)
     torch.testing.assert_close(OnnxEmbedder(file, view)(x), expected, rtol=0, atol=1e-4)
     (picture,) = pictures((90, 70))
-    picture.save(tmp_path / "photo.jpg", "PNG")
+    exif = picture.getexif()
+    exif[0x0112] = 6  # lies on its side
+    picture.save(tmp_path / "photo.jpg", "PNG", exif=exif)
     documented = example("onnxruntime").replace("photos.onnx", "m.onnx")
     code = f"import sys\nsys.modules['sumpool'] = None\n{documented}\nprint(vectors[0].tolist())"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    np.testing.assert_allclose(json.loads(done.stdout), model.encode(picture)[0], atol=1e-4)
+    (vector,) = model.encode([tmp_path / "photo.jpg"])
+    np.testing.assert_allclose(json.loads(done.stdout), vector, atol=1e-4)
     # Eight bits keep the direction.
     assert float((OnnxEmbedder(small, view)(x) * expected).sum(1).min()) > 0.9
     assert small.stat().st_size < file.stat().st_size
@@ -168,6 +184,8 @@ def test_a_torch_program_runs_without_this_package(tmp_path: Path) -> None:
     model = trained()
     pixels, file = random_pixels(model), tmp_path / "m.pt2"
     assert export_torch(model, file, pixels, preprocessing="described") <= 1e-4
+    with zipfile.ZipFile(file) as parts:
+        assert not any(b"embedder.py" in parts.read(name) for name in parts.namelist())
     x = model.preprocessing.normalize(pixels)
     torch.save(x, tmp_path / "x.pt")
     command = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -37,6 +38,20 @@ def test_a_stored_cell_is_found_by_a_new_store(tmp_path: Path) -> None:
     again = ResultStore(tmp_path, "study", SETTINGS)
     assert again.find({"seed": 1, "method": "a"}) == read_rows(tmp_path)[1]
     assert again.find({"seed": 1, "method": "b"}) is None
+
+
+def test_a_row_that_could_not_be_written_leaves_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(tmp_path)
+    before = read_rows(tmp_path)
+    monkeypatch.setattr("sumpool.system.rows.os.fsync", Mock(side_effect=OSError(28, "No space")))
+    with pytest.raises(StoreError, match="could not be written: No space"):
+        store.add({"method": "b", "seed": 0}, {"score": 0.5}, 1.5)
+    monkeypatch.undo()
+    assert read_rows(tmp_path) == before
+    store.add({"method": "b", "seed": 0}, {"score": 0.5}, 1.5)
+    assert len(read_rows(tmp_path)) == len(before) + 1
 
 
 @pytest.mark.parametrize("cut", [1, 2, 30])

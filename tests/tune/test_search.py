@@ -232,6 +232,62 @@ def test_trials_need_validation_classes_one_device_and_an_end(tmp_path: Path) ->
         run_search(tmp_path, CONFIG, parse_space(VARY, CONFIG))
 
 
+def test_a_search_ends_when_every_point_is_tried(
+    scored: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "sumpool.tune")
+    seen = scored(peak)
+    vary = ["pool=gap,gsp", "batch_size=16..17"]
+    result = search(tmp_path, 9, replace(CONFIG, batch_size=16), vary=vary)
+    assert result.counts() == "4 trials: 4 complete"
+    assert len({(it.pool, it.batch_size) for it in seen}) == 4
+    assert "every point of the space is tried: the search ends" in caplog.text
+
+
+def test_what_varies_has_an_effect_in_some_trial(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"vary gsp\.eps has no effect in any trial"):
+        search(tmp_path, config=replace(CONFIG, pool="gap"), vary=["gsp.eps=1..9"])
+    with pytest.raises(ConfigError, match=r"vary gsp\.eps has no effect"):
+        search(tmp_path, vary=["gsp.eps=1..9", "pool=gap,gmp"])
+
+
+def test_a_folder_of_a_run_is_left_as_it_is(scored: Any, tmp_path: Path) -> None:
+    seen = scored(peak)
+    (tmp_path / "run.json").write_text("{}")
+    with pytest.raises(StoreError, match="holds a run: choose another folder with --out"):
+        search(tmp_path)
+    assert [it.name for it in tmp_path.iterdir()] == ["run.json"]
+    assert not seen
+
+
+def test_the_limits_of_the_search_are_not_those_of_its_trials(scored: Any, tmp_path: Path) -> None:
+    seen = scored(peak)
+    config = replace(CONFIG, minutes=3.0, out=str(tmp_path))
+    result = search(tmp_path, 2, config)
+    assert [(it.minutes, it.out) for it in seen] == [(None, None)] * 2
+    assert "--minutes" not in result.command
+    assert search(tmp_path, 2, replace(config, minutes=4.0)).counts() == result.counts()
+
+
+def test_pruned_trials_count_as_no_more_than_the_median() -> None:
+    space = parse_space(["optimizer.lr=1e-5..1e-2:log"], CONFIG)
+
+    def trial(number: int, state: Any, score: float | None) -> Trial:
+        params = {"optimizer.lr": 1e-4 + number * 1e-5}
+        return Trial(number, state, params, params, score)
+
+    trials = [
+        *(trial(number, "complete", score) for number, score in enumerate((0.2, 0.4, 0.6))),
+        trial(3, "pruned", 0.5),
+        trial(4, "pruned", 0.1),
+        trial(5, "failed", 0.9),
+        trial(6, "running", 0.9),
+    ]
+    scores = [score for _, score in store_module._points(trials, space)]
+    assert scores == pytest.approx([0.2, 0.4, 0.6, 0.4, 0.1, 0.2, 0.4])
+    assert store_module._points(trials[3:], space) == []
+
+
 def test_the_page_has_the_command_and_every_trial(folder: Path, tmp_path: Path) -> None:
     result = result_of(TuneStore(folder))
     text = write_tune_page(folder, tmp_path / "page.html").read_text()

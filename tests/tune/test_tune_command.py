@@ -78,6 +78,25 @@ def test_eight_trials_on_glyphs_beat_the_default_or_say_that_they_do_not(
 
 
 @pytest.mark.process
+def test_a_search_around_a_run_leaves_the_run_as_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, study = tmp_path / "run", tmp_path / "study"
+    assert main(["train", *SMALL, "--gsp.mu", "0.5", "--gallery", "false", "--out", str(run)]) == 0
+    page = (run / "report.html").read_bytes()
+    given = ["tune", "--config", str(run / "config.yaml"), "--trials", "1"]
+    given += ["--vary", "optimizer.lr=1e-4..1e-2:log"]
+    capsys.readouterr()
+    assert main(given) == 1
+    assert "out is missing" in capsys.readouterr().err
+    assert main([*given, "--out", str(run)]) == 1
+    assert "holds a run" in capsys.readouterr().err
+    assert main([*given, "--out", str(study)]) == 0
+    assert (run / "report.html").read_bytes() == page
+    assert TuneStore(study).config.gsp.mu == 0.5
+
+
+@pytest.mark.process
 def test_a_killed_search_continues_without_losing_a_trial(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sumpool", "tune", *SMALL, *VARY]
     command += ["--trials", "5", "--jobs", "2", "--out", str(tmp_path)]

@@ -68,7 +68,7 @@ with 3 seeds. Use it to choose options: the test set is not used.
         "the same on two thirds of the classes: for chance-constrained proxies",
         """\
 Train under the tuning protocol of chance-constrained proxies: one model on two thirds of the
-training classes, evaluated on the last third, with 3 seeds. The test set is not used.
+training classes, evaluated on the first third, with 3 seeds. The test set is not used.
 
 """
         + _GRID.format(name="tuning-ccp"),

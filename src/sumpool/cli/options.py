@@ -54,7 +54,7 @@ class HelpFormatter(DefaultHelpFormatter, RawDescriptionHelpFormatter):
             return names
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
         # The option already names its group: WEIGHT, not ZERO_SHOT.WEIGHT.
-        return f"{names} {value if ' ' in value else value.rpartition('.')[2]}"
+        return f"{names} {value if set(' [') & set(value) else value.rpartition('.')[2]}"
 
 
 def verb_parser(description: str, usage: str | None = None) -> ArgumentParser:
@@ -66,7 +66,8 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
     """Convert command-line arguments to the spelling of the parser.
 
     ``--skip-broken`` becomes ``--skip_broken``, a switch without a value gets ``true``, and
-    ``train --ccp`` becomes ``train --ccp.enabled``.
+    ``train --ccp`` becomes ``train --ccp.enabled``. ``--config FILE`` moves behind the verb,
+    because the parser lets a file replace the options before it.
 
     Args:
         arguments: As typed.
@@ -79,7 +80,11 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
     ...     ["--skip-broken", "--out", "a-b", "--stop.max-steps=9"], {"skip_broken"}
     ... )
     ['--skip_broken', 'true', '--out', 'a-b', '--stop.max_steps=9']
+    >>> normalize_arguments(["train", "--seed", "3", "--config", "run.yaml"], {})
+    ['train', '--config', 'run.yaml', '--seed', '3']
     """
+    if arguments[:1] and arguments[0] in ("train", "tune", "pretrain"):
+        arguments = _with_files_first(arguments)
     # `evaluate --gallery SPLIT` takes a value, unlike `train --gallery`.
     valued = "gallery" if arguments[:1] == ["evaluate"] else None
     known = {f"--{name}" for name in switches if name != valued}
@@ -99,6 +104,16 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
         if name in known and not equals and following.lower() not in ("true", "false"):
             out.append("true")
     return out
+
+
+def _with_files_first(arguments: Sequence[str]) -> list[str]:
+    """Move ``--config FILE`` directly behind the verb."""
+    files: list[str] = []
+    others: list[str] = []
+    for argument in arguments[1:]:
+        of_file = argument.startswith("--config=") or argument == "--config"
+        (files if of_file or files[-1:] == ["--config"] else others).append(argument)
+    return [arguments[0], *files, *others]
 
 
 def count(value: str | int) -> int:

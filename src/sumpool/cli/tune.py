@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jsonargparse import ArgumentParser, Namespace
 
@@ -45,7 +45,8 @@ The default is the following space, without the options that you set:
   {space}
 With --freeze-backbone it is
   {frozen}
-All other options of `sumpool train` apply to every trial (--help-all lists them).
+All other options of `sumpool train` apply to every trial (--help-all lists them). --config may name
+the config.yaml of a run, whose out and minutes are left out.
 
 STUDY holds the trials (study.db, for Optuna), best.json and a page, report.html, with the command
 that trains with the best options. The same command resumes a search after Ctrl-C or a kill, and
@@ -69,6 +70,14 @@ class TuneParser(TrainParser):
         "search": ("vary", "trials", "minutes", "out", "overwrite"),
         "execution": ("jobs", "ray", "gpus", "cpus"),
     }
+
+    def parse_path(self, path: Any, *arguments: Any, **options: Any) -> Any:
+        """Parse a file; ``out`` and ``minutes`` in the file of a run are not those of a search."""
+        parsed = super().parse_path(path, *arguments, **options)
+        if "trials" not in parsed:
+            for name in ("out", "minutes"):
+                parsed.pop(name, None)
+        return parsed
 
 
 def build_parser() -> ArgumentParser:
@@ -130,11 +139,14 @@ def run(options: Namespace) -> int:
     from sumpool.data import BrokenImageError
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.report.run.folder import REPORT
+    from sumpool.training.settings import without_idle
     from sumpool.tune.page import write_tune_page
     from sumpool.tune.sampling import import_optuna
     from sumpool.tune.search import run_search
 
     import_optuna("sumpool tune")
+    if options.config is not None:
+        config = without_idle(config)  # the file of a run gives every option
     folder = Path(options.out)
     refuse_foreign_page(folder / REPORT, overwrite=options.overwrite)
     executor = _executor(options, folder)

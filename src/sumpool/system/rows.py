@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import metadata
@@ -180,12 +181,16 @@ class ResultStore:
         values = asdict(row)
         values[_DIGEST] = _digest(values)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
+        size = 0
         try:
+            size = self._path.stat().st_size
             with self._path.open("ab") as file:
                 file.write(line.encode())
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
+            with suppress(OSError):  # a part of the line may have been written
+                os.truncate(self._path, size)
             reason = error.strerror or error
             raise StoreError(f"{self._path} could not be written: {reason}") from error
         self._rows[_canonical(cell)] = row

@@ -19,7 +19,8 @@ class OptimizerConfig:
     """The optimizer and its learning rates.
 
     Args:
-        lr: learning rate (1e-5, or the value of the loss for this data set)
+        lr: learning rate (recipe best: 1e-4, for losses without proxies 3e-5; papers: 1e-5, or the
+            value of the loss for this data set)
         weight_decay: L2 penalty; with adamw, decoupled weight decay
         beta1: decay of the first moment
         beta2: decay of the second moment
@@ -66,11 +67,12 @@ class StopConfig:
     """When the model is validated, and when training ends.
 
     Args:
-        validate_every: steps between validations (100; SOP and In-shop 1000; a quarter of that
-            with --ccp)
+        validate_every: steps between validations (recipe best: a tenth of the run; papers: 100, SOP
+            and In-shop 1000; a quarter of that with --ccp)
         patience: validations without improvement after which training ends (15; SOP and In-shop 10;
             60 with --ccp; none with keep last)
-        max_steps: steps after which training ends at the latest; null leaves it to patience
+        max_steps: steps after which training ends at the latest (recipe best: 16 passes over the
+            images, 50 to 3000 steps; papers: none, which leaves it to patience)
         monitor: validation metric that selects the best model
         keep: model to keep: best, that of the best validation, or last, that of the last step;
             with last, training never stops early

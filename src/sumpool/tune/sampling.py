@@ -44,12 +44,18 @@ def distributions(space: Sequence[Dimension]) -> dict[str, Any]:
 
 
 def suggest(
-    points: Sequence[Point], space: Sequence[Dimension], count: int, *, seed: int, start: int = 1
+    points: Sequence[Point],
+    space: Sequence[Dimension],
+    count: int,
+    *,
+    seed: int,
+    start: int = 1,
+    taken: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
     """Suggest ``count`` new points that may score higher, as values by option.
 
     The sampler is created anew for each call, so suggestions depend on the arguments alone. A known
-    point is replaced by a random new one, if one is found in :data:`TRIES` draws.
+    or taken point is replaced by a random new one, if one is found in :data:`TRIES` draws.
 
     Args:
         points: Known points with their scores.
@@ -57,6 +63,7 @@ def suggest(
         count: Number of points.
         seed: Seed of the sampler.
         start: Known points needed to use the Gaussian process; with fewer, points are random.
+        taken: Points without a score that are not to be suggested either.
     """
     optuna, space_of = import_optuna("a search"), distributions(space)
     sampler = optuna.samplers.GPSampler(seed=seed, n_startup_trials=start)
@@ -66,7 +73,8 @@ def suggest(
             optuna.trial.create_trial(params=dict(params), distributions=space_of, value=value)
         )
     chance = optuna.create_study(sampler=optuna.samplers.RandomSampler(seed=seed))
-    known = [dict(params) for params, _ in points]
+    known = [*map(dict, taken), *(dict(params) for params, _ in points)]
+    found = []
     for _ in range(count):
         asked = dict(search.ask(space_of).params)
         for _ in range(TRIES):
@@ -74,4 +82,5 @@ def suggest(
                 break
             asked = dict(chance.ask(space_of).params)
         known.append(asked)
-    return known[len(points) :]
+        found.append(asked)
+    return found

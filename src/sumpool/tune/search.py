@@ -8,12 +8,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any, Protocol
 
 from tqdm import tqdm
 
 from sumpool.data import detect_format
+from sumpool.report.run.folder import RUN
 from sumpool.system import processes
 from sumpool.system.files import StoreError
 from sumpool.system.locks import claim, held_by
@@ -24,8 +26,8 @@ from sumpool.training.errors import RunError
 from sumpool.training.settings import check_effects, resolve
 from sumpool.tune.result import Result, result_of, write_best
 from sumpool.tune.space import Dimension
-from sumpool.tune.store import LOCK, TuneStore
-from sumpool.tune.trial import TrialEnd, run_trial
+from sumpool.tune.store import DATABASE, LOCK, TuneStore, untried
+from sumpool.tune.trial import TrialEnd, run_trial, trial_config
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,7 @@ def run_search(
 
     Args:
         folder: Folder of the search.
-        config: Options of all trials; ``out`` is ignored.
+        config: Options of all trials; ``out`` and ``minutes`` are ignored.
         space: The search space.
         trials: Total number of trials; None for a limit by ``minutes`` only.
         minutes: Time limit in minutes; None for no limit.
@@ -64,14 +66,18 @@ def run_search(
         progress: Whether to show a progress bar.
 
     Raises:
-        ConfigError: If an option cannot be used in a search.
-        StoreError: If the folder holds another search, or another process is using it.
+        ConfigError: If an option cannot be used in a search, or varying one has no effect.
+        StoreError: If the folder holds a run or another search, or another process is using it.
         RunError: If the default fails, or no trial is completed in time.
     """
     if trials is None and minutes is None:
         raise ConfigError("the end is missing: give --trials or --minutes")
     until = None if minutes is None else time.time() + 60 * minutes
+    config = replace(config, out=None, minutes=None)
     _check(config)
+    _check_space(space, config)
+    if (folder / RUN).exists() and not (folder / DATABASE).exists():
+        raise StoreError(f"{folder} holds a run: choose another folder with --out")
     default = flat(resolve(config, _data_set(config)))
     with claim(folder / LOCK) as mine:
         if not mine:
@@ -125,6 +131,8 @@ def _run(
                         logger.warning("trial %s failed: %s", end.number, end.error)
             if not store.requeue_lost(crashed=crash is not None) and crash and missing == left:
                 raise crash  # it failed before a trial began, and would do so again
+        if bar.n < (trials or MOST):
+            logger.info("every point of the space is tried: the search ends")
 
 
 def _left(store: TuneStore, trials: int, bar: Any) -> int:
@@ -133,7 +141,7 @@ def _left(store: TuneStore, trials: int, bar: Any) -> int:
     done = sum(it.finished for it in result.trials)
     bar.n = done
     bar.set_postfix_str(result.short())
-    return max(0, trials - done)
+    return int(max(0, min(trials - done, untried(result.trials, store.space))))
 
 
 def _check(config: TrainConfig) -> None:
@@ -148,6 +156,24 @@ def _check(config: TrainConfig) -> None:
                 "--jobs or --ray"
             )
     check_effects(config)
+
+
+def _check_space(space: Sequence[Dimension], config: TrainConfig) -> None:
+    """Refuse a dimension that changes no trial, whatever the values of the others."""
+    for dimension in space:
+        names = [it.name for it in space if it != dimension]
+        one, another = dimension.samples[:2]
+        combinations = product(*(it.samples for it in space if it != dimension))
+        for values in combinations:
+            others = dict(zip(names, values, strict=True))
+            first = trial_config(config, {**others, dimension.name: one})
+            if first != trial_config(config, {**others, dimension.name: another}):
+                break
+        else:
+            raise ConfigError(
+                f"vary {dimension.name} has no effect in any trial: leave it out, or set or vary "
+                "the options that it depends on"
+            )
 
 
 def _trial_options(config: TrainConfig, folder: Path) -> TrainConfig:

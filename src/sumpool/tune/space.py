@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from types import UnionType
@@ -68,6 +69,18 @@ class Dimension:
             return any(value == it and isinstance(value, type(it)) for it in self.choices)
         return isinstance(value, int | float) and self.low <= value <= self.high
 
+    @property
+    def samples(self) -> tuple[Any, ...]:
+        """The choices, or the ends of the range."""
+        return self.choices or (self.low, self.high)
+
+    @property
+    def size(self) -> float:
+        """Number of its values; infinite for a range of numbers that are not whole."""
+        if self.choices:
+            return len(self.choices)
+        return self.high - self.low + 1 if self.whole else math.inf
+
     def rounded(self, value: Any) -> Any:
         """Round ``value`` to three significant digits, as used in training and printed."""
         if not isinstance(value, float):
@@ -130,7 +143,7 @@ def parse_dimension(text: str, config: TrainConfig) -> Dimension:
         if set(kinds) - {"log", "int"} or len(set(kinds)) < len(kinds):
             raise ConfigError(f"vary {name} takes A..B, A..B:log or A..B:int, got {values!r}")
         found = _range(name, hint, (low, high), kinds)
-    for value in found.choices or (found.low, found.high):
+    for value in found.samples:
         if name in (*CHOICES, "backbone"):
             check_choices(name, value)
         check_limits(flat(with_options(config, {name: value})))

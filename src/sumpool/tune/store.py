@@ -6,7 +6,7 @@ import math
 import sqlite3
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +26,8 @@ _NAME = "sumpool"
 START = 5
 #: Attempts at a trial whose process crashes.
 ATTEMPTS = 3
+#: Options that may differ when a search continues.
+_MAY_CHANGE = (FREE_TO_CHANGE | {"minutes"}) - {"stop.max_steps", "skip_broken"}
 #: Seconds to wait for another process to finish writing.
 _PATIENCE = 60
 
@@ -137,7 +139,8 @@ class TuneStore:
     @cached_property
     def config(self) -> TrainConfig:
         """Options of all trials."""
-        return with_options(TrainConfig(), self._study.user_attrs["config"])
+        config = with_options(TrainConfig(), self._study.user_attrs["config"])
+        return replace(config, out=None, minutes=None)  # earlier versions stored the search's own
 
     def trials(self) -> list[Trial]:
         """Return every trial once, by number; for a restarted trial, the last attempt."""
@@ -163,7 +166,14 @@ class TuneStore:
             else:
                 begun = self.trials()
                 number = 1 + max(it.number for it in begun)
-                (asked,) = suggest(_points(begun, space), space, 1, seed=seed + number, start=START)
+                (asked,) = suggest(
+                    _points(begun, space),
+                    space,
+                    1,
+                    seed=seed + number,
+                    start=START,
+                    taken=[it.params for it in begun],
+                )
                 params = {it.name: it.rounded(asked[it.name]) for it in space}
                 self._enqueue({"number": number, "options": params}, params)
             within = distributions([it for it in space if it.name in params])
@@ -227,18 +237,34 @@ def best_trial(trials: Sequence[Trial]) -> Trial | None:
     return max(complete, key=lambda it: it.score or 0.0, default=None)
 
 
+def untried(trials: Sequence[Trial], space: Sequence[Dimension]) -> float:
+    """Return the number of trials until every point of the space is tried; may be infinite."""
+    names = [it.name for it in space]
+    points = {tuple(map(it.params.get, names)) for it in trials if len(it.params) == len(names)}
+    unfinished = sum(not it.finished for it in trials)
+    return math.prod(it.size for it in space) - len(points) + unfinished
+
+
 def _points(trials: Sequence[Trial], space: Sequence[Dimension]) -> list[Point]:
-    """Return the sampler's data; unscored failures count as the worst, running trials as mean."""
-    placed = [it for it in trials if len(it.params) == len(space)]
-    scores = [it.score for it in placed if it.finished and it.score is not None]
+    """Return the sampler's data, on the scale of the complete trials.
+
+    A pruned trial counts as at most their median: its score is its best until it was pruned. A
+    failed one counts as the worst of them, a running one as their mean.
+    """
+    scores = [it.score for it in trials if it.state == "complete" and it.score is not None]
     if not scores:
         return []
+    median = statistics.median(scores)
     assumed = {"failed": min(scores), "running": statistics.fmean(scores)}
-    return [
-        (it.params, it.score if it.finished and it.score is not None else assumed[it.state])
-        for it in placed
-        if it.state in assumed or it.score is not None
-    ]
+    points: list[Point] = []
+    for it in trials:
+        if len(it.params) < len(space):
+            continue
+        if it.state in assumed:
+            points.append((it.params, assumed[it.state]))
+        elif it.state in ("complete", "pruned") and it.score is not None:
+            points.append((it.params, min(it.score, median) if it.state == "pruned" else it.score))
+    return points
 
 
 def _trial(stored: Any) -> Trial:
@@ -285,7 +311,7 @@ def _refuse_changes(
 ) -> None:
     for name, value in config.items():
         before = begun["config"].get(name)
-        if before != value and name not in FREE_TO_CHANGE - {"stop.max_steps", "skip_broken"}:
+        if before != value and name not in _MAY_CHANGE:
             raise StoreError(
                 f"{name} is {value!r}, but the search in {folder} was begun with {before!r}: "
                 "choose another --out"

@@ -85,6 +85,7 @@ class ExportGraph(nn.Module):
                 "channels": "RGB",
                 "type": "uint8" if self.preprocessing == "inside" else "float32",
             },
+            "orientation": "upright, as EXIF says",
             "resize_shorter_side": view.resize,
             "interpolation": "bilinear, antialiased",
             "center_crop": view.crop,

@@ -53,7 +53,8 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
         "pretrained_cfg": {
             "tag": "sumpool",
             "input_size": [3, side, side],
-            "crop_pct": 1.0 if view.resize is None else side / view.resize,
+            # timm resizes to floor(side / crop_pct); 0.5 keeps rounding from losing a pixel.
+            "crop_pct": 1.0 if view.resize is None else side / (view.resize + 0.5),
             "crop_mode": "center",
             "interpolation": "bilinear",
             "mean": list(view.mean),

@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 from torch.export import Dim
+from torch.fx import GraphModule
 
 from sumpool.models.embedder import Embedder
 from sumpool.models.export.graph import KEY, ExportGraph, check_against
@@ -39,6 +40,10 @@ def export_torch(
         program = torch.export.export(
             graph, (graph.example(),), dynamic_shapes=({0: Dim("batch")},)
         )
+    for module in program.graph_module.modules():
+        if isinstance(module, GraphModule):
+            for node in module.graph.nodes:
+                node.meta.pop("stack_trace", None)  # it holds local paths
     with atomic_path(path) as aside:
         with aside.open("wb") as file:
             torch.export.save(program, file, extra_files={KEY: graph.description()})
