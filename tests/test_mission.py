@@ -23,6 +23,7 @@ QUEUE = [
     line
     for name in ("mission-queue.txt", "mission-studies.txt")
     for line in (DOCS / "results" / name).read_text(encoding="utf-8").splitlines()
+    if not line.startswith("#")
 ]
 HEADER = "| source | what | file | command | measured | published, and the difference |"
 CODE = re.compile(r"`([^`]+)`")

@@ -66,8 +66,23 @@ def test_set_constants_make_improvements_of_their_own() -> None:
 
 def test_an_option_of_the_whole_grid_changes_no_method() -> None:
     scores = [replace(it, note="set hardware.precision=bf16-mixed") for it in (SCORE, GSP)]
-    [found] = improvements(scores, [GAIN], *SETTING)
+    [found] = improvements(scores, [replace(GAIN, note=scores[0].note)], *SETTING)
     assert (found.settings, found.interval) == ("", pytest.approx((-0.01, 0.11)))
+
+
+def test_a_baseline_has_the_same_training_options() -> None:
+    scores = [
+        replace(it, mean=it.mean + more, note=f"set optimizer.lr={lr}")
+        for lr, more in (("1e-4", 0.0), ("3e-5", 0.1))
+        for it in (SCORE, GSP)
+    ]
+    gains = [replace(GAIN, note=it.note) for it in scores[::2]]
+    found = improvements(scores, gains, *SETTING)
+    assert [it.options for it in found] == [("optimizer.lr=1e-4",), ("optimizer.lr=3e-5",)]
+    assert [it.ours for it in found] == pytest.approx([0.05, 0.31 / 0.3 - 1])
+    assert all(it.interval for it in found)
+    # Without one of the same options there is nothing to be over.
+    assert improvements([scores[0], scores[3]], gains, *SETTING) == []
 
 
 def test_baselines() -> None:

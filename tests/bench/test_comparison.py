@@ -169,6 +169,13 @@ def test_rows_are_chosen_by_what_they_were_trained_with() -> None:
     # What a run does not have may be anything.
     best = matching_rows(rows, options={"ccp.solution": "best"})
     assert {row.method for row in best} == {"gap", "gsp+zs"}
+    # Whether a run has a component is an option of its own.
+    assert {row.method for row in matching_rows(rows, options={"ccp.enabled": True})} == {
+        "ccp+gap",
+        "ccp+gsp+zs",
+    }
+    weighted = matching_rows(rows, options={"zero_shot.weight": 0.1})
+    assert {row.method for row in weighted} <= {"gsp+zs", "ccp+gsp+zs"}
     former = [replace(row, config=json.dumps(_without(row, "ccp.solution"))) for row in rows]
     assert matching_rows(former, options={"ccp.solution": "best"}) == former
 

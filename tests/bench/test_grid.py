@@ -214,6 +214,10 @@ def test_data_is_found_by_name_by_path_and_by_both(tmp_path: Path) -> None:
     assert find_data(f"cub={home}", Path()) == DataSource("cub", "cub", home)
     assert find_data(str(home), Path()) == DataSource("cub", "cub", home)
     assert find_data(f"birds={home}", Path()) == DataSource("birds", "cub", home)
+    dotted = tmp_path / "photos v1.2"
+    for name in ("a", "b"):
+        image(dotted / name / "0.png")
+    assert find_data(str(dotted), Path()).name == "photos v1.2"
     inside = cub(tmp_path / "all" / "cub")
     assert find_data("cub", tmp_path / "all").path == inside
 

@@ -348,6 +348,11 @@ def test_scores_that_cannot_be_computed_any_more_stay_and_are_named(
         assert "cannot be read" in trouble
     assert scored_again(store) == found
 
+    # A copy of the report without the stored results keeps its scores too.
+    shutil.rmtree(store.folder / "combined")
+    found = scored_again(store)
+    assert (found.scores, found.gains) == (scored.scores, scored.gains)
+
     # Of other runs than those that were scored nothing stays, nor of gains over them.
     finish(store, [it for it in cells_of(poolings=["gap"]) if it.member.seed == 2])
     found = scored_again(store)

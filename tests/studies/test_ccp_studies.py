@@ -250,10 +250,13 @@ def test_several_points_are_asked_at_once() -> None:
         )
         for it in range(5)
     ]
-    assert ccp_search.ask(done[:3], 4, start=5) == [ccp_search.spread_point(it) for it in (3, 4)]
+    spread = [{"trial": it, **ccp_search.spread_point(it)} for it in range(5)]
+    assert ccp_search.ask(done[:3], 4, start=5) == spread[3:]
+    # A point that was interrupted while a later one was finished is asked for again.
+    assert ccp_search.ask([done[0], done[2]], 4, start=5) == [spread[it] for it in (1, 3, 4)]
     asked = ccp_search.ask(done, 2, start=5)
-    assert len(asked) == 2
-    assert asked[0] != asked[1]
+    assert [it["trial"] for it in asked] == [5, 6]
+    assert (asked[0]["pull"], asked[0]["proxies"]) != (asked[1]["pull"], asked[1]["proxies"])
     for point in asked:
         assert ccp_search.PULLS[0] <= point["pull"] <= ccp_search.PULLS[1]
         assert point["proxies"] in range(1, 13)

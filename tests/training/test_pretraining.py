@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +51,21 @@ def test_a_finished_pretraining_is_left_as_it_is(
     pretrain(config, tmp_path, progress=False)
     monkeypatch.setattr(pretraining, "open_dataset", None)  # would fail
     assert pretrain(config, tmp_path, progress=False) == tmp_path / WEIGHTS
-    with pytest.raises(RunError, match="another configuration"):
-        pretrain(replace(config, lr=0.2), tmp_path, progress=False)
+    for other in ({"lr": 0.2}, {"data": str(tmp_path)}):
+        with pytest.raises(RunError, match="another configuration"):
+            pretrain(replace(config, **other), tmp_path, progress=False)
+
+
+def test_published_images_may_have_moved(
+    tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(config.data).parent)
+    for counts in (False, True):
+        facts = {"config": asdict(replace(config, check_counts=counts)), "finished": True}
+        (tmp_path / FACTS).write_text(json.dumps(facts))
+        relative = replace(config, check_counts=counts, data=Path(config.data).name)
+        assert pretrain(relative, tmp_path, progress=False) == tmp_path / WEIGHTS
+    assert pretrain(replace(relative, data=str(tmp_path)), tmp_path, progress=False)
 
 
 def test_an_interrupted_pretraining_ends_as_the_uninterrupted_one(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +16,16 @@ from sumpool.training.config import TrainConfig, flat, with_options
 
 #: Options that identify a method rather than a setting of it.
 _NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
+#: Options that say whether a run has a component; the others of their groups configure it.
+_SWITCHES = ("ccp.enabled", "zero_shot.weight", "zero_shot.balance")
+#: Options that are paths.
+_PATHS = ("weights", "init")
 
 
 def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
     """Return options of a configured run that differ from its protocol and method; mostly none.
+
+    Paths are complete; :func:`with_short_paths` shortens them.
 
     Example:
         >>> config = TrainConfig(format="cub", batch_size=64)
@@ -32,7 +39,7 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
         value = _value(own, name)
         known = is_used(name, config) if name in FORMER_DEFAULTS else name in recorded
         if known and value != usual[name] and name not in FOLD_AND_SEED:
-            changed[name] = _short(recorded.get(name, value))
+            changed[name] = str(recorded.get(name, value))
     return changed
 
 
@@ -42,9 +49,15 @@ def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
     Example:
         >>> has_options(TrainConfig(crop=288), {"crop": 288, "ccp.solution": "last"})
         True
+        >>> has_options(TrainConfig(), {"ccp.enabled": True})
+        False
     """
     own = flat(config)
-    return all(_value(own, it) == wanted for it, wanted in options.items() if is_used(it, config))
+    return all(
+        _value(own, it) == wanted
+        for it, wanted in options.items()
+        if it in _SWITCHES or is_used(it, config)
+    )
 
 
 def is_used(name: str, config: TrainConfig) -> bool:
@@ -66,10 +79,27 @@ def options_text(options: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in options.items())
 
 
+def with_short_paths(changed: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
+    """Return options with only the last part of each path, unless two paths share it.
+
+    Example:
+        >>> with_short_paths([{"weights": "a/w.pth"}, {"weights": "b/w.pth", "init": "runs/1"}])
+        [{'weights': 'a/w.pth'}, {'weights': 'b/w.pth', 'init': '1'}]
+    """
+    paths = {it[name] for it in changed for name in _PATHS if name in it}
+    count = Counter(Path(path).name for path in paths)
+    short = {it: Path(it).name for it in paths if count[Path(it).name] == 1}
+    return [
+        {name: short.get(value, value) if name in _PATHS else value for name, value in it.items()}
+        for it in changed
+    ]
+
+
 def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
     """Split options into a text with those common to all rows of a table, and a column of the rest.
 
-    The column has a list of one cell per row, which is empty if all options are common.
+    Paths are short. The column has a list of one cell per row, which is empty if all options are
+    common.
 
     Example:
         >>> set_apart([{"lr": "1e-4", "mu": "0.1"}, {"lr": "1e-4", "mu": "0.3"}])
@@ -77,6 +107,7 @@ def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]
         >>> set_apart([{}, {}])
         ('', [[], []])
     """
+    changed = with_short_paths(changed)
     first = changed[0] if changed else {}
     shared = {
         name: value for name, value in first.items() if all(it.get(name) == value for it in changed)
@@ -100,8 +131,3 @@ def _value(options: Mapping[str, Any], name: str) -> Any:
     # Rows of earlier versions lack the option, which then has its former default.
     value = options[name]
     return FORMER_DEFAULTS.get(name) if value is None else value
-
-
-def _short(value: Any) -> str:
-    # Only the name of a file: its folder has no effect on the result.
-    return Path(value).name if isinstance(value, str) and "/" in value else str(value)

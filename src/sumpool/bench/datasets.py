@@ -58,7 +58,8 @@ def find_data(text: str, root: Path) -> DataSource:
         known = ", ".join(DATASETS)
         raise ConfigError(f"data must be one of {known}, NAME=PATH or a path, got {text!r}")
     format = detect_format(path)
-    return DataSource(path.stem if format in _ANY else format, format, path)
+    own = path.name if path.is_dir() else path.stem
+    return DataSource(own if format in _ANY else format, format, path)
 
 
 def _under(name: str, root: Path) -> DataSource:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from sumpool.bench.cells import group_of
-from sumpool.bench.changed_options import changed_options, is_used, options_text
+from sumpool.bench.changed_options import (
+    changed_options,
+    is_used,
+    options_text,
+    with_short_paths,
+)
 from sumpool.bench.planned_cells import PlannedCell
 from sumpool.bench.store.rows import BenchRow
 from sumpool.protocols import PROTOCOLS, Member, Protocol
@@ -24,11 +29,17 @@ class Group:
         id: Identity of the group.
         rows: The finished cells, at least one.
         seeds: Requested number of runs per fold.
+        config: Configuration of the first row.
+        changed: Options that differ from protocol and method; mostly none.
+        settings: These options as text, with short paths.
     """
 
     id: str
     rows: tuple[BenchRow, ...]
     seeds: int
+    config: TrainConfig
+    changed: Mapping[str, str]
+    settings: str
 
     @property
     def protocol(self) -> Protocol:
@@ -60,21 +71,6 @@ class Group:
         """Needed runs that are not finished."""
         return [member for member in self.wanted if member not in self.members]
 
-    @cached_property
-    def config(self) -> TrainConfig:
-        """Configuration of the first row."""
-        return with_options(TrainConfig(), self.rows[0].options)
-
-    @cached_property
-    def changed(self) -> dict[str, str]:
-        """Options that differ from protocol and method; mostly none."""
-        return changed_options(self.protocol.name, self.config)
-
-    @property
-    def settings(self) -> str:
-        """The changed options as text."""
-        return options_text(self.changed)
-
     def is_trained_as(self, other: Group) -> bool:
         """Whether both have the same options, ignoring those that only one of them uses."""
         ours, theirs = (
@@ -103,7 +99,20 @@ def find_groups(rows: Iterable[BenchRow], planned: Sequence[PlannedCell]) -> lis
     asked: dict[str, int] = {}
     for cell in planned:
         asked[cell.group] = max(asked.get(cell.group, 0), cell.seed + 1)
+    configs = [with_options(TrainConfig(), there[0].options) for there in found.values()]
+    changed = [
+        changed_options(there[0].protocol, config)
+        for there, config in zip(found.values(), configs, strict=True)
+    ]
+    short = with_short_paths(changed)
     return [
-        Group(id, tuple(there), max(asked.get(id, 0), *(row.seed + 1 for row in there), 1))
-        for id, there in found.items()
+        Group(
+            id,
+            tuple(there),
+            max(asked.get(id, 0), *(row.seed + 1 for row in there), 1),
+            configs[place],
+            changed[place],
+            options_text(short[place]),
+        )
+        for place, (id, there) in enumerate(found.items())
     ]

@@ -54,7 +54,7 @@ class _ScoredGroup:
 
     group: Group
     combined: Combined | None  # needed for gains; None if it is lost
-    before: bool  # whether the same runs were scored before
+    before: bool  # whether scores.json has scores of the same runs
 
 
 def score_store(store: BenchStore, *, device: str | None = None, progress: bool = False) -> Scored:
@@ -62,7 +62,7 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
 
     A group that lacks a fold or a seed gets no score. Results computed from embeddings are stored
     until runs are added to the group, so the embeddings may be removed. If the stored results are
-    damaged as well, the scores and gains of the same runs in ``scores.json`` are kept.
+    missing or damaged as well, the scores and gains of the same runs in ``scores.json`` are kept.
 
     Args:
         store: The benchmark.
@@ -83,19 +83,19 @@ def score_store(store: BenchStore, *, device: str | None = None, progress: bool 
             found.warnings.append(f"{group.name}: no score without {listed}")
             continue
         path = store.folder / COMBINED / f"{group.digest}.npz"
-        before = path.is_file()
+        # Rows never change, and the note says how many there are: these are of the same runs.
+        old = [it for it in old_scores if _is_of(it, group)]
         combined = None
         try:
             combined = _combined(path, group, _results(store, group), device, progress)
             scores = _scores(group, combined)
         except ProtocolError as error:
-            old = [it for it in old_scores if before and _is_of(it, group)]
             scores = [it for it in old if it not in found.scores]
             what = "its scores are those of before" if scores else "no score"
             found.warnings.append(f"{group.name}: {what}: {error}")
         if scores:
             found.scores.extend(scores)
-            summed.append(_ScoredGroup(group, combined, before))
+            summed.append(_ScoredGroup(group, combined, bool(old)))
     for ours in summed:
         for label in baselines(ours.group.key[-1]):
             key = (*ours.group.key[:-1], label)

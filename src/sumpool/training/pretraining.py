@@ -73,7 +73,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     options = dataclasses.asdict(config)
     check_limits(options, PRETRAINING)
     facts = _read(out / FACTS)
-    if facts is not None and facts["config"] != options:
+    if facts is not None and _identity(facts["config"]) != _identity(options):
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
     if facts is not None and facts["finished"]:
         return out / WEIGHTS
@@ -291,6 +291,12 @@ def _device(accelerator: str) -> str:
     if accelerator == "cuda" and not torch.cuda.is_available():
         raise ConfigError("accelerator is cuda, but there is no CUDA device")
     return accelerator
+
+
+def _identity(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what determines the weights: a published data set is the same in any folder."""
+    published = options["format"] != "auto" and options["check_counts"]
+    return {**options, "data": None if published else Path(options["data"]).resolve()}
 
 
 def _read(path: Path) -> dict[str, Any] | None:

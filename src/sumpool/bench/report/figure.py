@@ -5,7 +5,7 @@ Follows figure 5 of [gsp] and 5.7 of [thesis], with the published gains beside o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from matplotlib.axes import Axes
@@ -24,6 +24,8 @@ from sumpool.bench.report.labels import (
     method_place,
     method_settings,
     metric_name,
+    set_options,
+    training_options,
 )
 from sumpool.bench.report.published import PublishedGain, published_gain
 from sumpool.bench.report.scores import Gain, Score
@@ -41,6 +43,7 @@ class Improvement:
         loss: Name of the loss.
         method: Label of the method.
         against: Label of the baseline.
+        options: Training options that were set.
         settings: Constants set for the method; empty for the usual ones.
         ours: Our gain.
         interval: Ends of its confidence interval; None if it was not measured.
@@ -51,6 +54,7 @@ class Improvement:
     loss: str
     method: str
     against: str
+    options: tuple[str, ...]
     settings: str
     ours: float
     interval: tuple[float, float] | None
@@ -67,45 +71,45 @@ def improvements(
 ) -> list[Improvement]:
     """Return the improvements in one protocol with one network, in the order of the papers' tables.
 
-    The baseline of a method is one of the ``scores`` with its loss and data set. The interval comes
-    from the paired gain over it, if ``gains`` has one.
+    The baseline of a method is one of the ``scores`` with its loss, data set and training options.
+    The interval comes from the paired gain over it, if ``gains`` has one.
     """
     setting = (protocol, backbone, dimension, metric)
     means = {
-        (it.data_set, it.loss, it.method, _set(it)): it.mean
+        (it.data_set, it.loss, it.method, set_options(it.note)): it.mean
         for it in scores
         if (it.protocol, it.backbone, it.dimension, it.metric) == setting
     }
     paired = {
-        (it.data_set, it.loss, it.method, it.against, _set(it)): it
+        (it.data_set, it.loss, it.method, it.against, set_options(it.note)): it
         for it in gains
         if (it.protocol, it.backbone, it.dimension, it.metric) == setting
     }
     found = []
-    for (name, loss, method, settings), mean in means.items():
-        # The baseline has the same settings or, failing that, the usual ones.
-        for kept in dict.fromkeys((settings, "")):
-            present = [it[2] for it in means if (it[0], it[1], it[3]) == (name, loss, kept)]
+    for (name, loss, method, given), mean in means.items():
+        options, settings = training_options(given), method_settings(given, method)
+        there = [
+            it for it in means if it[:2] == (name, loss) and training_options(it[3]) == options
+        ]
+        # The baseline has the same constants or, failing that, the usual ones.
+        same = {it[2]: it for it in there if it[3] == given}
+        usual = {it[2]: it for it in there if not method_settings(it[3], it[2])}
+        for present in (same, usual):
             other = baseline(method, present)
-            if other is None or not means[name, loss, other, kept]:
+            if other is None or not means[present[other]]:
                 continue
-            base = means[name, loss, other, kept]
-            gain = paired.get((name, loss, method, other, settings)) if kept == settings else None
+            base = means[present[other]]
+            gain = paired.get((name, loss, method, other, given)) if present is same else None
             published = published_gain(
                 protocol, name, loss, method, other, dimension, metric, backbone=backbone,
                 settings=settings,
             )  # fmt: skip
             interval = None if gain is None else (gain.low / base, gain.high / base)
             ours = mean / base - 1
-            what = (name, loss, method, other, settings)
+            what = (name, loss, method, other, tuple(options), settings)
             found.append(Improvement(*what, ours, interval, published))
             break
     return sorted(found, key=_place)
-
-
-def _set(entry: Score | Gain) -> str:
-    """Return the constants of the method that the note lists as set."""
-    return method_settings(entry.note, entry.method)
 
 
 def draw(
@@ -120,12 +124,13 @@ def draw(
     if not found:
         raise ValueError("found must have at least one improvement, got none")
     panels = sorted({it.data_set for it in found}, key=data_set_place)
-    names = list(dict.fromkeys(_name(it) for it in found))
+    common = set.intersection(*(set(it.options) for it in found))
+    names = list(dict.fromkeys(_name(it, common) for it in found))
     height = 1.8 + 0.46 * len(names)
     figure = Figure(figsize=(2.2 + 2.9 * len(panels), height), layout="constrained")
     grid = figure.subplots(1, len(panels), sharex=True, sharey=True, squeeze=False)[0]
     for axes, panel in zip(grid, panels, strict=True):
-        own = {_name(it): it for it in found if it.data_set == panel}
+        own = {_name(it, common): it for it in found if it.data_set == panel}
         across = f"gain in {metric_name(metric)} [% of the baseline]"
         style_axes(axes, plain_text(data_set_name(panel)), xlabel=across, grid="x")
         _bars(axes, [own.get(name) for name in names])
@@ -144,15 +149,17 @@ def draw(
     return figure
 
 
-def _name(it: Improvement) -> str:
+def _name(it: Improvement, common: Collection[str]) -> str:
     words = f"{loss_name(it.loss)}: {method_name(it.method)}"
-    words += f"\nset {it.settings}" if it.settings else ""
+    own = [*(option for option in it.options if option not in common), it.settings]
+    words += f"\nset {' '.join(filter(None, own))}" if any(own) else ""
     # Plain average pooling is the usual baseline and is not mentioned.
     return words if it.against in AVERAGES else f"{words}\nover {method_name(it.against)}"
 
 
 def _place(it: Improvement) -> tuple[object, ...]:
-    return loss_place(it.loss), method_place(it.method), it.settings, data_set_place(it.data_set)
+    place = loss_place(it.loss), method_place(it.method)
+    return *place, it.options, it.settings, data_set_place(it.data_set)
 
 
 def _bars(axes: Axes, found: Sequence[Improvement | None]) -> None:

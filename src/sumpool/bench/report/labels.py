@@ -177,13 +177,28 @@ def method_settings(note: str, method: str) -> str:
     are omitted.
 
     Example:
-        >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp+zs")
+        >>> method_settings("set weights=w.pth, gsp.mu=1, ccp.candidates=9", "gsp-keys+zs")
         'gsp.mu=1'
     """
-    names = re.split(r", (?=[a-z_]+[a-z_.]*=)", set_options(note).removeprefix(_SET))
-    parts = [part.partition(":")[0] for part in method.split("+")]
+    parts = [re.split("[:-]", part)[0] for part in method.split("+")]
     groups = tuple(group for part, group in _CONSTANTS if part in ("", *parts))
-    return " ".join(name for name in names if name.startswith(groups))
+    return " ".join(it for it in _listed(note) if it.startswith(groups))
+
+
+def training_options(note: str) -> list[str]:
+    """Return the options that a note lists and that are no constants of methods.
+
+    Example:
+        >>> training_options("set weights=w.pth, gsp.mu=1, ccp.candidates=9")
+        ['weights=w.pth']
+    """
+    groups = tuple(group for _, group in _CONSTANTS)
+    return [it for it in _listed(note) if not it.startswith(groups)]
+
+
+def _listed(note: str) -> list[str]:
+    text = set_options(note).removeprefix(_SET)
+    return re.split(r", (?=[a-z_]+[a-z_.]*=)", text) if text else []
 
 
 def caption_prefix(protocol: str, backbone: str) -> str:

@@ -6,9 +6,10 @@
 After a few points spread over the plane, Optuna's Gaussian process sampler
 (``pip install sumpool[tune]``) chooses where to train next, by validation MAP@R. Every trial is
 stored, and the next points depend only on the stored trials: an interrupted search resumes bit for
-bit. ``--jobs`` requests several points at once; ``--seeds`` trains every point with several seeds
-and reports their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, no pull or a stronger one
-does not; more proxies are better, up to about eight.
+bit with ``--jobs 1``. More jobs request several points at once; if they are interrupted, later
+points differ from those of an uninterrupted search. ``--seeds`` trains every point with several
+seeds and reports their mean. Expected on CUB: λ between 1e-5 and 1e-1 works, no pull or a stronger
+one does not; more proxies are better, up to about eight.
 """
 
 from __future__ import annotations
@@ -79,14 +80,7 @@ def run(
     ) as bar:
         while len(done := _trials(out_dir)) < trials:
             asked = ask(done, min(jobs or 1, trials - len(done)), start)
-            first = max((it["trial"] for it in _points(out_dir)), default=-1) + 1
-            fill(
-                [
-                    {"trial": first + place, **point, "loss": LOSS, "seed": seed}
-                    for place, point in enumerate(asked)
-                    for seed in used
-                ]
-            )
+            fill([{**point, "loss": LOSS, "seed": seed} for point in asked for seed in used])
             bar.update(len(asked))
     return read_rows(out_dir)
 
@@ -99,15 +93,17 @@ def change(config: TrainConfig, cell: Level) -> TrainConfig:
 
 
 def ask(done: Sequence[Trial], count: int, start: int) -> list[dict[str, Any]]:
-    """Return the ``pull`` and ``proxies`` of up to ``count`` points to train next.
+    """Return ``trial``, ``pull`` and ``proxies`` of up to ``count`` points to train next.
 
     The first ``start`` trials are spread evenly; no more are returned at once than remain of these.
     """
-    if len(done) < start:
-        return [spread_point(number) for number in range(len(done), start)][:count]
+    known = {it.number for it in done}
+    if missing := [number for number in range(start) if number not in known]:
+        return [{"trial": number, **spread_point(number)} for number in missing[:count]]
     points = [({"pull": it.pull, "proxies": it.proxies}, it.value) for it in done]
     # Seeded by the number of trials: the search depends only on the stored trials.
-    return suggest(points, SPACE, count, seed=len(done))
+    found = suggest(points, SPACE, count, seed=len(done))
+    return [{"trial": number, **it} for number, it in enumerate(found, max(known) + 1)]
 
 
 def spread_point(number: int) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The zero-shot loss on collages: when it helps, when it hurts, and why.
 
     sumpool study zero-shot-loss              (glyphs: 40 minutes on two cores)
-    sumpool study zero-shot-loss --data DIR   (CIFAR-100, 78 runs: for a GPU)
+    sumpool study zero-shot-loss --data DIR   (CIFAR-100, 84 runs: for a GPU)
 
 GSP is trained with variants of L_ZS: its weight λ and scale, its reduction over the halves of a
 batch, how the classes are split into halves, the normalization of attributes and class embeddings,
