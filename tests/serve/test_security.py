@@ -162,7 +162,18 @@ def own(tmp_path: Path) -> Iterator[tuple[Path, TestClient]]:
         yield tmp_path / "photos" / "circle", client
 
 
-def test_a_link_out_of_the_collection_is_not_followed(own: tuple[Path, TestClient]) -> None:
+def test_a_link_out_of_the_collection_leads_to_the_indexed_image_alone(
+    own: tuple[Path, TestClient],
+) -> None:
+    folder, client = own
+    (folder / "1.png").rename(folder.parent.parent / "moved.png")
+    (folder / "1.png").symlink_to(folder.parent.parent / "moved.png")
+    ids = {it["path"]: it["id"] for it in client.get("/api/images").json()["images"]}
+    for more in ("", "&size=small", "&show=weights"):
+        assert client.get(f"/picture?image={ids['circle/1.png']}{more}").status_code == 200
+
+
+def test_a_link_to_what_was_not_indexed_is_not_followed(own: tuple[Path, TestClient]) -> None:
     folder, client = own
     outside = folder.parent.parent / "outside.png"
     Image.new("RGB", (48, 40), "red").save(outside)

@@ -1,11 +1,12 @@
 """Data of an index for the pages: images by id, results, pictures, prototypes, the map.
 
-Slow calls run in threads, see :mod:`sumpool.serve.worker`. Images outside the indexed folder are
-never read, unless the index allows it and lists them.
+Slow calls run in threads, see :mod:`sumpool.serve.worker`. Links that lead out of the indexed folder
+are followed to the images that were indexed alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -147,20 +148,30 @@ class Collection:
         """Load an indexed image.
 
         Raises:
-            MissingError: If it cannot be read, or lies outside the indexed folder.
+            MissingError: If it cannot be read, or is a link to something that was not indexed.
         """
         try:
-            self._check_inside(id)
+            self._check_link(id)
             return self.index.load(id)
         except (BrokenImageError, OSError) as error:  # whose messages reveal the path
             raise MissingError(f"image {id} can no longer be read") from error
 
-    def _check_inside(self, id: int) -> None:
+    def _check_link(self, id: int) -> None:
+        """Refuse a link out of the indexed folder, unless it leads to the image that was indexed."""
         path = self.index.path(id)
         if path is None or (self.index.header.allow_outside and self._listed_outside(id)):
             return
-        if not path.resolve().is_relative_to(self.root):
-            raise MissingError(f"image {id} is a link that leads out of the indexed folder")
+        if not path.resolve().is_relative_to(self.root) and not self._is_indexed(path, id):
+            raise MissingError(
+                f"image {id} is a link out of the indexed folder, to another file than was indexed"
+            )
+
+    def _is_indexed(self, path: Path, id: int) -> bool:
+        row = self.index.images.slice(self.index.row(id), 1).to_pylist()[0]
+        if not path.is_file() or path.stat().st_size != row["bytes"]:
+            return False
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest() == row["content_hash"]
 
     def _listed_outside(self, id: int) -> bool:
         return Path(self.image(id)["path"]).is_absolute()
@@ -259,7 +270,7 @@ class Collection:
     def _plain(self, query: Query, length: int) -> bytes:
         if isinstance(query.source, int) and length == SIDE:
             try:
-                self._check_inside(query.source)
+                self._check_link(query.source)
                 return self.index.thumbnail(query.source)
             except (BrokenImageError, OSError) as error:  # whose messages reveal the path
                 raise MissingError(f"image {query.source} can no longer be read") from error
