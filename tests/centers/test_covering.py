@@ -43,6 +43,14 @@ def test_points_that_are_centers_have_radius_zero() -> None:
     assert float(covering_radius(points, points)) == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
+    points, centers = (points_of(n, 4).to(dtype) for n in (15, 5))
+    radius = covering_radius(points, centers)
+    assert radius.dtype == dtype
+    assert torch.equal(radius, covering_radius(points.float(), centers.float()).to(dtype))
+
+
 def test_masked_points_need_no_cover() -> None:
     points, centers = points_of(3, 9, 2), points_of(3, 2, 2, seed=1)
     mask = torch.arange(9) < torch.tensor([[3], [9], [1]])

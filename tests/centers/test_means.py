@@ -122,6 +122,13 @@ def test_nothing_overflows(mean: Mean, lam: float, dtype: torch.dtype) -> None:
         assert (magnitude * slack >= y.abs().amin(-1)).all()
 
 
+@pytest.mark.parametrize("lam", [1e39, -1e39, 1e308])
+def test_lam_beyond_the_dtype_is_infinite(lam: float) -> None:
+    x = torch.tensor([0.5, 1.0, 2.0])
+    for mean in (log_exp_mean, power_mean):
+        torch.testing.assert_close(mean(x, lam), mean(x, math.copysign(math.inf, lam)))
+
+
 def test_gradient_of_the_log_exp_mean_is_a_softmax() -> None:
     x = positive(3, 700, dtype=torch.float32).requires_grad_()
     for lam in (-1e3, -1e-6, 0.5, 1e3):

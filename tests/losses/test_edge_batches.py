@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pytorch_metric_learning.losses import LiftedStructureLoss
 
 from losses.batches import SIZE, embeddings_of, small_loss
-from sumpool.losses import LOSSES, build_loss
+from sumpool.losses import LOSSES, MemoryLoss, build_loss
 from sumpool.losses.distance import DirectDistance
 
 PAIR = [name for name, recipe in LOSSES.items() if not recipe.proxy and name != "libc"]
@@ -127,3 +128,21 @@ def test_proxy_losses_take_no_references(name: str) -> None:
     x, y = embeddings_of([0, 1]), torch.tensor([0, 1])
     with pytest.raises(ValueError, match="ref_emb is not supported"):
         small_loss(name)(x, y, None, x.clone(), y.clone())
+
+
+@pytest.mark.parametrize("name", ["c1", "c2", "triplet", "ms", "circle", "margin"])
+def test_references_may_have_the_very_labels_of_the_batch(name: str) -> None:
+    labels = torch.tensor([0, 0, 1, 1, 2])
+    x, other = embeddings_of(labels.tolist()), embeddings_of(labels.tolist(), 1)
+    loss = small_loss(name)
+    assert torch.equal(
+        loss(x, labels, None, other, labels), loss(x, labels, None, other, labels + 0)
+    )
+
+
+def test_lifted_structure_has_no_references() -> None:
+    x, labels = embeddings_of([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1])
+    with pytest.raises(ValueError, match="ref_emb must be None: lifted structure needs pairs of"):
+        small_loss("lifted")(x, labels, None, x, labels)
+    with pytest.raises(ValueError, match="unlike lifted structure"):
+        MemoryLoss(LiftedStructureLoss(), 4, 8)

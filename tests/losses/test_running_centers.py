@@ -56,6 +56,25 @@ def test_nothing_moves_in_evaluation_and_the_state_is_whole() -> None:
     assert not loss.centers().requires_grad
 
 
+def test_a_copy_and_loaded_means_are_whole() -> None:
+    loss = centered()
+    x, labels = embeddings_of([0, 0, 1, 1]).requires_grad_(), torch.tensor([0, 0, 1, 1])
+    loss(x, labels)
+    assert torch.equal(copy.deepcopy(loss).centers(), loss.means.unsqueeze(1))
+    zero = {name: torch.zeros_like(it) for name, it in loss.state_dict().items()}
+    loss.load_state_dict(zero)
+    assert not loss.centers().any()
+
+
+def test_means_are_not_rounded_under_autocast() -> None:
+    x, labels = embeddings_of([0, 0, 1, 1]).float(), torch.tensor([0, 0, 1, 1])
+    loss, other = (centered().float() for _ in range(2))
+    loss(x, labels)
+    with torch.autocast("cpu", torch.bfloat16):
+        other(x, labels)
+    assert torch.equal(loss.means, other.means)
+
+
 def test_momentum_outside_its_range_is_refused() -> None:
     with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\), got 1.0"):
         centered(momentum=1.0)

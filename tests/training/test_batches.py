@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from sumpool.data import ClassBatchSampler
-from sumpool.training import ConfigError, ZeroShotConfig
+from sumpool.data import ClassBatchSampler, DataError
+from sumpool.training import CcpConfig, ConfigError, ZeroShotConfig
 from sumpool.training.batches import build_sampler
 from training.tiny import CLASSES, CONFIG, PER_CLASS, Memory, fabric, trainer
 
@@ -63,3 +63,15 @@ def test_random_batches_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"zero-shot loss .* 2 random images of 6 classes may be"):
         sampler_of(**few)
     assert sampler_of(**few, zero_shot=ZeroShotConfig(weight=0.0)).batch_size == 2
+
+
+def test_random_views_of_a_pool_need_two_images_of_every_class() -> None:
+    config = replace(CONFIG, images_per_class=1, batch_size=4)
+    single = Memory(per_class=1)
+    for views in ("central", "random"):
+        config = replace(config, ccp=CcpConfig(enabled=True, views=views))
+        if views == "central":
+            build_sampler(config, single, CLASSES, fabric())
+        else:
+            with pytest.raises(DataError, match="at least 2 are needed"):
+                build_sampler(config, single, CLASSES, fabric())

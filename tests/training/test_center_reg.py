@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from sumpool.centers import REGULARIZERS, build_regularizer, center_uniformity
-from sumpool.losses import RunningCenters
+from sumpool.losses import RunningCenters, build_loss
 from sumpool.training import CenterConfig, ConfigError, TrainConfig, resolve
+from sumpool.training.without_folder import Trained
 from training.test_ccp import WITH_CCP
 from training.test_loop import assert_equal, stop, weights
 from training.tiny import CONFIG, Scripted, trainer
@@ -149,3 +150,12 @@ def test_help_names_all_regularizers() -> None:
 def test_more_pairs_than_there_are_is_an_error_before_training() -> None:
     with pytest.raises(ConfigError, match="center_reg k-near cannot be built: k must be at most"):
         trainer(**with_centers("k-near", lam=9))
+
+
+@pytest.mark.parametrize(("loss", "has"), [("ms", False), ("margin", False), ("panchor", True)])
+def test_a_result_has_the_centers_that_the_loss_learns(loss: str, has: bool) -> None:
+    criterion: Any = RunningCenters(build_loss(loss, num_classes=3, embedding_size=4), 3, 4)
+    nothing: Any = None
+    config = TrainConfig(loss=loss)
+    found = Trained(nothing, criterion, {}, nothing, nothing, config, [], [], []).centers
+    assert (found is not None) == has

@@ -27,7 +27,7 @@ from sumpool.training import (
     ZeroShotConfig,
 )
 from sumpool.training.assemble import build_task
-from sumpool.training.gradient_balance import measure_gradient_norms
+from sumpool.training.gradient_balance import GradientNorms, measure_gradient_norms
 from sumpool.training.optimization import follow_cosine, parameter_groups
 from sumpool.transport import lipschitz_normalize, spread_of
 from training import tiny
@@ -358,6 +358,15 @@ def test_a_base_loss_that_is_flat_cannot_be_balanced() -> None:
     options = {"pos_margin": 10.0, "neg_margin": 0.0}
     runner = trainer(zero_shot=ZeroShotConfig(weight=0.5, balance=0.7), loss_options=options)
     with pytest.raises(RunError, match=r"zero_shot\.balance needs a base loss with a gradient"):
+        runner.fit()
+
+
+def test_a_zero_shot_loss_that_is_flat_cannot_be_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The rounding error of a single prototype.
+    norms = GradientNorms(1.0, 1.0, 0.5, 2e-7)
+    monkeypatch.setattr("sumpool.training.phases.measure_gradient_norms", lambda *_, **__: norms)
+    runner = trainer(zero_shot=ZeroShotConfig(weight=0.5, balance=0.7))
+    with pytest.raises(RunError, match=r"zero_shot\.balance needs a zero-shot loss with a grad"):
         runner.fit()
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from sumpool.transport.k_center import check_points, farthest_first
-from sumpool.transport.validation import check_floating, readable
+from sumpool.transport.validation import check_floating, readable, solve_dtype
 
 
 def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -38,10 +38,11 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
             f"centers must have shape ({shape}) with k >= 1, got {tuple(centers.shape)}"
         )
     # Without a matrix product, so that a point that is a center has distance 0.
+    dtype = solve_dtype(points)
     apart = torch.cdist(
-        points, centers.to(points.dtype), compute_mode="donot_use_mm_for_euclid_dist"
+        points.to(dtype), centers.to(dtype), compute_mode="donot_use_mm_for_euclid_dist"
     )
-    return apart.amin(-1).masked_fill(~valid, 0.0).amax(-1)
+    return apart.amin(-1).masked_fill(~valid, 0.0).amax(-1).to(points.dtype)
 
 
 def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:

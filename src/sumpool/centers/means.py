@@ -127,7 +127,7 @@ def smooth_mean(x: Tensor, lam: float, dim: int, mask: Tensor | None = None) -> 
     if abs(lam) < limits.tiny / limits.eps:  # λ · x loses digits, and its effect is negligible
         return x.mean(dim) if mask is None else x.sum(dim) / mask.sum(dim)
     end = _end(x, lam, dim, mask)
-    if math.isinf(lam):
+    if abs(lam) > limits.max:
         return end.squeeze(dim)
     top = end.detach()  # the mean does not depend on the number factored out
     exponents = lam * (x - top)  # at most 0

@@ -71,7 +71,7 @@ def build_loss(
     check_seed(seed)
     if not normalize and name not in WITHOUT_NORMALIZATION:
         raise ValueError(
-            f"normalize must be true with loss {name}, whose formula has unit vectors or none; it "
+            f"normalize must be true with loss {name}, which is for unit vectors; it "
             f"may be false with {', '.join(WITHOUT_NORMALIZATION)}"
         )
     sizes = Sizes(num_classes, embedding_size, batch_size, seed, normalize)

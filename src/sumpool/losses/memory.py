@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pytorch_metric_learning.losses import CrossBatchMemory
+from pytorch_metric_learning.losses import CrossBatchMemory, LiftedStructureLoss
 from pytorch_metric_learning.utils.loss_and_miner_utils import get_all_pairs_indices
 from torch import Tensor, nn
 
@@ -42,6 +42,8 @@ class MemoryLoss(CrossBatchMemory):  # type: ignore[misc]
         batch_weight: float = 1.0,
         memory_weight: float = 1.0,
     ) -> None:
+        if isinstance(loss, LiftedStructureLoss):
+            raise ValueError("loss must compare pairs one by one, unlike lifted structure")
         super().__init__(loss, embedding_size, memory_size)
         self.start_step = start_step
         self.batch_weight = batch_weight

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from pytorch_metric_learning.losses import ProxyAnchorLoss
+from pytorch_metric_learning.losses import LiftedStructureLoss, ProxyAnchorLoss
 from torch import Tensor, nn
 
 from sumpool.losses.batch_checks import check_label_range, check_labels, check_rows
@@ -49,14 +49,14 @@ class MetricLoss(nn.Module):
     ) -> Tensor:
         """Return the loss of a batch, a scalar.
 
-        For a batch without any pair (or triplet), the loss and its gradient are 0.
+        Terms of pairs (or triplets) are 0 for a batch without any, and so are their gradients.
 
         Args:
             embeddings: Shape (b, D); losses normalize them if their formula requires it.
             labels: Integers of shape (b,).
             indices_tuple: Pairs or triplets from a miner of pytorch-metric-learning; None for all.
             ref_emb: Embeddings (r, D) to compare the batch with instead of itself; only for pair
-                losses.
+                losses other than lifted structure.
             ref_labels: Labels (r,) of ``ref_emb``.
         """
         check_rows("embeddings", embeddings, self.embedding_size)
@@ -68,7 +68,11 @@ class MetricLoss(nn.Module):
         dtype = self._dtype(embeddings)
         if ref_emb is not None and ref_labels is not None:
             check_rows("ref_emb", ref_emb, self.embedding_size)
+            if isinstance(self.loss, LiftedStructureLoss):
+                raise ValueError("ref_emb must be None: lifted structure needs pairs of the batch")
             ref_labels = check_labels(ref_labels, "ref_labels", ref_emb.shape[0])
+            # With the very object of the labels, pairs of equal place would be left out.
+            ref_labels = ref_labels.clone()
             ref_emb = ref_emb.to(dtype)
         with torch.autocast(embeddings.device.type, enabled=False):
             loss: Tensor = self.loss(

@@ -63,9 +63,18 @@ class RunningCenters(nn.Module):
         """Update the centers in training mode, then return ``loss(embeddings, labels, ...)``."""
         check_label_range(labels, len(self.means))
         if self.training:
-            self._move(embeddings, labels.to(embeddings.device))
+            with torch.autocast(embeddings.device.type, enabled=False):
+                self._move(embeddings, labels.to(embeddings.device))
         value: Tensor = self.loss(embeddings, labels, *arguments)
         return value
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What belongs to the graph of a batch cannot be copied.
+        return {**self.__dict__, "_moved": None}
+
+    def _load_from_state_dict(self, *arguments: Any) -> None:
+        super()._load_from_state_dict(*arguments)
+        self._moved = None
 
     def _move(self, embeddings: Tensor, labels: Tensor) -> None:
         # A matrix product over all classes needs no device synchronization and is deterministic.

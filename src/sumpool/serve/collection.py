@@ -1,7 +1,7 @@
 """Data of an index for the pages: images by id, results, pictures, prototypes, the map.
 
-Slow calls run in threads, see :mod:`sumpool.serve.worker`. Links that lead out of the indexed folder
-are followed to the images that were indexed alone.
+Slow calls run in threads, see :mod:`sumpool.serve.worker`. Links that lead out of the indexed
+folder are followed to the images that were indexed alone.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Collection:
             raise MissingError(f"image {id} can no longer be read") from error
 
     def _check_link(self, id: int) -> None:
-        """Refuse a link out of the indexed folder, unless it leads to the image that was indexed."""
+        """Refuse a link out of the indexed folder, unless its target was indexed."""
         path = self.index.path(id)
         if path is None or (self.index.header.allow_outside and self._listed_outside(id)):
             return
@@ -171,7 +171,8 @@ class Collection:
         if not path.is_file() or path.stat().st_size != row["bytes"]:
             return False
         with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest() == row["content_hash"]
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return bool(digest == row["content_hash"])
 
     def _listed_outside(self, id: int) -> bool:
         return Path(self.image(id)["path"]).is_absolute()

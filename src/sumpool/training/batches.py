@@ -32,6 +32,8 @@ def build_sampler(
         per_class, labels = 1, torch.arange(len(labels))
     else:
         _check_classes(config, dataset, classes, per_class)
+    if config.ccp.enabled and config.ccp.views == "random":
+        check_class_sizes(dataset, minimum=2)  # pools have several images of every class
     return ClassBatchSampler(
         labels,
         config.batch_size // per_class,

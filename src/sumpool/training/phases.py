@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: Number of images on which ε is fitted to a given spread.
 SPREAD_IMAGES = 256
+#: Gradients of the zero-shot loss below this share of that of the base loss are rounding errors.
+FLAT = 1e-4
 #: Maximum number of images for the principal axes of the map.
 PRINCIPAL_IMAGES = 2048
 
@@ -137,6 +139,12 @@ class Phases:
             raise RunError(
                 "zero_shot.balance needs a base loss with a gradient, but it is flat on the first "
                 "batch: give zero_shot.weight instead, or another seed"
+            )
+        if norms.zero_shot < FLAT * norms.base:
+            raise RunError(
+                "zero_shot.balance needs a zero-shot loss with a gradient, but it is flat on the "
+                "first batch: the attributes of all images are the same; give more gsp.prototypes "
+                "or a larger gsp.eps"
             )
         self.zero_shot_weight = norms.weight(ratio)
         logger.info("the weight of the zero-shot loss is set to %.3g", self.zero_shot_weight)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor, nn
 
+from sumpool.losses.catalog import LOSSES
 from sumpool.models import Embedder
 from sumpool.training.config import TrainConfig
 from sumpool.training.loop import Trainer
@@ -49,10 +50,9 @@ class Trained:
     @property
     def centers(self) -> Tensor | None:
         """Proxies (C, K, D) at the best step; None if the loss has none."""
-        own = getattr(self.criterion, "centers", None)
-        if own is None or not self.criterion.proxy_parameters():  # type: ignore[operator]
+        if not (LOSSES[self.config.loss].proxy or self.config.ccp.enabled):
             return None
-        centers: Tensor = own().detach()
+        centers: Tensor = self.criterion.centers().detach()  # type: ignore[operator]
         return centers
 
 

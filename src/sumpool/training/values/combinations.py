@@ -76,7 +76,7 @@ def check_centers(config: TrainConfig) -> None:
     if not config.ccp.enabled and config.ccp not in plain:
         raise ConfigError("options ccp.… have no effect without --ccp")
     if config.normalize == "ball" and loss not in WITHOUT_NORMALIZATION:
-        raise ConfigError(f"normalize must be l2 with loss {loss}, whose formula has unit vectors")
+        raise ConfigError(f"normalize must be l2 with loss {loss}, which is for unit vectors")
     if config.center_reg is None:
         if config.center != defaults.center:
             raise ConfigError("options center.… have no effect without --center-reg")
