@@ -42,8 +42,8 @@ test-all: $(STAMP)  ## Run all tests but those that need a GPU or real images.
 	@echo "==> Running all tests but those that need a GPU or real images"
 	$(PYTEST) -m "not gpu and not data and not attack" $(JOBS) $(ARGS)
 
-test-attack: $(STAMP)  ## Kill, damage and deceive it 1,700 times (hours); counts go to docs/results/attack.
-	@echo "==> Attacking: 100 kills, 1,400 damaged files, 306 hostile inputs"
+test-attack: $(STAMP)  ## Kill, damage and deceive it 2,200 times (hours); counts go to docs/results/attack.
+	@echo "==> Attacking: 100 kills, 1,600 damaged files, 306 hostile inputs, 200 hostile requests"
 	ATTACK_KILLS=25 ATTACK_DAMAGES=200 ATTACK_INPUTS=34 \
 		$(PYTEST) tests/attack --attack-report docs/results/attack $(ARGS)
 

@@ -79,7 +79,8 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--store",
         metavar="NAME",
-        help="vector store: exact, approximate (hnsw or ivfpq) or milvus:URI (default: exact)",
+        help="vector store: auto, exact, approximate (hnsw or ivfpq) or milvus:URI (default: auto, "
+        "exact unless an approximate store was built; with --update, the present one)",
     )
     parser.add_argument(
         "--batch_size", type=count, metavar="N", help="images per forward pass (default: 64)"

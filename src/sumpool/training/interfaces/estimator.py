@@ -44,8 +44,8 @@ class EmbeddingTransformer(
         options: None embeds with ``model`` as it is, and ``fit`` only loads it. A dictionary trains
             it on the images passed to ``fit``, with these options of `sumpool train` by dotted
             name, such as ``{"pool": "gsp", "stop.max_steps": 200}``, and its recipe for the rest
-            (``"recipe"``: best, papers or auto). Some classes are held out to select the model, so
-            at least four are needed.
+            (``"recipe"``: best, papers or auto). Some classes are held out for validation, so at
+            least four are needed.
         batch_size: Images per forward pass of ``transform``.
         device: Device of the model after ``fit``.
         progress: Whether ``transform`` shows a progress bar.
