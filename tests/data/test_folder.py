@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -148,3 +149,10 @@ def test_links_are_followed_but_not_in_circles(tmp_path: Path) -> None:
     (root / "a" / "again").symlink_to(root / "a")
     with pytest.raises(DataError, match=r"a/again is a link to a folder that it lies in"):
         ImageFolder(root)
+
+
+def test_names_that_are_not_in_utf_8_are_refused(tmp_path: Path) -> None:
+    class_folders(tmp_path, {"a": 1})
+    os.rename(bytes(tmp_path / "a" / "0.png"), os.fsencode(tmp_path) + b"/a/caf\xe9.png")
+    with pytest.raises(DataError, match=r"the name a/caf\\xe9\.png is not in UTF-8: rename"):
+        ImageFolder(tmp_path)

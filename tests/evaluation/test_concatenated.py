@@ -145,5 +145,8 @@ def test_unusable_input_is_named() -> None:
         concatenated_metrics([*world[:-1], world[-1][:, :3]], labels, groups=GROUPS)
     with pytest.raises(ValueError, match="query must be finite"):
         concatenated_metrics([world[0] / 0, *world[1:]], labels, groups=GROUPS)
+    for gallery, classes in ((world, None), (None, labels), (world, labels)):
+        with pytest.raises(ValueError, match=r"gallery(_labels)? must be"):
+            concatenated_metrics(world, labels, gallery, classes, groups=GROUPS)
     with pytest.raises(ValueError, match="ks must lie between 1 and the 19"):
         concatenated_metrics(world, labels, groups=GROUPS, ks=(20,))

@@ -100,6 +100,24 @@ def test_images_without_two_of_a_class_are_refused_before_they_are_embedded() ->
     assert torch.equal(feed.dataset.labels, torch.arange(3))
 
 
+def test_files_of_a_former_gallery_do_not_stay(tmp_path: Path) -> None:
+    feed: Any = NumberFeed(6)
+    searched: Any = NumberFeed(4)
+    found = evaluate_retrieval(Squares(), feed, searched)
+    write_evaluation(tmp_path, found, feed.dataset, searched.dataset)
+    write_evaluation(tmp_path, evaluate_retrieval(Squares(), feed), feed.dataset)
+    files = evaluation_files(tmp_path, gallery=False)
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+@pytest.mark.parametrize("ks", [(0,), (1, -1), (1.5,)])
+def test_impossible_ks_are_refused_before_images_are_embedded(ks: Any) -> None:
+    feed: Any = NumberFeed(6)
+    with pytest.raises((TypeError, ValueError), match="ks must"):
+        evaluate_retrieval(Squares(), feed, ks=ks)
+    assert feed.given == []
+
+
 @pytest.mark.parametrize("gallery", [None, 4])
 def test_what_is_stored_has_digests_that_find_damage(tmp_path: Path, gallery: int | None) -> None:
     feed: Any = NumberFeed(6)

@@ -232,6 +232,14 @@ def test_scores_of_queries_average_to_the_metrics() -> None:
     assert (scores.first_match[~there] == 0).all()
 
 
+def test_the_first_match_of_a_query_does_not_depend_on_others() -> None:
+    # The five queries have a match each; what follows is far away and searched deeper.
+    points = torch.tensor([0, 1, 1.1, 1.2, 3, 100, 101, 102, 103, 104, 105])[:, None]
+    labels = torch.tensor([0, 1, 2, 3, 0, 5, 5, 5, 5, 5, 5])
+    alone = score_queries(points[:5], labels[:5]).first_match
+    assert torch.equal(score_queries(points, labels).first_match[:5], alone)
+
+
 def test_a_progress_bar_counts_every_query_once(capsys: pytest.CaptureFixture[str]) -> None:
     case, _ = case_and_truth("many ties")
     for how in WAYS:

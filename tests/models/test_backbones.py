@@ -36,6 +36,12 @@ def test_the_quick_way_on_a_cpu_gives_the_same_features(case: str) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
+def test_vgg_gives_a_map_of_many_positions() -> None:
+    model = embedder(backbone="vgg11", crop=64).eval()
+    assert model.layout.channels == 512
+    assert model.backbone(images(model)).shape[2:] == (2, 2)
+
+
 @pytest.mark.parametrize("name", sorted(BACKBONES))
 def test_our_backbones_give_maps(name: str) -> None:
     backbone = build_backbone(name)

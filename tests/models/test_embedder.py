@@ -432,9 +432,20 @@ def test_arrays_are_images_too() -> None:
     torch.testing.assert_close(model.encode(arrays[0]), expected[:1])
     gray = np.asarray(drawn[0].convert("L"))
     torch.testing.assert_close(model.encode(gray), model.encode(drawn[0].convert("L")))
-    for wrong in (arrays.astype(np.float32), arrays[..., :2]):
+    alpha = np.concatenate([arrays[0], arrays[0, ..., :1]], -1)
+    for wrong in (arrays.astype(np.float32), arrays[..., :2], alpha, arrays[0] / 255):
         with pytest.raises(ValueError, match=r"images must be paths .*got an array of"):
             model.encode(wrong)
+    with pytest.raises(ValueError, match=r"got an array of float64 \(40, 40, 3\)"):
+        model.encode(arrays[0] / 255)
+
+
+def test_encoding_restores_the_mode_of_every_module() -> None:
+    model = embedder().train()
+    model.backbone.eval()
+    model.encode(pictures((40, 40)))
+    assert model.training
+    assert not model.backbone.training
 
 
 def test_progress_is_shown_on_request(capsys: pytest.CaptureFixture[str]) -> None:

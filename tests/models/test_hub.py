@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -62,10 +64,24 @@ def test_a_pushed_model_comes_back_bit_for_bit(hub: FakeHub) -> None:
     assert sorted(it.name for it in (hub.root / "birds/jay").iterdir()) == [
         *("README.md", "model.json", "model.safetensors"),
     ]
-    for loaded in (Embedder.from_pretrained("hf://birds/jay"), sumpool.load("hf://birds/jay@v1")):
+    for loaded in (
+        Embedder.from_pretrained(Path("hf://birds/jay")),
+        sumpool.load("hf://birds/jay@v1"),
+    ):
         assert torch.equal(loaded(images(model)), model(images(model)))
     assert [it["revision"] for it in hub.calls[1:]] == [None, "v1"]
     assert hub.calls[1]["allow_patterns"] == ["model.json", "model.safetensors"]
+
+
+def test_what_is_published_names_no_local_folder(tmp_path: Path) -> None:
+    model = embedder()
+    model.config = replace(model.config, weights=str(tmp_path / "client" / "w.pth"))
+    model.save_pretrained(tmp_path / "out")
+    written = (tmp_path / "out" / "model.json").read_text()
+    assert json.loads(written)["config"]["weights"] == "w.pth"
+    with pytest.raises(StoreError, match="holds no run"):
+        model.save_pretrained(tmp_path / "other", run=tmp_path)
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_the_hub_refuses_is_one_line(hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:

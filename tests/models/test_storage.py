@@ -115,6 +115,16 @@ def test_half_precision_comes_back(tmp_path: Path, pooling: str) -> None:
     assert torch.equal(again.encode(picture), model.encode(picture))
 
 
+def test_a_part_in_half_precision_comes_back(tmp_path: Path) -> None:
+    model = embedder(pooling="gap").eval()
+    model.backbone.half()
+    save_embedder(model, tmp_path)
+    again = load_embedder(tmp_path).state_dict()
+    for name, value in model.state_dict().items():
+        assert again[name].dtype == value.dtype
+        assert torch.equal(again[name], value)
+
+
 @pytest.mark.process
 def test_loading_needs_no_weights_but_those_in_the_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path

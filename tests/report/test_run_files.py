@@ -47,6 +47,11 @@ def test_the_validation_before_training_is_never_the_best(folder: Path, recorded
     assert run.before_training is not None
     assert run.before_training["step"] == 0
     assert "validation, before training" in [row[0] for row in metric_table(run).rows]
+    empty = ",".join([*first.split(",")[:-1], ""])
+    path.write_text("\n".join([header, empty, *lines, ""]))
+    assert set(run.before_training) - set(read_run(folder).before_training or ()) == {
+        header.split(",")[-1]
+    }
     path.write_text("\n".join([header, first, ""]))
     if not recorded:
         assert read_run(folder).best_step is None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -13,6 +12,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tqdm import tqdm
 
 from sumpool.system.files import StoreError
+from sumpool.system.modes import evaluating
 
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed
@@ -115,18 +115,6 @@ def _check_finite(part: Embeddings, feed: ImageFeed) -> None:
             f"the embedding of {feed.dataset.item_name(first)} is not finite: the weights of the "
             "model are damaged, or its training diverged; train again with a lower learning rate"
         )
-
-
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Set evaluation mode in a ``with`` block; each module's mode is restored afterwards."""
-    before = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in before:
-            module.training = mode
 
 
 def _gather(own: Embeddings | None, failure: Exception | None) -> Embeddings:

@@ -18,6 +18,7 @@ from torch import nn
 
 from sumpool.data import DataError, ImageDataset, ImageFeed
 from sumpool.evaluation.embed import Embeddings, embed_images
+from sumpool.evaluation.inputs import check_ks
 from sumpool.evaluation.metrics import count_matches, retrieval_metrics
 from sumpool.report.run.folder import DIGESTS, METRICS
 from sumpool.system.digests import write_digests
@@ -122,7 +123,7 @@ def measurable_ks(
         raise DataError(
             f"ks must be at most {available}, the images a query can find, got {max(ks)}"
         )
-    return tuple(ks)
+    return check_ks(ks, available)
 
 
 def _check_gallery(queries: ImageDataset, gallery: ImageDataset) -> None:
@@ -159,7 +160,8 @@ def write_evaluation(
     separate gallery, the last three with the prefix ``gallery-``. ``SHA256SUMS`` holds their
     digests, for ``sha256sum -c``; it is absent while they are being written.
     """
-    (folder / DIGESTS).unlink(missing_ok=True)
+    for name in (DIGESTS, *(f"gallery-{name}" for name in PART_FILES)):
+        (folder / name).unlink(missing_ok=True)
     _write_part(folder, "", evaluation.query, queries)
     if evaluation.gallery is not None:
         if gallery is None:

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from sumpool.evaluation.embed import Embeddings, evaluating
+from sumpool.evaluation.embed import Embeddings
 from sumpool.evaluation.gallery_images import ShownImages
 from sumpool.evaluation.gallery_map import flatten_to_plane
 from sumpool.evaluation.gallery_queries import score_shown, shown_queries, worst_rows
@@ -18,6 +18,7 @@ from sumpool.evaluation.gallery_regions import feeding, grid_shape
 from sumpool.evaluation.metrics import QueryScores
 from sumpool.report.run.gallery import EmbeddingMap, Gallery, Prototype, Region
 from sumpool.report.run.gallery_files import write_gallery
+from sumpool.system.modes import evaluating
 
 if TYPE_CHECKING:
     from sumpool.data import ImageFeed

@@ -152,15 +152,7 @@ def _inputs(
     gallery: ArrayLike | None,
     gallery_labels: ArrayLike | None,
 ) -> tuple[Comparison, Tensor, Tensor]:
-    if gallery is None and gallery_labels is not None:
-        raise ValueError("gallery must be given with gallery_labels, got None")
-    if gallery is not None and gallery_labels is None:
-        raise ValueError("gallery_labels must be given with gallery, got None")
-    if gallery is not None and _same_memory(query, gallery):
-        raise ValueError(
-            "gallery must be left out where it is the query set itself, or every query would "
-            "retrieve itself"
-        )
+    check_gallery([query], None if gallery is None else [gallery], gallery_labels)
     comparison = as_comparison(query, gallery, own=gallery is None)
     device = comparison.query.device
     labels = as_labels("query_labels", query_labels, len(comparison.query), device)
@@ -168,6 +160,23 @@ def _inputs(
         return comparison, labels, labels
     others = as_labels("gallery_labels", gallery_labels, len(comparison.gallery), device)
     return comparison, labels, others
+
+
+def check_gallery(
+    query: Sequence[ArrayLike],
+    gallery: Sequence[ArrayLike] | None,
+    gallery_labels: ArrayLike | None,
+) -> None:
+    """Check that a gallery, in parts, comes with labels and is not the query set."""
+    if gallery is None and gallery_labels is not None:
+        raise ValueError("gallery must be given with gallery_labels, got None")
+    if gallery is not None and gallery_labels is None:
+        raise ValueError("gallery_labels must be given with gallery, got None")
+    if gallery is not None and any(map(_same_memory, query, gallery)):
+        raise ValueError(
+            "gallery must be left out where it is the query set itself, or every query would "
+            "retrieve itself"
+        )
 
 
 def _same_memory(query: ArrayLike, gallery: ArrayLike) -> bool:
@@ -197,7 +206,8 @@ def _score(
     average = r_precision.clone()
 
     def score(rows: Tensor, hits: Tensor) -> None:
-        first[rows], r_precision[rows], average[rows] = score_hits(hits, matches[rows])
+        found, r_precision[rows], average[rows] = score_hits(hits, matches[rows])
+        first[rows] = found.where(found <= need[rows], 0)  # the batch may be searched deeper
 
     few = ((matches > 0) & (need <= _SEARCHED)).nonzero()[:, 0]
     many = ((matches > 0) & (need > _SEARCHED)).nonzero()[:, 0]

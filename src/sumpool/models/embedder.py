@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -230,11 +231,13 @@ class Embedder(nn.Module):
             run: Folder of the run that trained it; adds data, protocol and scores to the card.
 
         Raises:
-            ModelError: If a file cannot be written.
-            StoreError: If ``run`` holds no run, or a file in it is damaged.
+            ModelError: If a file of the model cannot be written.
+            StoreError: If ``run`` holds no run, a file in it is damaged, or the card cannot be
+                written.
         """
-        write_model(folder, self.config, self.preprocessing, self.seed, self.state_dict())
-        write_card(Path(folder), self.config, self.preprocessing, run=run)
+        config = replace(self.config, weights=Path(self.config.weights).name)  # no local path
+        write_card(Path(folder), config, self.preprocessing, run=run)
+        write_model(folder, config, self.preprocessing, self.seed, self.state_dict())
 
     def push_to_hub(
         self,

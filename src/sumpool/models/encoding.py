@@ -16,6 +16,7 @@ from tqdm import tqdm
 from sumpool.data.sets.decoding import read_image
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.errors import ModelError
+from sumpool.system.modes import evaluating
 from sumpool.transport.validation import check_at_least_one
 
 #: Accepted types of an image.
@@ -37,19 +38,17 @@ def encode_images(
     sources = image_list(images)
     check_at_least_one(batch_size=batch_size)
     view, parameter = preprocessing.test_view(), next(model.parameters())
-    training = model.training
-    model.eval()
-    try:
-        embeddings = []
-        with tqdm(total=len(sources), desc="encoding", unit="image", disable=not progress) as bar:
-            for start in range(0, len(sources), batch_size):
-                batch = [view(as_image(it)) for it in sources[start : start + batch_size]]
-                normalized = preprocessing.normalize(torch.stack(batch).to(parameter.device))
-                embeddings.append(model(normalized.to(parameter.dtype)))
-                bar.update(len(batch))
-        vectors = torch.cat(embeddings)
-    finally:
-        model.train(training)
+    embeddings = []
+    with (
+        evaluating(model),
+        tqdm(total=len(sources), desc="encoding", unit="image", disable=not progress) as bar,
+    ):
+        for start in range(0, len(sources), batch_size):
+            batch = [view(as_image(it)) for it in sources[start : start + batch_size]]
+            normalized = preprocessing.normalize(torch.stack(batch).to(parameter.device))
+            embeddings.append(model(normalized.to(parameter.dtype)))
+            bar.update(len(batch))
+    vectors = torch.cat(embeddings)
     bad = (~vectors.isfinite().all(1)).nonzero().flatten().tolist()
     if bad:
         given = sources[bad[0]]
@@ -67,9 +66,8 @@ def image_list(images: Any) -> list[Any]:
     one = isinstance(images, _IMAGES)
     if isinstance(images, np.ndarray):
         # One image or a stack of them; arrays of strings or objects are lists of paths or images.
-        one = images.dtype == np.uint8 and (
-            images.ndim == 2 or (images.ndim == 3 and images.shape[-1] == 3)
-        )
+        pixels = images.dtype.kind not in "OSU"
+        one = pixels and (images.ndim == 2 or (images.ndim == 3 and images.shape[-1] <= 4))
     sources = [images] if one else list(images)
     others = [type(it).__name__ for it in sources if not isinstance(it, _IMAGES)]
     if others or not sources:

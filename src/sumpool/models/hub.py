@@ -17,10 +17,15 @@ _NAME = r"[\w.-]+/[\w.-]+"
 
 def is_hub_address(source: str | Path) -> bool:
     """Whether ``source`` is a Hub address rather than a folder."""
-    return str(source).startswith(PREFIX)
+    return _address(source).startswith(PREFIX)
 
 
-def download(address: str) -> Path:
+def _address(source: str | Path) -> str:
+    # A Path has lost the second slash.
+    return re.sub("^hf:/(?!/)", PREFIX, str(source))
+
+
+def download(address: str | Path) -> Path:
     """Download the files of a model on the Hub, unless they are cached, and return their folder.
 
     Args:
@@ -30,6 +35,7 @@ def download(address: str) -> Path:
         ModelError: If the address is invalid, huggingface_hub is not installed, or the download
             fails.
     """
+    address = _address(address)
     match = re.fullmatch(rf"{PREFIX}({_NAME})(?:@([\w./-]+))?", address)
     if match is None:
         raise ModelError(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import timm
+from timm.models import VGG
 from torch import nn
 
 from sumpool.data.views.preprocessing import Preprocessing
@@ -70,7 +71,12 @@ def build_timm(
             f"timm cannot build {name!r} without pooling and with the options {arguments}: {reason}"
         ) from error
     head = () if settings is None else settings.classifier or ()
-    return network, view, (head,) if isinstance(head, str) else tuple(head)
+    classifier = (head,) if isinstance(head, str) else tuple(head)
+    if isinstance(network, VGG):
+        # Its layers reduce the map to a single position.
+        network.pre_logits = nn.Identity()  # type: ignore[assignment]
+        classifier = (*classifier, "pre_logits")
+    return network, view, classifier
 
 
 def _view(settings: Any) -> Preprocessing:

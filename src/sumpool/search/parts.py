@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 from sumpool.data import BrokenImageError
 from sumpool.data.feeds.threads import map_ahead
-from sumpool.evaluation.embed import NotFiniteError, evaluating
+from sumpool.evaluation.embed import NotFiniteError
 from sumpool.models import Embedder
 from sumpool.search.folder import (
     PARTS,
@@ -36,6 +36,7 @@ from sumpool.search.folder import (
 from sumpool.search.source import Source, Stamp
 from sumpool.system.cores import usable_cores
 from sumpool.system.files import StoreError, write_atomic
+from sumpool.system.modes import evaluating
 
 #: Images per part.
 SIZE = 512

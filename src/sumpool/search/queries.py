@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional as F
 from torchvision.transforms.v2.functional import pil_to_tensor
 
-from sumpool.evaluation.embed import evaluating
 from sumpool.evaluation.gallery_regions import grid_shape
 from sumpool.models import Embedder
 from sumpool.system.errors import UserError
+from sumpool.system.modes import evaluating
 
 #: Left, top, right and bottom in pixels of the upright image.
 Box = tuple[float, float, float, float]

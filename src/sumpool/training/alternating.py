@@ -15,8 +15,8 @@ from sumpool.ccp import Alternation, ProxyPairs, draw_pool, pair_violations
 from sumpool.centers import covering_radius
 from sumpool.data import ClassBatchSampler
 from sumpool.evaluation import embed_images
-from sumpool.evaluation.embed import evaluating
 from sumpool.losses import Mixture
+from sumpool.system.modes import evaluating
 from sumpool.training.config import TrainConfig
 from sumpool.training.journal import Journal
 from sumpool.training.task import Task

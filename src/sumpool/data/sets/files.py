@@ -39,6 +39,7 @@ class ImageFiles(ImageDataset):
             raise ValueError(f"paths must be as many as the {len(self)} labels, got {len(paths)}")
         self.folder = folder
         self.paths = tuple(paths)
+        _check_names([os.fspath(folder), *self.paths, *class_names])
 
     def load(self, index: int) -> Image.Image:
         """Return the image at ``index`` as upright RGB."""
@@ -51,6 +52,15 @@ class ImageFiles(ImageDataset):
     def item_file(self, index: int) -> str:
         """Return the path of the image at ``index``."""
         return self.item_name(index)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    for name in names:
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            readable = os.fsencode(name).decode(errors="backslashreplace")
+            raise DataError(f"the name {readable} is not in UTF-8: rename the file") from None
 
 
 def missing_files(folder: Path, paths: Sequence[str]) -> list[int]:

@@ -24,7 +24,7 @@ from tqdm import tqdm
 from sumpool.evaluation.concatenated.pairs import ConcatenatedPairs, unit_parts
 from sumpool.evaluation.concatenated.search import Search, Sums
 from sumpool.evaluation.inputs import MAX_MEMORY, as_labels, check_ks, check_search
-from sumpool.evaluation.metrics import count_matches
+from sumpool.evaluation.metrics import check_gallery, count_matches
 from sumpool.evaluation.search import float32_products
 
 #: Up to this many ranks, float32 finds the candidates; for more, it would leave too many undecided.
@@ -74,6 +74,7 @@ def concatenated_metrics(
         tensor([1., 1.], dtype=torch.float64)
     """
     check_search("auto", max_memory)
+    check_gallery(query, gallery, gallery_labels)
     pairs = ConcatenatedPairs(
         unit_parts("query", query),
         None if gallery is None else unit_parts("gallery", gallery),

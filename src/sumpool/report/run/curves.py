@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -48,7 +49,7 @@ def run_pictures(run: Run) -> list[Picture]:
         if (rate > 0).all() and rate.max() > 10 * rate.min():
             axes.set_yscale("log")
         else:
-            axes.set_ylim(0, 1.1 * float(rate.max()) or None)
+            axes.set_ylim(0, 1.1 * float(np.nanmax(rate)) or None)
         pictures.append(picture(figure, "The learning rate by training step."))
     if "images_per_second" in run.log:
         figure, axes = _axes("Speed", "images per second")
@@ -102,7 +103,8 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
             spread = points.std(ddof=1)
             axes.errorbar(position + 0.3, mean, spread, color=color, capsize=4, lw=1.2)
         axes.annotate(f"{mean:.1f}", (position - 0.34, mean), ha="right", va="center", size=9)
-    axes.set_xticks(range(len(groups)), [plain_text(group) for group in groups])
+    width = max(8, 48 // max(1, len(groups)))  # letters that fit below a group
+    axes.set_xticks(range(len(groups)), [textwrap.fill(plain_text(it), width) for it in groups])
     axes.set_xlim(-0.8, len(groups) - 0.5)
     alt = f"{label} of every run of {_list(groups)}, with mean and standard deviation."
     return picture(figure, alt)

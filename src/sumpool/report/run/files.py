@@ -110,7 +110,8 @@ class Run:
         """Metrics of the validation at step 0; None if there was none."""
         if not self.validation or self.validation["step"][0] != 0:  # sorted by step
             return None
-        return {column: float(values[0]) for column, values in self.validation.items()}
+        first = {column: float(values[0]) for column, values in self.validation.items()}
+        return {column: value for column, value in first.items() if np.isfinite(value)}
 
     def _best_line(self) -> int | None:
         scores = self.validation.get(str(self.option("stop.monitor")))
