@@ -50,6 +50,14 @@ def test_writing_leaves_one_file_and_replaces_it_as_a_whole(tmp_path: Path) -> N
     assert len(read_scores(path)[0]) == 1
 
 
+def test_scores_that_are_the_same_are_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_scores(tmp_path / SCORES, [SCORE])
+    monkeypatch.setattr("sumpool.bench.report.scores.write_atomic", None)  # would fail
+    assert write_scores(path, [SCORE]) == path
+
+
 def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / SCORES
     write_scores(path, [SCORE], [GAIN])

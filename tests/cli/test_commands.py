@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from sumpool.cli import embed, evaluate, main, pretrain, study
+from sumpool.cli import embed, evaluate, index, main, pretrain, study
 from sumpool.studies import cells, page
 from sumpool.studies.catalog import STUDIES
 from sumpool.studies.shared.study import sole_writer
@@ -129,9 +129,27 @@ def test_interrupt_before_the_first_cell_says_so(
     assert "no cell was finished" in capsys.readouterr().err
 
 
+def test_rows_that_are_damaged_do_not_hide_an_interrupt(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> object:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(toy, "pooling_weights", interrupted)
+    (tmp_path / "runs" / "toy-quick" / "old").mkdir(parents=True)
+    (tmp_path / "runs" / "toy-quick" / "old" / "rows.jsonl").write_text("garbage\n{}\n")
+    assert main(["study", "toy", "--quick"]) == 130
+    assert "interrupted; no cell was finished" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("verb", "words", "said"),
     [
+        (
+            index,
+            ["index", "--data", ".", "--out", "i"],
+            "no image was embedded yet; the same command starts again",
+        ),
         (
             pretrain,
             ["pretrain", "--data", "a", "--out", "b"],

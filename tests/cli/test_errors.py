@@ -14,6 +14,7 @@ import pytest
 
 from sumpool.centers import REGULARIZERS
 from sumpool.cli import main, report
+from sumpool.cli.options import normalize_arguments
 from sumpool.data import DATASETS
 from sumpool.losses import LOSSES
 from sumpool.models import BACKBONES
@@ -107,6 +108,36 @@ def test_arguments_are_refused_in_our_words_and_their_spelling(
     assert words in line
     assert "class" not in line
     assert "Union" not in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["index", "--data", "", "--out", "i"], "--data is empty"),
+        (["train", "--data", ".", "--out="], "--out is empty"),
+        (["bench", "compare", "b", "--over", " "], "--over is empty"),
+        (["search", ""], "search is empty"),
+        (["bench", "recipes", "--backbone", "resnet5O"], "did you mean resnet50"),
+        (["bench", "recipes", "--weights", "nope"], "weights must be packaged, none, timm or a fi"),
+    ],
+)
+def test_what_is_empty_or_missing_is_named(
+    arguments: list[str], words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert words in complaint(arguments, capsys)
+
+
+def test_what_stands_behind_two_dashes_stays_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    line = complaint(["search", "index", "--", "--my-photo.png"], capsys)
+    assert "--my-photo.png" in line or "index is not an index" in line
+    typed = ["search", "index", "--top-k", "3", "--", "--my-photo.png", "--debug"]
+    assert normalize_arguments(typed, {})[-3:] == ["--", "--my-photo.png", "--debug"]
+
+
+def test_a_closed_output_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(report, "run", lambda _: 0)
+    monkeypatch.setattr(sys, "stdout", None)
+    assert main(["report", "x"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -87,6 +87,14 @@ def test_images_of_the_run_are_the_default(capsys: pytest.CaptureFixture[str]) -
             "preprocessing is not an",
         ),
         (("--format", "onnx", "--out", "x.onnx", "--preprocessing", "no"), "must be one of inside"),
+        (
+            ("--format", "onnx", "--out", "x.onnx", "--data-format", "cub"),
+            "data_format has no effect without --data",
+        ),
+        (
+            ("--format", "onnx", "--out", "x.onnx", "--data", ".", "--batch-size", "2"),
+            "batch_size has no effect without --int8",
+        ),
         (("--format", "onnx", "--out", "x.onnx"), "name images to check the file on with --data"),
     ],
 )

@@ -7,9 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import Tensor
 
 from sumpool.data import write_cifar_stand_in
+from sumpool.models import ModelError
+from sumpool.models.backbones import build_backbone
 from sumpool.studies.averaging import experiment as averaging
 from sumpool.studies.averaging.analysis import analyze, measures, typical_images
 from sumpool.studies.averaging.setup import cell_config, choose_settings, open_parts
@@ -124,9 +127,14 @@ def test_settings_follow_the_data(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="cifar10, cifar100, found folder in"):
         averaging.run(tmp_path / "out", data=tmp_path / "images")
     data = write_cifar_stand_in(tmp_path / "cifar", train_per_class=1, test_per_class=1)
-    found = choose_settings(data, False, Path("some/backbone.safetensors"))
+    weights = tmp_path / "backbone.safetensors"
+    with pytest.raises(ModelError, match=r"backbone\.safetensors: there is no such file"):
+        choose_settings(data, False, weights)
+    state = build_backbone("resnet20").network.state_dict()
+    save_file({name: value.contiguous() for name, value in state.items()}, weights)
+    found = choose_settings(data, False, weights)
     assert (found.data, found.backbone, found.drawn) == ("CIFAR-100", "resnet20", None)
-    assert (found.weights, found.lr) == ("backbone.safetensors", 3e-4)
+    assert (found.weights.split()[0], found.lr) == ("backbone.safetensors", 3e-4)
     assert choose_settings(data, False, None).lr == 1e-3
     config = cell_config(found, {"pool": "gap", "loss": "c2", "seed": 1}, "some/file")
     assert (config.weights, config.normalize, config.embedding_size) == ("some/file", "ball", 2)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,9 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from data import miniatures
 from sumpool.data import GlyphCollages, write_cifar_stand_in
+from sumpool.models import ModelError
+from sumpool.models.backbones import build_backbone
 from sumpool.pooling import POOLINGS
 from sumpool.protocols import PROTOCOLS
 from sumpool.studies.collage import experiment as collage
@@ -22,6 +26,7 @@ from sumpool.studies.grids import components, levels, prototypes, screening, sha
 from sumpool.studies.shared import testbed
 from sumpool.studies.shared.measuring import foreground_tiles, measure, tile_shares
 from sumpool.studies.zero_shot_loss import experiment as zero_shot_loss
+from sumpool.system.files import StoreError
 from sumpool.system.rows import read_arrays
 from sumpool.training import resolve
 from sumpool.training.config import ConfigError
@@ -88,6 +93,24 @@ def test_without_data_it_is_glyphs_which_need_no_weights(tmp_path: Path) -> None
     assert (found.name, found.rates) == ("glyphs", (6e-3,))
     with pytest.raises(ConfigError, match="weights must be left out on glyphs"):
         testbed.open_testbed(tmp_path, None, quick=False, weights=tmp_path, progress=False)
+
+
+def test_rows_of_other_weights_are_not_mixed_in_or_lost(tmp_path: Path) -> None:
+    out, run = tmp_path / "out", partial(share.run, quick=True, progress=False, seeds=1)
+    weights = [tmp_path / folder / "backbone.safetensors" for folder in "ab"]
+    for seed, path in enumerate(weights):
+        path.parent.mkdir()
+        torch.manual_seed(seed)
+        state = build_backbone("small_cnn").network.state_dict()
+        save_file({name: value.contiguous() for name, value in state.items()}, path)
+    rows = run(out, weights=weights[0])
+    assert rows[0].settings["weights"].startswith("backbone.safetensors ")
+    with pytest.raises(StoreError, match="weights was backbone"):
+        run(out, weights=weights[1])
+    for wrong in (tmp_path / "nope", tmp_path):
+        with pytest.raises(ModelError, match="there is no such file of weights"):
+            run(out, weights=wrong, force=True)
+    assert run(out, weights=weights[0]) == rows
 
 
 def test_on_cub_all_is_as_in_the_fair_protocol(tmp_path: Path) -> None:

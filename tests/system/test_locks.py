@@ -70,6 +70,9 @@ def test_one_process_has_a_claim(tmp_path: Path) -> None:
     assert not is_claimed(path)
     with claim(path) as mine:
         assert mine
+        path.chmod(0o444)  # as in a folder of someone else
+        assert is_claimed(path)
+    assert not is_claimed(path)
 
 
 @pytest.mark.process

@@ -9,6 +9,8 @@ from jsonargparse import ArgumentParser, Namespace
 
 from sumpool.cli.bench_options import add_metric, add_out, add_root
 from sumpool.cli.options import add_overwrite
+from sumpool.training.config import ConfigError
+from sumpool.training.values.choices import check_choices
 
 FORMATS = ("markdown", "latex", "html")
 
@@ -109,14 +111,13 @@ def run_table(options: Namespace) -> int:
         written = [folder / f"improvement-{name}.png" for name in pictures]
         if folder != options.out:  # those of the benchmark itself may be replaced
             refuse_overwriting(written, overwrite=options.overwrite)
-        for path, picture in zip(written, pictures.values(), strict=True):
-            write_atomic(path, picture.png)
     if options.file is None:
         print(text, end="")
     else:
         write_atomic(options.file, text.encode())
         print(f"table: {options.file}")
-    for path in written:
+    for path, picture in zip(written, pictures.values(), strict=False):
+        write_atomic(path, picture.png)
         # Not to stdout, which may be redirected into a document.
         print(f"figure: {path}", file=sys.stderr)
     return 0
@@ -147,6 +148,10 @@ def add_recipe_options(parser: ArgumentParser) -> None:
 
 def run_recipes(options: Namespace) -> int:
     """Write the files and print their number."""
+    check_choices("backbone", options.backbone)
+    weights = options.weights
+    if weights not in (None, "packaged", "none", "timm") and not Path(weights).is_file():
+        raise ConfigError(f"weights must be packaged, none, timm or a file, got {weights}")
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.recipes import write_recipes
 

@@ -116,8 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(typed: Sequence[str]) -> int:
     show_stacks_on_request()
     reuse_freed_memory()
-    debug = DEBUG in typed
-    typed = [argument for argument in typed if argument != DEBUG]
+    end = typed.index("--") if "--" in typed else len(typed)
+    debug = DEBUG in typed[:end]
+    typed = [*(argument for argument in typed[:end] if argument != DEBUG), *typed[end:]]
     parser = build_parser(next((it for it in typed if it in VERBS), "none"))
     try:
         normalized = normalize_arguments(typed, flat_switches())
@@ -135,7 +136,8 @@ def _run(typed: Sequence[str]) -> int:
     verb = VERBS[arguments.verb]
     try:
         status: int = verb.run(options)
-        sys.stdout.flush()  # raises if the disk is full
+        if sys.stdout is not None:  # it may be closed
+            sys.stdout.flush()  # raises if the disk is full
         return status
     except KeyboardInterrupt as interrupt:
         kept = (

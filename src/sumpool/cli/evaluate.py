@@ -77,10 +77,11 @@ def run(options: Namespace) -> int:
         device=device,
         progress=True,
     )
-    print(metrics_table({options.split: evaluation.metrics}).text())
     if options.out is not None:
         write_evaluation(
             options.out, evaluation, queries.dataset, None if gallery is None else gallery.dataset
         )
+    print(metrics_table({options.split: evaluation.metrics}).text())
+    if options.out is not None:
         print(f"\nresults: {options.out}")
     return 0

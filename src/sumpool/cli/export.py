@@ -166,13 +166,19 @@ def _check(options: Namespace) -> None:
         raise ConfigError(f"int8 is an option of the format onnx, not of {options.format}")
     if options.preprocessing != "inside" and options.format in ("timm", "hub"):
         raise ConfigError(f"preprocessing is not an option of the format {options.format}")
+    idle = {}
     if options.format == "hub":
-        parser = build_parser()
-        for name in _OF_IMAGES:
-            if options[name] != parser.get_default(name):
-                raise ConfigError(
-                    f"{name} is not an option of the format hub, which checks no images"
-                )
+        why = "is not an option of the format hub, which checks no images"
+        idle = dict.fromkeys(_OF_IMAGES, why)
+    elif not options.int8:
+        idle = dict.fromkeys(("batch_size", "workers"), "has no effect without --int8")
+    if options.format != "hub" and options.data is None:
+        why = "has no effect without --data: images of the run are opened as the run did"
+        idle |= dict.fromkeys(("data_format", "allow_outside"), why)
+    parser = build_parser()
+    for name, why in idle.items():
+        if options[name] != parser.get_default(name):
+            raise ConfigError(f"{name} {why}")
     ending = {"onnx": ".onnx", "torch-export": ".pt2"}.get(options.format)
     if ending is not None and Path(options.out).suffix != ending:
         raise ConfigError(f"out must end in {ending} for {options.format}, got {options.out}")
@@ -191,6 +197,9 @@ def _images(options: Namespace) -> Namespace:
                 "with --data"
             )
     elif data is None:
+        from sumpool.models.storage import model_folder
+
+        model_folder(options.model)  # raises if there is no model
         raise ConfigError("data is missing: name images to check the file on with --data")
     return Namespace(  # type: ignore[no-untyped-call]
         data=data,

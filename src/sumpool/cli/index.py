@@ -162,8 +162,13 @@ def run(options: Namespace) -> int:
 
 def interrupt_message(options: Namespace) -> str:
     """Describe what an interrupt keeps, and how to continue."""
-    folder = shlex.quote(str(options.index or options.out))
-    return f"embedded images are kept; resume with: sumpool index {folder} --update"
+    from sumpool.search.folder import HEADER
+
+    folder = Path(options.index or options.out)
+    if not (folder / HEADER).is_file():
+        return "no image was embedded yet; the same command starts again"
+    quoted = shlex.quote(str(folder))
+    return f"embedded images are kept; resume with: sumpool index {quoted} --update"
 
 
 def _check(options: Namespace) -> None:

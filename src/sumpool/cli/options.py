@@ -10,6 +10,8 @@ from argparse import (
     _SubParsersAction,
 )
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 
 from jsonargparse import ArgumentParser, DefaultHelpFormatter, Namespace
@@ -83,6 +85,9 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
     >>> normalize_arguments(["train", "--seed", "3", "--config", "run.yaml"], {})
     ['train', '--config', 'run.yaml', '--seed', '3']
     """
+    end = arguments.index("--") if "--" in arguments else len(arguments)
+    arguments, rest = arguments[:end], arguments[end:]
+    _refuse_empty(arguments)
     if arguments[:1] and arguments[0] in ("train", "tune", "pretrain"):
         arguments = _with_files_first(arguments)
     # `evaluate --gallery SPLIT` takes a value, unlike `train --gallery`.
@@ -103,7 +108,17 @@ def normalize_arguments(arguments: Sequence[str], switches: Iterable[str]) -> li
         following = arguments[place + 1] if place + 1 < len(arguments) else "--"
         if name in known and not equals and following.lower() not in ("true", "false"):
             out.append("true")
-    return out
+    return [*out, *rest]
+
+
+def _refuse_empty(arguments: Sequence[str]) -> None:
+    """Refuse empty values, such as of unset variables: an empty path would be this folder."""
+    for before, argument in pairwise(["an argument", *arguments]):
+        name, equals, value = argument.partition("=")
+        if equals and name.startswith("--") and not value.strip():
+            raise ConfigError(f"{name} is empty")
+        if not argument.strip():
+            raise ConfigError(f"{before} is empty")
 
 
 def _with_files_first(arguments: Sequence[str]) -> list[str]:
@@ -274,9 +289,13 @@ def results_folder(options: Namespace, name: str) -> Path:
 def finished_cells(out: Path) -> str:
     """Sentence stating how many finished cells of a study are kept in ``out``."""
     # Imported here: the store needs numpy, which `--help` does not.
+    from sumpool.system.files import StoreError
     from sumpool.system.rows import ROWS, read_rows
 
-    cells = sum(len(read_rows(path.parent)) for path in out.rglob(ROWS))
+    cells = 0
+    for path in out.rglob(ROWS):
+        with suppress(StoreError):  # the study itself reports damage
+            cells += len(read_rows(path.parent))
     if not cells:
         return f"no cell was finished, nothing is kept in {out}"
     noun = "cell is" if cells == 1 else "cells are"

@@ -63,7 +63,7 @@ def claim(path: Path) -> Iterator[bool]:
 def is_claimed(path: Path) -> bool:
     """Whether any process, including this one, holds the lock on ``path``."""
     try:
-        handle = os.open(path, os.O_RDWR)
+        handle = os.open(path, os.O_RDONLY)  # enough for a shared lock
     except FileNotFoundError:
         return False
     try:

@@ -144,8 +144,9 @@ def write_scores(
         "incomplete": [asdict(one) for one in incomplete],
     }
     stored["sha256"] = _digest(stored)
-    text = json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    write_atomic(path, text.encode())
+    text = (json.dumps(stored, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    if not path.is_file() or path.read_bytes() != text:  # the folder may be read-only
+        write_atomic(path, text)
     return path
 
 

@@ -15,7 +15,13 @@ from typing import Any
 import torch
 
 from sumpool.data import GlyphCollages, ImageDataset
-from sumpool.studies.shared.cifar import SOURCES, find_format, in_memory, open_cifar
+from sumpool.studies.shared.cifar import (
+    SOURCES,
+    find_format,
+    identify_weights,
+    in_memory,
+    open_cifar,
+)
 from sumpool.training import ConfigError, GspConfig, OptimizerConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.splits import Splits, TestSet
 
@@ -29,7 +35,7 @@ class AveragingSettings:
 
     data: str  #: Training data: "glyphs", "CIFAR-10" or "CIFAR-100" (super-classes)
     format: str  #: Format of the data
-    weights: str = "none"  #: File name of the initial backbone weights, or "none"
+    weights: str = "none"  #: Name and digest of the initial backbone weights, or "none"
     backbone: str = "small_cnn"
     prototypes: int = 48  #: Prototypes of the analysis, picked among local features
     images: int = 64  #: Images analyzed per class
@@ -59,6 +65,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
 
     Raises:
         ConfigError: If the data has another format, or weights are given for glyphs.
+        ModelError: If the weights cannot be read.
     """
     few: dict[str, Any] = {"steps": 4, "validate_every": 4, "average_steps": 2, "images": 8}
     if data is None:
@@ -69,7 +76,7 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Ave
     found = find_format(data, SOURCES)
     name, images_per_class, _ = SOURCES[found]
     shared: dict[str, Any] = {
-        "weights": "none" if weights is None else weights.name,
+        "weights": identify_weights(weights, "resnet20"),
         "backbone": "resnet20",
         "drawn": None,
         "batch_size": 64,

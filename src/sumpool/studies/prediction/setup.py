@@ -6,7 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sumpool.studies.shared.cifar import SOURCES, find_format, in_memory, open_cifar
+from sumpool.studies.shared.cifar import (
+    SOURCES,
+    find_format,
+    identify_weights,
+    in_memory,
+    open_cifar,
+)
 from sumpool.training import ConfigError, GspConfig, OptimizerConfig, TrainConfig, ZeroShotConfig
 from sumpool.training.splits import Splits
 
@@ -17,7 +23,7 @@ class PredictionSettings:
 
     data: str  #: Training data: "CIFAR-10", "CIFAR-100" (super-classes) or "stand-in"
     format: str  #: Format of the data, a key of ``SOURCES``
-    weights: str = "none"  #: File name of the initial backbone weights, or "none"
+    weights: str = "none"  #: Name and digest of the initial backbone weights, or "none"
     backbone: str = "resnet20"
     embedding_size: int = 128
     prototypes: int = 8  #: Number m of prototypes
@@ -56,8 +62,9 @@ def choose_settings(data: Path | None, quick: bool, weights: Path | None) -> Pre
 
     Raises:
         ConfigError: If a full run has no data, or the data has another format.
+        ModelError: If the weights cannot be read.
     """
-    shared: dict[str, Any] = {"weights": "none" if weights is None else weights.name}
+    shared: dict[str, Any] = {"weights": identify_weights(weights, PredictionSettings.backbone)}
     if quick:
         shared |= QUICK
     if data is None:

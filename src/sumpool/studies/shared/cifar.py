@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -10,6 +11,7 @@ import torch
 
 from sumpool.data import detect_format, open_dataset
 from sumpool.data.splits import first_of_each_class
+from sumpool.models.backbones import build_backbone
 from sumpool.training import ConfigError, HardwareConfig, StopConfig
 from sumpool.training.splits import Splits, TestSet
 
@@ -35,6 +37,19 @@ def find_format(data: Path, formats: Collection[str]) -> str:
     if found not in formats:
         raise ConfigError(f"data must be one of {', '.join(formats)}, found {found} in {data}")
     return found
+
+
+def identify_weights(weights: Path | None, backbone: str) -> str:
+    """Return name and digest of a file of weights, "none" without one.
+
+    Raises:
+        ModelError: If the file is missing, or is not one of ``backbone``.
+    """
+    if weights is None:
+        return "none"
+    build_backbone(backbone, weights=str(weights))
+    with weights.open("rb") as file:
+        return f"{weights.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"
 
 
 def open_cifar(

@@ -23,6 +23,7 @@ from sumpool.data import (
     write_cifar_stand_in,
 )
 from sumpool.data.synthetic.glyphs import TILE
+from sumpool.studies.shared.cifar import identify_weights
 from sumpool.training import (
     ConfigError,
     GspConfig,
@@ -78,6 +79,7 @@ class Testbed:
     #: them late.
     late: int = EPOCH
     evaluated_on: EvaluatedOn = "test"  #: Images on which scores are measured
+    weights: str = "none"  #: Name and digest of the given weights, or "none"
 
     @property
     def whole(self) -> bool:
@@ -98,6 +100,7 @@ class Testbed:
             "validate_every": config.stop.validate_every,
             "precision": config.hardware.precision,
             **(tuned if self.evaluated_on == "validation" else {}),
+            **({} if self.weights == "none" else {"weights": self.weights}),
         }
 
 
@@ -111,6 +114,7 @@ def open_testbed(
 
     Raises:
         ConfigError: If the data is something else, or weights are given for glyphs or CUB.
+        ModelError: If the weights cannot be read.
     """
     if data is None and not quick:
         return _glyphs(weights)
@@ -129,6 +133,7 @@ def _collages(
     name: str, data: Path, out_dir: Path, *, quick: bool, weights: Path | None, progress: bool
 ) -> Testbed:
     backbone = "small_cnn" if quick else "resnet20"
+    given = identify_weights(weights, backbone)
     if weights is None:
         options = PretrainConfig(
             str(data),
@@ -166,7 +171,7 @@ def _collages(
         config = replace(config, stop=StopConfig(validate_every=2, patience=1000, max_steps=2))
     distilled = {"format": "cifar-foreground", "crop": 32}
     rates, late = (RATES[-1:], 1) if quick else (RATES, EPOCH)
-    return Testbed(name, config, rates, distilled, late)
+    return Testbed(name, config, rates, distilled, late, weights=given)
 
 
 def _glyphs(weights: Path | None) -> Testbed:
