@@ -287,6 +287,7 @@ def test_an_option_that_nothing_takes_is_refused(
         (["study", "cub"], "NAME must be one of glyphs, toy, tokens, margins"),
         (["study", "toy", "--fast"], "unknown option --fast"),
         (["study", "toy", "--seeds", "0"], "must be a whole number of at least 1, got '0'"),
+        (["study", "toy", "--seeds", "1" + 20 * "0"], "must be at most 2,147,483,647, got 1000"),
         (["study", "toy", "--jobs", "0"], "must be a whole number of at least 1, got '0'"),
         (["study", "toy", "--seeds", "two"], "must be a whole number of at least 1, got 'two'"),
         (["study"], "is missing"),

@@ -88,6 +88,8 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         ("evaluate m --data nowhere", "the data folder nowhere does not exist"),
         ("embed m --data . --format cup --out a.npy", "did you mean cub?"),
         ("embed m --data . --out a.npy --batch-size 0", "--batch-size: must be a whole number"),
+        ("train .", "unknown argument .: did you mean --data .?"),
+        ("report . ./", ". is named twice"),
         ("bench fair --data cub --loss c4", "loss must be one of c1, c2"),
         ("bench fair --data glyphs --set stop.patience=x", "stop.patience must be a whole"),
         ("stduy toy", "VERB must be one of demo, train"),

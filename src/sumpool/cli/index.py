@@ -185,7 +185,8 @@ def _check(options: Namespace) -> None:
         return
     if options.index is not None:
         raise ConfigError(
-            f"to update {options.index}, add --update; to build a new index, use --out"
+            f"to update {options.index}, add --update; to build a new index of its images, use "
+            f"--data {options.index} --out INDEX"
         )
     missing = [f"--{name}" for name in ("data", "out") if options[name] is None]
     if missing:

@@ -145,6 +145,8 @@ def _whole(value: str | int, least: int) -> int:
     text = str(value)
     if not text.isdecimal() or int(text) < least:
         raise ArgumentTypeError(f"must be a whole number of at least {least}, got {text!r}")
+    if int(text) > 2**31 - 1:
+        raise ArgumentTypeError(f"must be at most {2**31 - 1:,}, got {text}")
     return int(text)
 
 

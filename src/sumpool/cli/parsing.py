@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -78,8 +79,10 @@ def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) 
 
 def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> str:
     """Message for an unknown argument, with similar names."""
-    name = typed_name.partition("=")[0]
-    close = closest(name, known_options(parser, typed))
+    name, known = typed_name.partition("=")[0], known_options(parser, typed)
+    close = closest(name, known)
+    if "--data" in known and Path(typed_name).exists():
+        close = [f"--data {typed_name}"]
     what = "option" if name.startswith("-") else "argument"
     return f"unknown {what} {name}" + (f": did you mean {' or '.join(close)}?" if close else "")
 

@@ -59,6 +59,10 @@ def run(options: Namespace) -> int:
     from sumpool.system.rows import ROWS
     from sumpool.tune.store import DATABASE
 
+    places = [folder.resolve() for folder in options.runs]
+    for number, folder in enumerate(options.runs):
+        if places[number] in places[:number]:
+            raise StoreError(f"{folder} is named twice")
     studies = [folder for folder in options.runs if (folder / ROWS).is_file()]
     if studies:
         others = [str(folder) for folder in options.runs if folder not in studies]
