@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -176,6 +177,17 @@ def test_interrupt_claims_nothing_that_is_untrue(
     monkeypatch.setattr(verb, "run", interrupted)
     assert main(words) == 130
     assert capsys.readouterr().err == f"\nsumpool: interrupted; {said}\n"
+
+
+def test_an_interrupted_index_is_resumed_with_its_store(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "run", Mock(side_effect=KeyboardInterrupt))
+    Path("i").mkdir()
+    Path("i/index.json").touch()
+    assert main(["index", "--data", ".", "--out", "i", "--store", "hnsw"]) == 130
+    said = capsys.readouterr().err
+    assert said.endswith("resume with: sumpool index i --update --store hnsw\n")
 
 
 @pytest.mark.usefixtures("_undrawn")

@@ -55,6 +55,7 @@ def test_a_place_that_takes_no_files_is_refused_before_anything_is_computed(
         ("evaluate model --data . --out there", "there/metrics.json"),
         ("evaluate model --data . --out there", "there/embeddings.npy"),
         ("evaluate model --data . --out there", "there/SHA256SUMS"),
+        ("evaluate model --data . --out there", "there/gallery-labels.npy"),
         ("evaluate model --data . --gallery all --out there", "there/gallery-items.json"),
         ("report run", "run/report.html"),
         ("report run --out my.html", "my.html"),

@@ -43,6 +43,14 @@ def test_results_are_float32_and_int64_on_the_cpu_without_gradients() -> None:
     assert not found.vectors.requires_grad
 
 
+def test_a_model_in_half_precision_gets_images_in_it() -> None:
+    model = nn.Sequential(Squares(), nn.Linear(2, 2))
+    expected = embed_images(model, NumberFeed(4)).vectors
+    found = embed_images(model.bfloat16(), NumberFeed(4)).vectors
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+
+
 def test_the_model_is_in_evaluation_mode_and_gets_its_modes_back() -> None:
     model = nn.Sequential(Squares(), nn.BatchNorm1d(2), nn.Dropout(0.9))
     model.train()

@@ -118,3 +118,6 @@ def test_the_query_set_is_no_gallery(as_given: Any) -> None:
     retrieval_metrics(vectors[:3], labels[:3], vectors[3:], labels[3:], ks=(1,))
     backwards = vectors.numpy()[::-1]
     retrieval_metrics(backwards[:3], labels[:3], backwards[3:], labels[3:], ks=(1,))
+    one, other = vectors[:3].tolist(), vectors[3:].tolist()
+    with pytest.raises(TypeError, match=r"must be a torch\.Tensor or a numpy array"):
+        retrieval_metrics(one, labels[:3], other, labels[3:])  # type: ignore[arg-type]

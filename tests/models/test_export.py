@@ -116,6 +116,8 @@ def test_backbones_that_timm_lacks_are_refused(tmp_path: Path) -> None:
         export_timm(trained("maps"), tmp_path / "out", pixels)
     with pytest.raises(ModelError, match=r"timm does not load swin_.* without its classifier"):
         export_timm(trained("channels last"), tmp_path / "out", pixels)
+    with pytest.raises(ModelError, match="timm has vgg11 only with the layers after its map"):
+        export_timm(embedder(backbone="vgg11", crop=64), tmp_path / "out", pixels)
     assert not (tmp_path / "out").exists()
 
 

@@ -115,6 +115,16 @@ def test_half_precision_comes_back(tmp_path: Path, pooling: str) -> None:
     assert torch.equal(again.encode(picture), model.encode(picture))
 
 
+@pytest.mark.parametrize("kind", [torch.float16, torch.float64])
+def test_buffers_that_are_not_stored_follow_the_precision(
+    tmp_path: Path, kind: torch.dtype
+) -> None:
+    model = embedder(backbone="resnetblur18", crop=64, pooling="gap").to(kind).eval()
+    save_embedder(model, tmp_path)
+    x = images(model).to(kind)
+    assert torch.equal(load_embedder(tmp_path)(x), model(x))
+
+
 def test_a_part_in_half_precision_comes_back(tmp_path: Path) -> None:
     model = embedder(pooling="gap").eval()
     model.backbone.half()

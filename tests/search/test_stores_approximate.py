@@ -126,6 +126,16 @@ def test_vectors_that_the_file_lacks_are_found_too(
     assert (index.search(VECTORS[1400:], 1).ids[:, 0] == IDS[1400:]).all()
 
 
+@kinds
+def test_no_image_is_found_twice_in_a_file_of_other_vectors(kind: str, tmp_path: Path) -> None:
+    rows, versions = np.arange(300), np.arange(300, dtype=np.uint32)
+    labels = [None] * 300
+    open_store(kind, tmp_path, rows, unit(2, 300, D), labels, versions, build=True).close()
+    versions[::2] += 1000  # these changed since
+    index = open_store(kind, tmp_path, rows, unit(3, 300, D), labels, versions)
+    assert all(len(set(it)) == 10 for it in index.search(QUERIES, 10).ids)
+
+
 def test_nothing_is_built_unasked(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"lacks 1,500 vectors: .*--update --store hnsw"):
         build(tmp_path, "hnsw", build=False)

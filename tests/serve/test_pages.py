@@ -145,6 +145,13 @@ def test_an_uploaded_form_leads_to_the_address_of_its_results(client: TestClient
     assert page.all("image")[0]["href"] == f"/picture?{address.partition('?')[2]}"
 
 
+def test_the_media_type_of_a_form_may_be_spelled_in_capitals(client: TestClient) -> None:
+    body = b'--B\r\nContent-Disposition: form-data; name="file"; filename="a.png"\r\n\r\n'
+    body += png(drawing(1, 50)) + b"\r\n--B--\r\n"
+    headers = {"content-type": "Multipart/Form-Data; boundary=B"}
+    assert client.post("/upload", content=body, headers=headers).status_code == 303
+
+
 @pytest.mark.parametrize("files", [{}, {"other": ("a.png", b"x")}, {"file": ("a.png", b"")}])
 def test_a_form_without_an_image_says_so(client: TestClient, files: Any) -> None:
     response = client.post("/upload", files=files, data={} if files else {"file": "text"})

@@ -54,6 +54,18 @@ def test_a_row_that_could_not_be_written_leaves_the_others(
     assert len(read_rows(tmp_path)) == len(before) + 1
 
 
+def test_rows_whose_file_cannot_be_looked_at_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = filled(tmp_path)
+    before = read_rows(tmp_path)
+    monkeypatch.setattr(Path, "stat", Mock(side_effect=OSError(116, "Stale file handle")))
+    with pytest.raises(StoreError, match="could not be written: Stale file handle"):
+        store.add({"method": "b", "seed": 0}, {"score": 0.5}, 1.5)
+    monkeypatch.undo()
+    assert read_rows(tmp_path) == before
+
+
 @pytest.mark.parametrize("cut", [1, 2, 30])
 def test_a_torn_last_line_is_cut_off_and_told(
     tmp_path: Path, cut: int, caplog: pytest.LogCaptureFixture

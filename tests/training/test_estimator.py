@@ -77,6 +77,20 @@ def test_fit_trains_with_the_options_of_the_command_line() -> None:
     np.testing.assert_array_equal(kept.transform(images), first.transform(images))
 
 
+def test_options_may_be_numpy_numbers_paths_and_tuples(folder: Path) -> None:
+    images, classes = colored()
+    options = {
+        **OPTIONS,
+        "stop.max_steps": np.int64(1),
+        "optimizer.lr": np.float32(1e-3),
+        "optimizer.restarts": (1,),
+        "init": folder,
+        "gsp.prototypes": 4,
+    }
+    fitted = EmbeddingTransformer(options=options).fit(images, classes)
+    assert fitted.transform(images).shape == (len(images), 8)
+
+
 def test_a_fold_of_the_classes_can_be_held_out() -> None:
     images, classes = colored()
     options = {**OPTIONS, "loss": "pnca", "images_per_class": 1, "batch_size": 4}

@@ -362,12 +362,25 @@ def test_a_base_loss_that_is_flat_cannot_be_balanced() -> None:
 
 
 def test_a_zero_shot_loss_that_is_flat_cannot_be_balanced(monkeypatch: pytest.MonkeyPatch) -> None:
-    # The rounding error of a single prototype.
-    norms = GradientNorms(1.0, 1.0, 0.5, 2e-7)
-    monkeypatch.setattr("sumpool.training.phases.measure_gradient_norms", lambda *_, **__: norms)
-    runner = trainer(zero_shot=ZeroShotConfig(weight=0.5, balance=0.7))
+    zero_shot = ZeroShotConfig(weight=0.5, balance=0.7)
+    runner = trainer(zero_shot=zero_shot)
+    pooling: Any = runner.model.pooling
+    pick = pooling.initialize_prototypes
+
+    def pick_one(features: Tensor) -> None:
+        pick(features)
+        pooling.prototypes.data[:] = pooling.prototypes[0].clone()
+
+    monkeypatch.setattr(pooling, "initialize_prototypes", pick_one)
     with pytest.raises(RunError, match=r"zero_shot\.balance needs a zero-shot loss with a grad"):
         runner.fit()
+    # With many classes, its gradient is small but not flat.
+    norms = GradientNorms(1.0, 1.0, 0.5, 2e-6)
+    monkeypatch.setattr("sumpool.training.phases.measure_gradient_norms", lambda *_, **__: norms)
+    runner = trainer(zero_shot=zero_shot)
+    runner.fit()
+    criterion: Any = runner.criterion
+    assert criterion.weight == norms.weight(0.7)
 
 
 def test_a_run_that_fails_before_its_first_step_closes_its_logs(tmp_path: Path) -> None:

@@ -73,6 +73,14 @@ def test_an_error_names_the_key_and_what_it_takes(text: str, complaint: str) -> 
     assert "\n" not in str(caught.value)
 
 
+def test_values_of_a_range_are_rounded_and_choices_are_not() -> None:
+    span, choices = parse_space(
+        ["optimizer.lr=1e-4..1e-2:log", "optimizer.weight_decay=0.12345,0.5"], CONFIG
+    )
+    assert (span.rounded(0.00123456), span.rounded(1.0)) == (0.00123, 0.01)
+    assert (choices.rounded(0.12345), choices.rounded(0.5)) == (0.12345, 0.5)
+
+
 def test_a_key_is_given_once() -> None:
     with pytest.raises(ConfigError, match="vary gives pool twice"):
         parse_space(["pool=gap,gsp", "pool=gap,gmp"], CONFIG)

@@ -13,10 +13,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from sumpool.cli import main
+from sumpool.cli import main, tune
 from sumpool.tune.store import DATABASE, TuneStore
 
 SMALL = (
@@ -94,6 +95,20 @@ def test_a_search_around_a_run_leaves_the_run_as_it_is(
     assert main([*given, "--out", str(study)]) == 0
     assert (run / "report.html").read_bytes() == page
     assert TuneStore(study).config.gsp.mu == 0.5
+
+
+def test_the_file_of_a_search_may_limit_its_time_and_name_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(tune, "run", lambda options: seen.append(options) or 0)
+    file = tmp_path / "search.yaml"
+    file.write_text("format: glyphs\nout: study\nminutes: 5\nvary:\n- pool=gap,gsp\n")
+    assert main(["tune", "--config", str(file)]) == 0
+    assert (seen[0].out, seen[0].minutes, seen[0].vary) == ("study", 5.0, ["pool=gap,gsp"])
+    (tmp_path / "run.json").write_text("{}")
+    assert main(["tune", "--config", str(file), "--trials", "1"]) == 0
+    assert (seen[1].out, seen[1].minutes) == (None, None)
 
 
 @pytest.mark.process

@@ -16,8 +16,6 @@ from sumpool.training.config import TrainConfig, flat, with_options
 
 #: Options that identify a method rather than a setting of it.
 _NAMING = ("format", "backbone", "loss", "pool", "ccp.enabled", "center_reg")
-#: Options that say whether a run has a component; the others of their groups configure it.
-_SWITCHES = ("ccp.enabled", "zero_shot.weight", "zero_shot.balance")
 #: Options that are paths.
 _PATHS = ("weights", "init")
 
@@ -44,7 +42,7 @@ def changed_options(protocol: str, config: TrainConfig) -> dict[str, str]:
 
 
 def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
-    """Whether a run was trained with ``options``, ignoring those that it does not use.
+    """Whether a run was trained with ``options``, ignoring those that do not apply to it.
 
     Example:
         >>> has_options(TrainConfig(crop=288), {"crop": 288, "ccp.solution": "last"})
@@ -53,11 +51,7 @@ def has_options(config: TrainConfig, options: Mapping[str, Any]) -> bool:
         False
     """
     own = flat(config)
-    return all(
-        _value(own, it) == wanted
-        for it, wanted in options.items()
-        if it in _SWITCHES or is_used(it, config)
-    )
+    return all(_value(own, it) == wanted for it, wanted in options.items() if _applies(it, config))
 
 
 def is_used(name: str, config: TrainConfig) -> bool:
@@ -95,6 +89,16 @@ def with_short_paths(changed: Sequence[Mapping[str, str]]) -> list[dict[str, str
     ]
 
 
+def without_folders(changed: Mapping[str, str]) -> dict[str, str]:
+    """Return options with only the last part of each path: another folder may hold the same file.
+
+    Example:
+        >>> without_folders({"weights": "a/w.pth", "crop": "288"})
+        {'weights': 'w.pth', 'crop': '288'}
+    """
+    return {it: Path(value).name if it in _PATHS else value for it, value in changed.items()}
+
+
 def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
     """Split options into a text with those common to all rows of a table, and a column of the rest.
 
@@ -125,6 +129,15 @@ def _usual(protocol: str, config: TrainConfig) -> TrainConfig:
         usual = replace(usual, zero_shot=replace(usual.zero_shot, weight=0.0))
     member = Member(config.fold, config.seed)
     return PROTOCOLS[protocol].configure(usual, member, config.format)
+
+
+def _applies(name: str, config: TrainConfig) -> bool:
+    # Whether a run has a component is an option of every run that could have it.
+    if name == "ccp.enabled":
+        return True
+    if name in ("zero_shot.weight", "zero_shot.balance"):
+        return pooling_class(config.pool).has_attributes
+    return is_used(name, config)
 
 
 def _value(options: Mapping[str, Any], name: str) -> Any:

@@ -14,6 +14,7 @@ from sumpool.bench.changed_options import (
     is_used,
     options_text,
     with_short_paths,
+    without_folders,
 )
 from sumpool.bench.planned_cells import PlannedCell
 from sumpool.bench.store.rows import BenchRow
@@ -76,7 +77,7 @@ class Group:
         ours, theirs = (
             {
                 name: value
-                for name, value in group.changed.items()
+                for name, value in without_folders(group.changed).items()
                 if is_used(name, self.config) and is_used(name, other.config)
             }
             for group in (self, other)

@@ -150,7 +150,8 @@ def run_recipes(options: Namespace) -> int:
     """Write the files and print their number."""
     check_choices("backbone", options.backbone)
     weights = options.weights
-    if weights not in (None, "packaged", "none", "timm") and not Path(weights).is_file():
+    # A file may be on another machine, where the recipes are used.
+    if weights not in (None, "packaged", "none", "timm") and not Path(weights).suffix:
         raise ConfigError(f"weights must be packaged, none, timm or a file, got {weights}")
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.recipes import write_recipes

@@ -61,7 +61,7 @@ def run(options: Namespace) -> int:
     from sumpool.system.files import refuse_overwriting
 
     if options.out is not None:
-        files = evaluation_files(options.out, gallery=options.gallery is not None)
+        files = evaluation_files(options.out, gallery=True)  # those of before would be deleted
         refuse_overwriting(files, overwrite=options.overwrite)
     model, device = open_model(options)
     queries = open_images(options, model, device, options.split)
@@ -77,11 +77,12 @@ def run(options: Namespace) -> int:
         device=device,
         progress=True,
     )
-    if options.out is not None:
-        write_evaluation(
-            options.out, evaluation, queries.dataset, None if gallery is None else gallery.dataset
-        )
-    print(metrics_table({options.split: evaluation.metrics}).text())
+    try:
+        if options.out is not None:
+            others = None if gallery is None else gallery.dataset
+            write_evaluation(options.out, evaluation, queries.dataset, others)
+    finally:
+        print(metrics_table({options.split: evaluation.metrics}).text())
     if options.out is not None:
         print(f"\nresults: {options.out}")
     return 0

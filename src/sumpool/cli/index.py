@@ -167,8 +167,10 @@ def interrupt_message(options: Namespace) -> str:
     folder = Path(options.index or options.out)
     if not (folder / HEADER).is_file():
         return "no image was embedded yet; the same command starts again"
-    quoted = shlex.quote(str(folder))
-    return f"embedded images are kept; resume with: sumpool index {quoted} --update"
+    command = ["sumpool", "index", str(folder), "--update"]
+    if options.store is not None:  # stored only once it is built
+        command += ["--store", options.store]
+    return f"embedded images are kept; resume with: {shlex.join(command)}"
 
 
 def _check(options: Namespace) -> None:

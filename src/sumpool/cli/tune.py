@@ -18,6 +18,7 @@ from sumpool.cli.options import (
     positive,
 )
 from sumpool.cli.train import HelpAll, TrainParser, config_of
+from sumpool.report.run.folder import REPORT, RUN
 from sumpool.training.config import ConfigError, TrainConfig
 from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
 
@@ -74,7 +75,7 @@ class TuneParser(TrainParser):
     def parse_path(self, path: Any, *arguments: Any, **options: Any) -> Any:
         """Parse a file; ``out`` and ``minutes`` in the file of a run are not those of a search."""
         parsed = super().parse_path(path, *arguments, **options)
-        if "trials" not in parsed:
+        if (Path(path).parent / RUN).is_file():
             for name in ("out", "minutes"):
                 parsed.pop(name, None)
         return parsed
@@ -138,15 +139,11 @@ def run(options: Namespace) -> int:
     from sumpool.cli.inputs import suggest_skipping
     from sumpool.data import BrokenImageError
     from sumpool.report.html_page import refuse_foreign_page
-    from sumpool.report.run.folder import REPORT
-    from sumpool.training.settings import without_idle
     from sumpool.tune.page import write_tune_page
     from sumpool.tune.sampling import import_optuna
     from sumpool.tune.search import run_search
 
     import_optuna("sumpool tune")
-    if options.config is not None:
-        config = without_idle(config)  # the file of a run gives every option
     folder = Path(options.out)
     refuse_foreign_page(folder / REPORT, overwrite=options.overwrite)
     executor = _executor(options, folder)
@@ -158,6 +155,7 @@ def run(options: Namespace) -> int:
             trials=options.trials,
             minutes=options.minutes,
             executor=executor,
+            idle=options.config is not None,  # the file of a run gives every option
         )
     except BrokenImageError as error:
         raise suggest_skipping(error, skipped=config.skip_broken) from error

@@ -87,13 +87,15 @@ def _embed(
 ) -> Embeddings:
     # A forward pass of the wrapper would wait for the other processes.
     network = model.module if isinstance(model, DistributedDataParallel) else model
+    kind = next((it.dtype for it in network.parameters()), None)
+    half = kind in (torch.float16, torch.bfloat16)
     parts: list[Embeddings] = []
     with (
         evaluating(network),
         tqdm(total=len(indices), desc="embedding", unit="image", disable=not progress) as bar,
     ):
         for batch in feed.test_batches(indices, batch_size):
-            vectors = network(batch.images)
+            vectors = network(batch.images.to(kind) if half else batch.images)
             if not isinstance(vectors, Tensor) or vectors.shape[:-1] != batch.labels.shape:
                 got = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors)
                 raise TypeError(

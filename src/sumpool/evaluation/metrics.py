@@ -180,13 +180,16 @@ def check_gallery(
 
 
 def _same_memory(query: ArrayLike, gallery: ArrayLike) -> bool:
-    return np.shape(query) == np.shape(gallery) and _address(query) == _address(gallery)
-
-
-def _address(points: ArrayLike) -> int:
-    if isinstance(points, Tensor):
-        return points.data_ptr()
-    return int(np.asarray(points).__array_interface__["data"][0])
+    addresses = [
+        it.data_ptr() if isinstance(it, Tensor) else it.__array_interface__["data"][0]
+        for it in (query, gallery)
+        if isinstance(it, Tensor | np.ndarray)  # others are refused later
+    ]
+    return (
+        len(addresses) == 2
+        and addresses[0] == addresses[1]
+        and np.shape(query) == np.shape(gallery)
+    )
 
 
 def _score(

@@ -96,10 +96,11 @@ def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Networ
             "changed or replaced"
         )
     kinds = {it.dtype for it in state.values() if it.is_floating_point()}
-    accepted = kinds if len(kinds) == 1 else {torch.float16, torch.bfloat16}
+    # Models, or parts of them, may be stored in half precision.
+    if len(kinds) == 1:
+        model.to(dtype=kinds.pop())  # with the buffers that are not stored
     for name, own in (*model.named_parameters(), *model.named_buffers()):
-        # Models, or parts of them, may be stored in half precision.
-        if own.is_floating_point() and name in state and state[name].dtype in accepted:
+        if name in state and state[name].dtype in (torch.float16, torch.bfloat16):
             own.data = own.data.to(state[name].dtype)
     load_state(model, state, source=str(tensors), exact=True)
     return model.eval()

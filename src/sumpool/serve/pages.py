@@ -77,7 +77,8 @@ class Pages:
 
     async def _file(self, request: Request) -> bytes:
         missing = HTTPException(400, "file is missing: choose an image file")
-        if not request.headers.get("content-type", "").startswith("multipart/form-data"):
+        kind = request.headers.get("content-type", "").lower()
+        if not kind.startswith("multipart/form-data"):
             raise missing
         parser = MultiPartParser(request.headers, request.stream(), max_files=1, max_fields=1)
         parser.spool_max_size = self.views.limits.upload_bytes  # larger ones would go to the disk

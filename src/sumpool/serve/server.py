@@ -62,7 +62,7 @@ def serve(
 
     Raises:
         ServeError: If the port cannot be opened, or a token is missing.
-        UserError: If the store of the index is not up to date.
+        UserError: If the file of the store is missing.
     """
     check_access(host, token)
     index.search(int(index.images["id"][0].as_py()), k=1)  # raises if the store has a problem

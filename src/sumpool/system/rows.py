@@ -181,7 +181,7 @@ class ResultStore:
         values = asdict(row)
         values[_DIGEST] = _digest(values)
         line = json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
-        size = 0
+        size = None
         try:
             size = self._path.stat().st_size
             with self._path.open("ab") as file:
@@ -189,8 +189,9 @@ class ResultStore:
                 file.flush()
                 os.fsync(file.fileno())
         except OSError as error:
-            with suppress(OSError):  # a part of the line may have been written
-                os.truncate(self._path, size)
+            if size is not None:
+                with suppress(OSError):  # a part of the line may have been written
+                    os.truncate(self._path, size)
             reason = error.strerror or error
             raise StoreError(f"{self._path} could not be written: {reason}") from error
         self._rows[_canonical(cell)] = row

@@ -25,8 +25,8 @@ logger = logging.getLogger(__name__)
 
 #: Number of images on which ε is fitted to a given spread.
 SPREAD_IMAGES = 256
-#: Gradients of the zero-shot loss below this share of that of the base loss are rounding errors.
-FLAT = 1e-4
+#: Relative differences of attributes below this are rounding errors.
+SAME = 1e-5
 #: Maximum number of images for the principal axes of the map.
 PRINCIPAL_IMAGES = 2048
 
@@ -128,10 +128,11 @@ class Phases:
     def _balance(self, batch: Batch, ratio: float) -> None:
         criterion = self._task.criterion
         assert isinstance(criterion, Mixture)
+        features = self._feature_map(batch.images)
         norms = measure_gradient_norms(
             self._pooling,
             criterion,
-            self._feature_map(batch.images),
+            features,
             self._class_of[batch.labels],
             embed=self._embed,
         )
@@ -140,7 +141,10 @@ class Phases:
                 "zero_shot.balance needs a base loss with a gradient, but it is flat on the first "
                 "batch: give zero_shot.weight instead, or another seed"
             )
-        if norms.zero_shot < FLAT * norms.base:
+        with torch.no_grad():
+            attributes = self._pooling.pool(features.float()).attributes
+        apart = (attributes.amax(0) - attributes.amin(0)).max()
+        if apart < SAME * attributes.abs().max():
             raise RunError(
                 "zero_shot.balance needs a zero-shot loss with a gradient, but it is flat on the "
                 "first batch: the attributes of all images are the same; give more gsp.prototypes "

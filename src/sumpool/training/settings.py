@@ -100,6 +100,10 @@ def check_effects(config: TrainConfig) -> None:
         raise ConfigError(f"options without effect: {options} {why}")
 
 
+#: Options that decide whether others have an effect.
+DECISIVE = ("pool", "loss", "ccp.enabled", "zero_shot.weight", "optimizer.plateau_patience")
+
+
 def without_idle(config: TrainConfig) -> TrainConfig:
     """Return ``config`` with the options that :func:`check_effects` refuses at their defaults."""
     defaults = flat(TrainConfig())

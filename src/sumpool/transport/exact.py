@@ -164,7 +164,10 @@ def _hard_start(order: Tensor, k: Tensor, over: Tensor, under: Tensor) -> tuple[
 
 
 def attach_gradient(log_odds: Tensor, log_sums: Tensor, problem: TransportProblem) -> Tensor:
-    """Attach to ``log_odds`` the gradient of the exact root in ℓ and μ, to any order."""
+    """Attach to ``log_odds`` the gradient of the exact root in ℓ and μ.
+
+    It holds to any order; where μ is a tensor and 1, to the first.
+    """
     share = problem.share if isinstance(problem.share, Tensor) else None
     averages = share is None and problem.share == 1
     x: Tensor = _LogOdds.apply(log_sums, share, log_odds, problem.mask, problem.count, averages)

@@ -23,7 +23,7 @@ from sumpool.system.processes import WorkerError, run_here
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, flat
 from sumpool.training.errors import RunError
-from sumpool.training.settings import check_effects, resolve
+from sumpool.training.settings import DECISIVE, check_effects, check_options, resolve
 from sumpool.tune.result import Result, result_of, write_best
 from sumpool.tune.space import Dimension
 from sumpool.tune.store import DATABASE, LOCK, TuneStore, untried
@@ -49,6 +49,7 @@ def run_search(
     trials: int | None = None,
     minutes: float | None = None,
     executor: Executor = run_here,
+    idle: bool = False,
     progress: bool = True,
 ) -> Result:
     """Search for the options that score best on validation classes.
@@ -63,6 +64,8 @@ def run_search(
         trials: Total number of trials; None for a limit by ``minutes`` only.
         minutes: Time limit in minutes; None for no limit.
         executor: Runs the trials.
+        idle: Whether ``config`` may hold options without effect, as the file of a run does. They
+            still apply to trials in which they have one.
         progress: Whether to show a progress bar.
 
     Raises:
@@ -75,6 +78,7 @@ def run_search(
     until = None if minutes is None else time.time() + 60 * minutes
     config = replace(config, out=None, minutes=None)
     _check(config)
+    (check_options if idle else check_effects)(config)
     _check_space(space, config)
     if (folder / RUN).exists() and not (folder / DATABASE).exists():
         raise StoreError(f"{folder} holds a run: choose another folder with --out")
@@ -155,17 +159,15 @@ def _check(config: TrainConfig) -> None:
                 f"hardware.{name} must be 1 in a search, got {value}: run trials in parallel with "
                 "--jobs or --ray"
             )
-    check_effects(config)
 
 
 def _check_space(space: Sequence[Dimension], config: TrainConfig) -> None:
     """Refuse a dimension that changes no trial, whatever the values of the others."""
     for dimension in space:
-        names = [it.name for it in space if it != dimension]
+        decisive = [it for it in space if it.name in DECISIVE and it != dimension]
         one, another = dimension.samples[:2]
-        combinations = product(*(it.samples for it in space if it != dimension))
-        for values in combinations:
-            others = dict(zip(names, values, strict=True))
+        for values in product(*(it.samples for it in decisive)):
+            others = {it.name: value for it, value in zip(decisive, values, strict=True)}
             first = trial_config(config, {**others, dimension.name: one})
             if first != trial_config(config, {**others, dimension.name: another}):
                 break

@@ -82,8 +82,8 @@ class Dimension:
         return self.high - self.low + 1 if self.whole else math.inf
 
     def rounded(self, value: Any) -> Any:
-        """Round ``value`` to three significant digits, as used in training and printed."""
-        if not isinstance(value, float):
+        """Round a ``value`` in a range to three digits, as used in training and printed."""
+        if self.choices or not isinstance(value, float):
             return value
         return min(max(float(f"{value:.3g}"), self.low), self.high)
 

@@ -9,7 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sumpool.bench.changed_options import has_options, options_text, set_apart
+from sumpool.bench.changed_options import (
+    has_options,
+    options_text,
+    set_apart,
+    without_folders,
+)
 from sumpool.bench.groups import Group, find_groups
 from sumpool.bench.methods import Method
 from sumpool.bench.report.labels import (
@@ -98,7 +103,7 @@ def matching_rows(
 ) -> list[BenchRow]:
     """Return the rows that match every criterion; empty and None match all.
 
-    ``options`` are training options; those that a run does not use are ignored.
+    ``options`` are training options; those that do not apply to a run are ignored.
     """
     return [
         row
@@ -181,7 +186,8 @@ def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | 
     loss, method = _loss_and_method(group)
 
     def common(other: Group) -> int:
-        if any(group.changed.get(name) != other.changed.get(name) for name in SAME):
+        own, others = without_folders(group.changed), without_folders(other.changed)
+        if any(own.get(name) != others.get(name) for name in SAME):
             return 0
         return sum(member in other.members for member in group.members)
 
@@ -191,8 +197,11 @@ def _pair(group: Group, baseline: Baseline, groups: Sequence[Group]) -> _Pair | 
     if not found or group in found or (method == baseline.label and not baseline.options):
         return None
     most = max(map(common, found))
-    best = max((it for it in found if common(it) == most), key=_validated)
-    return _Pair(group, best)
+
+    def rank(other: Group) -> tuple[bool, float]:
+        return other.changed.get("weights") == group.changed.get("weights"), _validated(other)
+
+    return _Pair(group, max((it for it in found if common(it) == most), key=rank))
 
 
 def _validated(group: Group) -> float:

@@ -86,7 +86,7 @@ def read_image(source: str | os.PathLike[str] | Image.Image) -> Image.Image:
 
 
 def _check_sides(image: Image.Image) -> None:
-    # Resizing the shorter side of narrower ones would take gigabytes.
+    # Resizing the shorter side of much narrower ones would take gigabytes.
     if max(image.size) > NARROWEST * min(image.size):
         sides = f"{image.width} × {image.height} pixels"
         raise ValueError(f"of its {sides}, one side is more than {NARROWEST} times the other")

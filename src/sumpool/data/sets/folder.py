@@ -90,13 +90,13 @@ def split_folders(folder: Path) -> tuple[str, ...]:
     names = folder_names(folder)
     found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
     others = [it for it in names if found and it not in found and holds_images(folder / it)]
-    if len(found) == 1 and any(image_names(folder / it) for it in others):
+    if len(found) == 1 and any(image_names(folder / it) for it in (*found, *others)):
         return ()  # a class that happens to be named "train"
     if not others:
         return tuple(found)
     raise DataError(
         f"{folder} has the splits {', '.join(found)} and beside them the folder {others[0]}: "
-        "wanted splits alone or class folders alone"
+        f"wanted splits alone or class folders alone; a class may not be named {found[0]}"
     )
 
 

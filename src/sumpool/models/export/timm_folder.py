@@ -10,6 +10,7 @@ from typing import Any
 import timm
 import torch
 from safetensors.torch import save
+from timm.models import VGG
 from torch import Tensor
 
 from sumpool.models.backbones import BACKBONES
@@ -42,6 +43,10 @@ def export_timm(model: Embedder, folder: str | Path, pixels: Tensor) -> None:
     if config.backbone_options.get("stages") == 2:
         raise ModelError("timm has no network with two stages: export another format")
     network = model.cpu().eval().backbone
+    if isinstance(network, VGG):
+        raise ModelError(
+            f"timm has {config.backbone} only with the layers after its map: export another format"
+        )
     known: Any = timm.get_pretrained_cfg(config.backbone)
     side = view.crop
     described = {

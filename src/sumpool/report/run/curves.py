@@ -104,7 +104,7 @@ def score_picture(label: str, source: str, groups: Mapping[str, Sequence[float]]
             axes.errorbar(position + 0.3, mean, spread, color=color, capsize=4, lw=1.2)
         axes.annotate(f"{mean:.1f}", (position - 0.34, mean), ha="right", va="center", size=9)
     width = max(8, 48 // max(1, len(groups)))  # letters that fit below a group
-    axes.set_xticks(range(len(groups)), [textwrap.fill(plain_text(it), width) for it in groups])
+    axes.set_xticks(range(len(groups)), [plain_text(textwrap.fill(it, width)) for it in groups])
     axes.set_xlim(-0.8, len(groups) - 0.5)
     alt = f"{label} of every run of {_list(groups)}, with mean and standard deviation."
     return picture(figure, alt)

@@ -87,7 +87,7 @@ class ApproximateIndex(ExactIndex):
             versions: A number per vector that distinguishes it from earlier ones with the same id.
 
         Raises:
-            UserError: If the file lacks some of the vectors and may not be built.
+            UserError: If there is no file and it may not be built.
         """
         if len(ids) and ids.max() >= 1 << 31:
             raise ValueError(f"ids must be less than 2³¹, got {ids.max()}")
@@ -142,7 +142,10 @@ class ApproximateIndex(ExactIndex):
         deeper = self._approximate(queries, k, accepted, share / 2)
         unsure = (answer.ids != deeper.ids).any(1) | (deeper.ids[:, -1] < 0)
         if unsure.any():
-            exact = self._nearest(np.ascontiguousarray(queries[unsure]), k, accepted)
+            stored = accepted
+            if self._unstored.any():
+                stored = ~self._unstored if accepted is None else ~self._unstored & accepted
+            exact = self._nearest(np.ascontiguousarray(queries[unsure]), k, stored)
             deeper.ids[unsure], deeper.similarities[unsure] = exact
         return deeper
 

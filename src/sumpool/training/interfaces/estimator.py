@@ -106,8 +106,7 @@ class EmbeddingTransformer(
     def _train(self, X: Any, y: ArrayLike | None) -> Embedder:
         if y is None:
             raise ValueError("y must be the classes of the images to train on, got None")
-        options = {"recipe": "best", **(self.options or {})}
-        _check_options(options)
+        options = _checked_options({"recipe": "best", **(self.options or {})})
         if not is_pretrained(os.fspath(self.model)):
             options.setdefault("init", os.fspath(self.model))
         config = with_recipe(options["recipe"], options)
@@ -121,15 +120,20 @@ class EmbeddingTransformer(
         return train_in_memory(config, splits=splits).model
 
 
-def _check_options(options: Mapping[str, Any]) -> None:
-    hints = option_hints()
-    for name, value in options.items():
+def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    hints, checked = option_hints(), {}
+    for name, given in options.items():
+        value = given.item() if isinstance(given, np.generic) else given
+        value = os.fspath(value) if isinstance(value, os.PathLike) else value
+        value = list(value) if isinstance(value, tuple) else value
         if name not in flat(TrainConfig()):
             raise ConfigError(f"options must be those of `sumpool train`, got {name!r}")
         if name in _OF_FOLDERS:
             raise ConfigError(f"options must be without {name}: the images are those of fit")
         if not fits(value, hints[name]):
             raise ConfigError(f"{name} must be {describe_type(hints[name])}, got {value!r:.80}")
+        checked[name] = value
+    return checked
 
 
 class _Pictures(ImageDataset):
