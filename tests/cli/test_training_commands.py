@@ -105,7 +105,10 @@ def test_a_folder_is_trained_on_evaluated_embedded_and_reported(
     (run / "report.html").unlink()
     assert main(["report", str(run)]) == 0
     assert "MAP@R" in (run / "report.html").read_text()
-    assert main(["report", str(run), str(run), "--out", "both.html"]) == 0
+    assert main(["report", str(run), str(run), "--out", "both.html"]) == 1
+    assert f"error: {run} is named twice" in capsys.readouterr().err
+    shutil.copytree(run, "copy")
+    assert main(["report", str(run), "copy", "--out", "both.html"]) == 0
     assert Path("both.html").is_file()
 
     # The same command again does not touch the first run.
