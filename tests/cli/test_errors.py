@@ -89,6 +89,8 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         ("embed m --data . --format cup --out a.npy", "did you mean cub?"),
         ("embed m --data . --out a.npy --batch-size 0", "--batch-size: must be a whole number"),
         ("train .", "unknown argument .: did you mean --data .?"),
+        ("train --data . .", "unknown argument ."),
+        ("train --los-options=" + 300 * "1", "did you mean --loss-options"),
         ("report . ./", ". is named twice"),
         ("bench fair --data cub --loss c4", "loss must be one of c1, c2"),
         ("bench fair --data glyphs --set stop.patience=x", "stop.patience must be a whole"),

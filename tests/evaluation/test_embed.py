@@ -43,10 +43,11 @@ def test_results_are_float32_and_int64_on_the_cpu_without_gradients() -> None:
     assert not found.vectors.requires_grad
 
 
-def test_a_model_in_half_precision_gets_images_in_it() -> None:
+@pytest.mark.parametrize("kind", [torch.bfloat16, torch.float64])
+def test_a_model_in_another_precision_gets_images_in_it(kind: torch.dtype) -> None:
     model = nn.Sequential(Squares(), nn.Linear(2, 2))
     expected = embed_images(model, NumberFeed(4)).vectors
-    found = embed_images(model.bfloat16(), NumberFeed(4)).vectors
+    found = embed_images(model.to(kind), NumberFeed(4)).vectors
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
 

@@ -83,7 +83,8 @@ def test_options_may_be_numpy_numbers_paths_and_tuples(folder: Path) -> None:
         **OPTIONS,
         "stop.max_steps": np.int64(1),
         "optimizer.lr": np.float32(1e-3),
-        "optimizer.restarts": (1,),
+        "optimizer.restarts": (np.int64(1),),
+        "loss_options": {"margin": np.float32(0.5)},
         "init": folder,
         "gsp.prototypes": 4,
     }

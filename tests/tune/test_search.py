@@ -261,15 +261,6 @@ def test_a_large_space_is_checked_too(tmp_path: Path) -> None:
         search(tmp_path, vary=[*others, "gsp.eps=1..9", "loss=c2,pnca", "pool=gap,gmp"])
 
 
-def test_options_that_only_some_trials_use_apply_to_those(scored: Any, tmp_path: Path) -> None:
-    seen = scored(peak)
-    config = with_options(CONFIG, {"pool": "gap", "gsp.mu": 0.7})
-    with pytest.raises(ConfigError, match="options without effect"):
-        search(tmp_path, 6, config)
-    search(tmp_path, 6, config, idle=True)
-    assert {(it.pool, it.gsp.mu) for it in seen} == {("gap", None), ("gsp", 0.7)}
-
-
 def test_a_folder_of_a_run_is_left_as_it_is(scored: Any, tmp_path: Path) -> None:
     seen = scored(peak)
     (tmp_path / "run.json").write_text("{}")

@@ -106,9 +106,11 @@ def test_the_file_of_a_search_may_limit_its_time_and_name_its_folder(
     file.write_text("format: glyphs\nout: study\nminutes: 5\nvary:\n- pool=gap,gsp\n")
     assert main(["tune", "--config", str(file)]) == 0
     assert (seen[0].out, seen[0].minutes, seen[0].vary) == ("study", 5.0, ["pool=gap,gsp"])
-    (tmp_path / "run.json").write_text("{}")
-    assert main(["tune", "--config", str(file), "--trials", "1"]) == 0
-    assert (seen[1].out, seen[1].minutes) == (None, None)
+    file.write_text("format: glyphs\nout: run\nminutes: 5\npool: gap\ngsp:\n  mu: 0.7\n")
+    typed = ["--gsp.prototypes", "9", "--trials", "1"]
+    assert main(["tune", "--config", str(file), *typed]) == 0
+    assert (seen[1].out, seen[1].minutes, seen[1].pool) == (None, None, "gap")
+    assert (seen[1].gsp.mu, seen[1].gsp.prototypes) == (None, 9)
 
 
 @pytest.mark.process

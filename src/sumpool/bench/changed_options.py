@@ -90,13 +90,13 @@ def with_short_paths(changed: Sequence[Mapping[str, str]]) -> list[dict[str, str
 
 
 def without_folders(changed: Mapping[str, str]) -> dict[str, str]:
-    """Return options with only the last part of each path: another folder may hold the same file.
+    """Return options with only the name of the file of weights: another folder may hold it, too.
 
     Example:
-        >>> without_folders({"weights": "a/w.pth", "crop": "288"})
-        {'weights': 'w.pth', 'crop': '288'}
+        >>> without_folders({"weights": "a/w.pth", "init": "runs/1"})
+        {'weights': 'w.pth', 'init': 'runs/1'}
     """
-    return {it: Path(value).name if it in _PATHS else value for it, value in changed.items()}
+    return {it: Path(value).name if it == "weights" else value for it, value in changed.items()}
 
 
 def set_apart(changed: Sequence[Mapping[str, str]]) -> tuple[str, list[list[str]]]:
@@ -135,7 +135,7 @@ def _applies(name: str, config: TrainConfig) -> bool:
     # Whether a run has a component is an option of every run that could have it.
     if name == "ccp.enabled":
         return True
-    if name in ("zero_shot.weight", "zero_shot.balance"):
+    if name in ("zero_shot.weight", "zero_shot.balance") or name.startswith("gsp."):
         return pooling_class(config.pool).has_attributes
     return is_used(name, config)
 

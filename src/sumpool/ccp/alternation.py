@@ -48,7 +48,8 @@ class Alternation:
 
     The loop calls :meth:`begin` before its first step, :meth:`add_pull` between the backward pass
     and the optimizer step, :meth:`validated` after each validation and, if that returns True,
-    :meth:`settle` and :meth:`renew`. The loop decides when training ends.
+    :meth:`settle` and :meth:`renew`, after which it resets the optimizer's state for the proxies.
+    The loop decides when training ends.
 
     Args:
         model: The network.

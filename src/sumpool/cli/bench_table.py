@@ -151,7 +151,8 @@ def run_recipes(options: Namespace) -> int:
     check_choices("backbone", options.backbone)
     weights = options.weights
     # A file may be on another machine, where the recipes are used.
-    if weights not in (None, "packaged", "none", "timm") and not Path(weights).suffix:
+    known = weights in (None, "packaged", "none", "timm")
+    if not known and not Path(weights).suffix and not Path(weights).is_file():
         raise ConfigError(f"weights must be packaged, none, timm or a file, got {weights}")
     # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.recipes import write_recipes

@@ -168,7 +168,7 @@ def interrupt_message(options: Namespace) -> str:
     if not (folder / HEADER).is_file():
         return "no image was embedded yet; the same command starts again"
     command = ["sumpool", "index", str(folder), "--update"]
-    if options.store is not None:  # stored only once it is built
+    if options.store is not None:  # an update stores its name only once it is built
         command += ["--store", options.store]
     return f"embedded images are kept; resume with: {shlex.join(command)}"
 
@@ -188,7 +188,7 @@ def _check(options: Namespace) -> None:
     if options.index is not None:
         raise ConfigError(
             f"to update {options.index}, add --update; to build a new index of its images, use "
-            f"--data {options.index} --out INDEX"
+            f"--data {shlex.quote(str(options.index))} --out INDEX"
         )
     missing = [f"--{name}" for name in ("data", "out") if options[name] is None]
     if missing:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
+import shlex
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
@@ -56,9 +57,11 @@ class Parser(ArgumentParser):
 def usage_error(error: Exception, parser: ArgumentParser, typed: Sequence[str]) -> str:
     """Describe an error in the arguments ``typed`` in one line, with options spelled as typed."""
     message = str(error)
-    unknown = re.match(r"unrecognized arguments: (\S+)|Option '(\S+)' is not accepted", message)
+    unknown = re.match(r"unrecognized arguments: (.*)|Option '(\S+)' is not accepted", message)
     if unknown:
-        message = _unknown(unknown[1] or f"--{unknown[2]}", parser, typed)
+        rest = unknown[1] or f"--{unknown[2]}"
+        first = max((it for it in typed if rest.startswith(it)), key=len, default=rest.split()[0])
+        message = _unknown(first, parser, typed)
     choice = re.match(r"argument (\S+): invalid choice: '(.*)' \(choose from (.*)\)", message)
     if choice:
         names = [name.strip("'") for name in choice[3].split(", ")]
@@ -81,8 +84,8 @@ def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> s
     """Message for an unknown argument, with similar names."""
     name, known = typed_name.partition("=")[0], known_options(parser, typed)
     close = closest(name, known)
-    if "--data" in known and Path(typed_name).exists():
-        close = [f"--data {typed_name}"]
+    if "--data" in known and "--data" not in typed and os.path.exists(typed_name):
+        close = [f"--data {shlex.quote(typed_name)}"]
     what = "option" if name.startswith("-") else "argument"
     return f"unknown {what} {name}" + (f": did you mean {' or '.join(close)}?" if close else "")
 

@@ -18,12 +18,15 @@ from sumpool.cli.options import (
     positive,
 )
 from sumpool.cli.train import HelpAll, TrainParser, config_of
-from sumpool.report.run.folder import REPORT, RUN
-from sumpool.training.config import ConfigError, TrainConfig
+from sumpool.report.run.folder import REPORT
+from sumpool.report.run.option_names import flatten
+from sumpool.training.config import ConfigError, TrainConfig, flat, with_options
 from sumpool.tune.space import FROZEN_SPACE, SPACE, parse_space
 
 if TYPE_CHECKING:
     from sumpool.tune.search import Executor
+
+_DEFAULTS = flat(TrainConfig())
 
 SUMMARY = "search for the training options that suit your images"
 
@@ -47,7 +50,8 @@ The default is the following space, without the options that you set:
 With --freeze-backbone it is
   {frozen}
 All other options of `sumpool train` apply to every trial (--help-all lists them). --config may name
-the config.yaml of a run, whose out and minutes are left out.
+the config.yaml of a run, whose out and minutes are left out. The file of a search is told apart by
+vary, trials, jobs or ray.
 
 STUDY holds the trials (study.db, for Optuna), best.json and a page, report.html, with the command
 that trains with the best options. The same command resumes a search after Ctrl-C or a kill, and
@@ -73,11 +77,21 @@ class TuneParser(TrainParser):
     }
 
     def parse_path(self, path: Any, *arguments: Any, **options: Any) -> Any:
-        """Parse a file; ``out`` and ``minutes`` in the file of a run are not those of a search."""
+        """Parse the file of a search or of a run.
+
+        That of a run gives every option: those without effect, its folder and its time limit are
+        left out.
+        """
         parsed = super().parse_path(path, *arguments, **options)
-        if (Path(path).parent / RUN).is_file():
-            for name in ("out", "minutes"):
-                parsed.pop(name, None)
+        if any(name in parsed for name in ("vary", "trials", "jobs", "ray")):
+            return parsed
+        # Imported here: torch takes seconds, which `--help` need not wait for.
+        from sumpool.training.settings import without_idle
+
+        given = {it: value for it, value in flatten(parsed.as_dict()).items() if it in _DEFAULTS}
+        used = flat(without_idle(with_options(TrainConfig(), given)))
+        for name in ("out", "minutes", *(it for it in given if used[it] != given[it])):
+            parsed.pop(name, None)
         return parsed
 
 
@@ -155,7 +169,6 @@ def run(options: Namespace) -> int:
             trials=options.trials,
             minutes=options.minutes,
             executor=executor,
-            idle=options.config is not None,  # the file of a run gives every option
         )
     except BrokenImageError as error:
         raise suggest_skipping(error, skipped=config.skip_broken) from error

@@ -88,14 +88,14 @@ def _embed(
     # A forward pass of the wrapper would wait for the other processes.
     network = model.module if isinstance(model, DistributedDataParallel) else model
     kind = next((it.dtype for it in network.parameters()), None)
-    half = kind in (torch.float16, torch.bfloat16)
     parts: list[Embeddings] = []
     with (
         evaluating(network),
         tqdm(total=len(indices), desc="embedding", unit="image", disable=not progress) as bar,
     ):
         for batch in feed.test_batches(indices, batch_size):
-            vectors = network(batch.images.to(kind) if half else batch.images)
+            same = kind in (None, torch.float32)
+            vectors = network(batch.images if same else batch.images.to(kind))
             if not isinstance(vectors, Tensor) or vectors.shape[:-1] != batch.labels.shape:
                 got = tuple(vectors.shape) if isinstance(vectors, Tensor) else type(vectors)
                 raise TypeError(

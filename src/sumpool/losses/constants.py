@@ -94,7 +94,7 @@ CONSTANTS: Mapping[str, Constant] = {
 
 
 def check_constant(loss: str, name: str, value: Value) -> None:
-    """Raise a ValueError unless the constant ``name`` accepts ``value``."""
-    constant = CONSTANTS[name]
-    if not constant.admits(value):
+    """Raise a ValueError unless the constant ``name`` accepts ``value``; others accept any."""
+    constant = CONSTANTS.get(name)
+    if constant is not None and not constant.admits(value):
         raise ValueError(f"{name} of {loss} must be {constant.accepted}, got {value!r}")

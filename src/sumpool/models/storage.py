@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import torch
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 from sumpool.data.views.preprocessing import Preprocessing
 from sumpool.models.config import EmbedderConfig
@@ -95,15 +95,27 @@ def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Networ
             f"{tensors} was not saved together with {DESCRIPTION} beside it: one of them was "
             "changed or replaced"
         )
-    kinds = {it.dtype for it in state.values() if it.is_floating_point()}
-    # Models, or parts of them, may be stored in half precision.
-    if len(kinds) == 1:
-        model.to(dtype=kinds.pop())  # with the buffers that are not stored
-    for name, own in (*model.named_parameters(), *model.named_buffers()):
-        if name in state and state[name].dtype in (torch.float16, torch.bfloat16):
-            own.data = own.data.to(state[name].dtype)
+    _follow_precision(model, state)
     load_state(model, state, source=str(tensors), exact=True)
     return model.eval()
+
+
+def _follow_precision(model: nn.Module, state: Mapping[str, Tensor]) -> None:
+    """Convert a model to the precision of ``state``, or the parts that are stored in half."""
+    kinds: dict[str, set[torch.dtype]] = {}
+    for name, value in state.items():
+        if value.is_floating_point():
+            parts = name.split(".")
+            for length in range(len(parts)):
+                kinds.setdefault(".".join(parts[:length]), set()).add(value.dtype)
+    half = {torch.float16, torch.bfloat16}
+    for name, module in model.named_modules():
+        own = kinds.get(name, set())
+        if len(own) == 1 and (not name or own <= half):
+            module.to(dtype=next(iter(own)))  # with the buffers that are not stored
+    for name, tensor in (*model.named_parameters(), *model.named_buffers()):
+        if name in state and state[name].dtype in half:
+            tensor.data = tensor.data.to(state[name].dtype)
 
 
 def model_folder(folder: str | Path) -> Path:

@@ -211,6 +211,7 @@ class _GeneralizedSumPool(PrototypePool):
 
         The first training pass does this with its batch when it sets the prototypes; more images
         give a better estimate. In distributed training, all processes use the value of the first.
+        Averages of the model that were made before keep the former ε.
 
         Args:
             x: Features in the layout of the layer.

@@ -144,11 +144,11 @@ class Phases:
         with torch.no_grad():
             attributes = self._pooling.pool(features.float()).attributes
         apart = (attributes.amax(0) - attributes.amin(0)).max()
-        if apart < SAME * attributes.abs().max():
+        if not norms.zero_shot or apart <= SAME * attributes.abs().max():
             raise RunError(
                 "zero_shot.balance needs a zero-shot loss with a gradient, but it is flat on the "
-                "first batch: the attributes of all images are the same; give more gsp.prototypes "
-                "or a larger gsp.eps"
+                "first batch: the attributes of all images are the same, or do not depend on small "
+                "changes of the features; give other gsp.prototypes or another gsp.eps"
             )
         self.zero_shot_weight = norms.weight(ratio)
         logger.info("the weight of the zero-shot loss is set to %.3g", self.zero_shot_weight)

@@ -23,7 +23,7 @@ from sumpool.system.processes import WorkerError, run_here
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig, flat
 from sumpool.training.errors import RunError
-from sumpool.training.settings import DECISIVE, check_effects, check_options, resolve
+from sumpool.training.settings import DECISIVE, check_effects, resolve
 from sumpool.tune.result import Result, result_of, write_best
 from sumpool.tune.space import Dimension
 from sumpool.tune.store import DATABASE, LOCK, TuneStore, untried
@@ -49,7 +49,6 @@ def run_search(
     trials: int | None = None,
     minutes: float | None = None,
     executor: Executor = run_here,
-    idle: bool = False,
     progress: bool = True,
 ) -> Result:
     """Search for the options that score best on validation classes.
@@ -64,8 +63,6 @@ def run_search(
         trials: Total number of trials; None for a limit by ``minutes`` only.
         minutes: Time limit in minutes; None for no limit.
         executor: Runs the trials.
-        idle: Whether ``config`` may hold options without effect, as the file of a run does. They
-            still apply to trials in which they have one.
         progress: Whether to show a progress bar.
 
     Raises:
@@ -78,7 +75,7 @@ def run_search(
     until = None if minutes is None else time.time() + 60 * minutes
     config = replace(config, out=None, minutes=None)
     _check(config)
-    (check_options if idle else check_effects)(config)
+    check_effects(config)
     _check_space(space, config)
     if (folder / RUN).exists() and not (folder / DATABASE).exists():
         raise StoreError(f"{folder} holds a run: choose another folder with --out")

@@ -90,7 +90,7 @@ def split_folders(folder: Path) -> tuple[str, ...]:
     names = folder_names(folder)
     found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
     others = [it for it in names if found and it not in found and holds_images(folder / it)]
-    if len(found) == 1 and any(image_names(folder / it) for it in (*found, *others)):
+    if len(found) == 1 and any(image_names(folder / it) for it in others):
         return ()  # a class that happens to be named "train"
     if not others:
         return tuple(found)

@@ -123,9 +123,7 @@ class EmbeddingTransformer(
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
     hints, checked = option_hints(), {}
     for name, given in options.items():
-        value = given.item() if isinstance(given, np.generic) else given
-        value = os.fspath(value) if isinstance(value, os.PathLike) else value
-        value = list(value) if isinstance(value, tuple) else value
+        value = _plain(given)
         if name not in flat(TrainConfig()):
             raise ConfigError(f"options must be those of `sumpool train`, got {name!r}")
         if name in _OF_FOLDERS:
@@ -134,6 +132,19 @@ def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
             raise ConfigError(f"{name} must be {describe_type(hints[name])}, got {value!r:.80}")
         checked[name] = value
     return checked
+
+
+def _plain(value: Any) -> Any:
+    """Return NumPy numbers, arrays, tuples and paths as what a file of options has for them."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return [_plain(it) for it in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(it) for key, it in value.items()}
+    return value
 
 
 class _Pictures(ImageDataset):
