@@ -165,6 +165,9 @@ def test_what_holds_no_data_is_told(tmp_path: Path) -> None:
         DataError, match=rf"{tmp_path} holds no data set: wanted class folders, .*sop"
     ):
         detect_format(tmp_path)
+    text(tmp_path / "a.heic", "")
+    with pytest.raises(DataError, match=r"files such as a\.heic, which is in no known image form"):
+        detect_format(tmp_path)
     file = text(tmp_path / "x.txt", "hello")
     with pytest.raises(DataError, match=r"x\.txt is a file but no CSV"):
         detect_format(file)

@@ -24,6 +24,17 @@ def test_the_images_of_a_folder_are_sorted_and_have_no_labels(tmp_path: Path) ->
     assert not data.subset([1]).labeled
 
 
+@pytest.mark.parametrize("deep", [False, True])
+def test_files_of_other_formats_are_counted(
+    deep: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    image(tmp_path / "a.png")
+    for name in ("b.heic", "c.HEIC", ".hidden"):
+        text(tmp_path / name, "")
+    assert len(FlatImages(tmp_path, deep=deep)) == 1
+    assert "skipped 2 files not of an image format, such as b.heic" in caplog.text
+
+
 def test_a_single_file_is_a_set_of_one_image(tmp_path: Path) -> None:
     path = image(tmp_path / "a.png")
     assert is_flat(path)

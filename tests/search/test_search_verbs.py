@@ -99,6 +99,18 @@ def test_the_page_escapes_labels_and_holds_all_images(home: Path, tmp_path: Path
     assert "http" not in text
 
 
+def test_pages_show_what_is_left_of_images_that_are_gone(home: Path, tmp_path: Path) -> None:
+    photos, copy = tmp_path / "photos", tmp_path / "index"
+    shutil.copytree(home / "photos", photos)
+    run("index", "--data", photos, "--out", copy, "--model", home / "model", "--device", "cpu")
+    gone = sorted(photos.rglob("copy.png"))
+    gone[0].unlink()
+    page = tmp_path / "page.html"
+    for command in (("search", copy, "5", "-k", "99"), ("duplicates", copy)):
+        run(*command, "--html", page, "--overwrite")
+        assert page.read_text(encoding="utf-8").count("can no longer be read") == 1
+
+
 def test_duplicates_are_listed(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -126,8 +126,9 @@ def run(options: Namespace) -> int:
 
         given = {name: options[name] for name in ("gpus", "cpus") if options[name] is not None}
         compute = RayCompute(options.ray, **given)
+    source = None
     if not options["update"]:
-        begin(
+        source = begin(
             options.data,
             folder,
             options.model,
@@ -140,7 +141,12 @@ def run(options: Namespace) -> int:
             batch_size=options.batch_size or 64,
         )
     changes = update(
-        folder, device=device, workers=options.workers, store=options.store, compute=compute
+        folder,
+        device=device,
+        workers=options.workers,
+        store=options.store,
+        compute=compute,
+        source=source,
     )
     total = changes.kept + changes.changed + changes.added
     done = [

@@ -118,7 +118,8 @@ def _refuse_empty(arguments: Sequence[str]) -> None:
         if equals and name.startswith("--") and not value.strip():
             raise ConfigError(f"{name} is empty")
         if not argument.strip():
-            raise ConfigError(f"{before} is empty")
+            where = before if before.startswith("-") else f"the argument after {before}"
+            raise ConfigError(f"{where} is empty")
 
 
 def _with_files_first(arguments: Sequence[str]) -> list[str]:

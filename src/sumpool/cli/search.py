@@ -124,6 +124,8 @@ def _check(options: Namespace) -> tuple[dict[str, list[str]] | None, list[float]
         if options.queries or others:
             what = "a QUERY" if options.queries else others[0]
             raise ConfigError(f"--prototype and {what} are mutually exclusive")
+    elif options.threshold is not None and not -1 <= options.threshold <= 1:
+        raise ConfigError(f"--threshold must be from -1 to 1, got {options.threshold:g}")
     elif not options.queries:
         raise ConfigError("QUERY is missing: give an image file, an id or a path, or --prototype N")
     if options.box is not None and len(options.queries) > 1:

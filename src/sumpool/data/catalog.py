@@ -13,7 +13,7 @@ from sumpool.data.sets.cars import Cars196
 from sumpool.data.sets.cifar import CIFAR10, CIFAR100
 from sumpool.data.sets.csv_dataset import ImageTable, find_splits, read_header
 from sumpool.data.sets.cub import CUB200
-from sumpool.data.sets.files import folder_names
+from sumpool.data.sets.files import folder_names, image_paths
 from sumpool.data.sets.folder import ImageFolder, split_folders
 from sumpool.data.sets.inshop import InShop
 from sumpool.data.sets.mnist import MNIST, FashionMNIST
@@ -124,9 +124,11 @@ def detect_format(root: str | os.PathLike[str]) -> str:
         )
     if folder_names(path):
         return "folder"
+    others = image_paths(path)[1]
+    such = f" but files such as {min(others)}, which is in no known image format" if others else ""
     raise DataError(
-        f"{path} holds no data set: wanted class folders, a CSV file with the columns path and "
-        f"label, or the unpacked archive of {', '.join(_ARCHIVES)}"
+        f"{path} holds no data set{such}: wanted class folders, a CSV file with the columns path "
+        f"and label, Parquet files, or the unpacked archive of {', '.join(_ARCHIVES)}"
     )
 
 

@@ -84,7 +84,7 @@ class Index(IndexedImages):
             StoreError: If ``out`` holds a finished index or other files.
             DataError: If no image can be read.
         """
-        begin(
+        source = begin(
             data,
             Path(out),
             model,
@@ -96,7 +96,14 @@ class Index(IndexedImages):
             store=store,
             batch_size=batch_size,
         )
-        update(Path(out), device=device, workers=workers, progress=progress, compute=compute)
+        update(
+            Path(out),
+            device=device,
+            workers=workers,
+            progress=progress,
+            compute=compute,
+            source=source,
+        )
         return cls(out, device)
 
     @classmethod

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 from tqdm import tqdm
 
+from sumpool.data import BrokenImageError
 from sumpool.report.html_page import write_page
 from sumpool.report.overlays import overlay
 from sumpool.search.answers import Answer, duplicates_verdict
 from sumpool.search.duplicates import Duplicates
 from sumpool.search.index import Index
 from sumpool.search.parts import thumbnail
-from sumpool.search.queries import View
+from sumpool.search.queries import Embedded, View
 
 #: Side of the pictures, in pixels.
 SIDE = 200
@@ -54,11 +55,8 @@ def _answer(index: Index, answer: Answer) -> dict[str, Any]:
     cards = []
     for match in answer.matches:
         card = _card(index, match.id) | {"similarity": f"{match.similarity:.3f}"}
-        if answer.embedded is not None and index.explains:
-            why = index.explain(answer.embedded, match.id)
-            maps = (why.query_map, why.result_map)
-            views = (why.query, why.result)
-            card["why"] = [_heat(view, heat) for view, heat in zip(views, maps, strict=True)]
+        if answer.embedded is not None and index.explains and card["picture"] is not None:
+            card["why"] = _why(index, answer.embedded, match.id)
         if answer.threshold is not None:
             card["far"] = match.similarity < answer.threshold.value
         cards.append(card)
@@ -70,13 +68,26 @@ def _answer(index: Index, answer: Answer) -> dict[str, Any]:
     }
 
 
+def _why(index: Index, query: Embedded, id: int) -> list[bytes] | None:
+    try:
+        why = index.explain(query, id)
+    except BrokenImageError:  # its thumbnail is stored
+        return None
+    shown = ((why.query, why.query_map), (why.result, why.result_map))
+    return [_heat(view, heat) for view, heat in shown]
+
+
 def _card(index: Index, id: int) -> dict[str, Any]:
     match = index.match(id)
+    try:
+        picture = index.thumbnail(id, SIDE)
+    except BrokenImageError:
+        picture = None
     return {
         "id": id,
         "path": match.path,
         "label": match.label,
-        "picture": index.thumbnail(id, SIDE),
+        "picture": picture,
         "similarity": None,
         "why": None,
         "far": False,

@@ -51,8 +51,10 @@ def begin(
     out: Path,
     model: str | os.PathLike[str] | Embedder | None,
     **options: Any,
-) -> None:
+) -> Source:
     """Begin a build, or resume one with the same options: write the model and an empty header.
+
+    Returns the images.
 
     Args:
         data: Folder, CSV file or single image.
@@ -112,6 +114,7 @@ def begin(
         save_embedder(embedder, out / MODEL)
         if known is None:
             write_header(out, header)
+    return source
 
 
 def update(
@@ -122,6 +125,7 @@ def update(
     progress: bool = True,
     store: str | None = None,
     compute: Compute | None = None,
+    source: Source | None = None,
 ) -> Changes:
     """Update the index in ``folder``, resuming interrupted work.
 
@@ -132,6 +136,7 @@ def update(
         progress: Whether to show progress bars.
         store: New vector store; None keeps the current one.
         compute: Computes the missing parts; None uses this process.
+        source: The images, as :func:`begin` returns them; None opens them.
 
     Raises:
         StoreError: If the index is damaged, or another process is changing it.
@@ -146,7 +151,7 @@ def update(
             raise StoreError(
                 f"the model in {folder / MODEL} is not that of the index: build the index again"
             )
-        source = Source.of(header)
+        source = source or Source.of(header)
         old = _read_old(folder, header)
         plan = _compare(source, old, progress)
         parts = plan_parts(source, plan.missing, header)

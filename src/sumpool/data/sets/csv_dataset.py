@@ -93,6 +93,17 @@ def read_header(path: Path) -> list[str]:
         return []
 
 
+def _undecodable(path: Path) -> int:
+    """Return the number of the first line that is not UTF-8."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return 1
+
+
 def read_table(path: Path) -> list[Row]:
     """Read and check the rows of a CSV file; see :class:`ImageTable` for the format."""
     rows: list[Row] = []
@@ -110,7 +121,9 @@ def read_table(path: Path) -> list[Row]:
                 if before != line:
                     raise DataError(f"{path}, line {line}: {row.path} is in line {before} already")
                 rows.append(row)
-    except (csv.Error, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}, line {_undecodable(path)}: not UTF-8, save it as such") from error
+    except csv.Error as error:
         raise DataError(f"{path}, after line {line}: {error}") from error
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from error

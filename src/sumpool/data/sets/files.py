@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -13,6 +14,9 @@ from torch import Tensor
 
 from sumpool.data.base import DataError, ImageDataset, Transforms
 from sumpool.data.sets.decoding import image_extensions, read_image
+from sumpool.system.wording import counted
+
+logger = logging.getLogger(__name__)
 
 
 class ImageFiles(ImageDataset):
@@ -108,6 +112,14 @@ def image_names(folder: Path) -> list[str]:
     """Return the sorted names of the image files directly in ``folder``."""
     with scan(folder) as entries:
         return sorted(it.name for it in entries if is_image_name(it.name) and it.is_file())
+
+
+def note_skipped(folder: Path, skipped: Sequence[str], noun: str, which: str) -> None:
+    """Log how many files or folders are skipped, and one of them."""
+    if skipped:
+        what = f"{counted(len(skipped), noun)} {which}"
+        such = ": " if len(skipped) == 1 else ", such as "
+        logger.warning("%s: skipped %s%s%s", folder, what, such, min(skipped))
 
 
 def _walk(folder: Path, inner: str, above: set[tuple[int, int]]) -> Iterator[str]:

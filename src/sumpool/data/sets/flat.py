@@ -15,6 +15,7 @@ from sumpool.data.sets.files import (
     image_names,
     image_paths,
     is_image_name,
+    note_skipped,
 )
 
 
@@ -37,12 +38,13 @@ class FlatImages(ImageFiles):
     ) -> None:
         path = existing(root)
         folder = path.parent if path.is_file() else path
-        if path.is_file():
-            names = [path.name]
-        else:
-            names = image_paths(path)[0] if deep else image_names(path)
+        names, others = ([path.name], []) if path.is_file() else image_paths(path)
+        if not deep:
+            names = [it for it in names if os.sep not in it]
         if not names:
-            raise DataError(f"there is no image in {path}")
+            such = f": {min(others)} is in no known image format" if others else ""
+            raise DataError(f"there is no image in {path}{such}")
+        note_skipped(path, others, "file", "not of an image format")
         super().__init__(folder, names, [0] * len(names), ("",), **transforms)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from pathlib import Path
 from typing import Unpack
@@ -15,14 +14,12 @@ from sumpool.data.sets.files import (
     holds_images,
     image_names,
     image_paths,
+    note_skipped,
 )
 from sumpool.data.splits import check_split
-from sumpool.system.wording import counted
 
 #: Folders with these names are splits if they contain class folders.
 SPLIT_FOLDERS = ("train", "val", "validation", "test")
-
-logger = logging.getLogger(__name__)
 
 
 class ImageFolder(ImageFiles):
@@ -75,9 +72,9 @@ class ImageFolder(ImageFiles):
                 labels += [label[name]] * len(found)
         if not paths:
             raise DataError(f"there is no image in the class folders of {folder}")
-        _note(folder, empty, "class folder", "without images")
-        _note(folder, outside, "image", "outside class folders")
-        _note(folder, others, "file", "not of an image format")
+        note_skipped(folder, empty, "class folder", "without images")
+        note_skipped(folder, outside, "image", "outside class folders")
+        note_skipped(folder, others, "file", "not of an image format")
         super().__init__(folder, paths, labels, names, **transforms)
 
 
@@ -98,10 +95,3 @@ def split_folders(folder: Path) -> tuple[str, ...]:
         f"{folder} has the splits {', '.join(found)} and beside them the folder {others[0]}: "
         f"wanted splits alone or class folders alone; a class may not be named {found[0]}"
     )
-
-
-def _note(folder: Path, skipped: list[str], noun: str, which: str) -> None:
-    if skipped:
-        what = f"{counted(len(skipped), noun)} {which}"
-        such = ": " if len(skipped) == 1 else ", such as "
-        logger.warning("%s: skipped %s%s%s", folder, what, such, min(skipped))
