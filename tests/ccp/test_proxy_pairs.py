@@ -141,5 +141,5 @@ def test_proxies_of_another_shape_are_refused() -> None:
 @pytest.mark.parametrize(("shift", "wrong"), [(100, 102), (-1, -1)])
 def test_labels_of_other_classes_are_refused(shift: int, wrong: int) -> None:
     pairs, x, y, _ = parts("c1")
-    with pytest.raises(ValueError, match=rf"labels must lie in 0\.\.2, .*, got {wrong}"):
+    with pytest.raises(ValueError, match=rf"labels must lie in 0\.\.2 .*, got {wrong}"):
         pairs(x, y + shift)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.transport import lipschitz_normalize
-from sumpool.transport.validation import check_at_least_one, recording
+from sumpool.transport.validation import check_at_least_one, check_label_range
 
 
 class ProxyPairs(nn.Module):
@@ -75,15 +75,9 @@ class ProxyPairs(nn.Module):
         """
         if indices_tuple is not None:
             raise ValueError("indices_tuple must be None: images are compared with proxies")
-        if not recording():
-            low, high = torch.stack(torch.aminmax(labels)).tolist()
-            if low < 0 or high >= len(self.proxies):
-                raise ValueError(
-                    f"labels must lie in 0..{len(self.proxies) - 1}, since there are proxies of "
-                    f"{len(self.proxies)} classes, got {low if low < 0 else high}"
-                )
         proxies = self.centers().flatten(0, 1)
         total: Tensor = self.loss(embeddings, labels, None, proxies, self.classes)
+        check_label_range(labels, len(self.proxies))  # the loss has checked the rest
         if self.batch_weight:
             total = total + self.batch_weight * self.loss(embeddings, labels)
         return total

@@ -50,8 +50,8 @@ The default is the following space, without the options that you set:
 With --freeze-backbone it is
   {frozen}
 All other options of `sumpool train` apply to every trial (--help-all lists them). --config may name
-the config.yaml of a run, whose out and minutes are left out. The file of a search is told apart by
-vary, trials, jobs or ray.
+the config.yaml of a run, whose out and minutes are left out. The file of a search has vary, trials,
+jobs or ray.
 
 STUDY holds the trials (study.db, for Optuna), best.json and a page, report.html, with the command
 that trains with the best options. The same command resumes a search after Ctrl-C or a kill, and

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import check_floating, recording
+from sumpool.transport.validation import check_floating
 
 
 def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:
@@ -29,21 +29,6 @@ def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
             f"{name} must have shape {(count,)}, one label for each row, got {tuple(labels.shape)}"
         )
     return labels.to(torch.int64)
-
-
-def check_label_range(labels: Tensor, num_classes: int) -> None:
-    """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1.
-
-    Skipped during CUDA graph capture, where values cannot be read; earlier steps were checked.
-    """
-    if recording():
-        return
-    low, high = torch.stack(torch.aminmax(labels)).tolist()
-    if low < 0 or high >= num_classes:
-        raise ValueError(
-            f"labels must lie in 0..{num_classes - 1} (num_classes = {num_classes}), "
-            f"got {low if low < 0 else high}"
-        )
 
 
 def check_count(name: str, value: int) -> None:

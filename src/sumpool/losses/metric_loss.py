@@ -9,8 +9,9 @@ import torch
 from pytorch_metric_learning.losses import LiftedStructureLoss, ProxyAnchorLoss
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import check_label_range, check_labels, check_rows
+from sumpool.losses.batch_checks import check_labels, check_rows
 from sumpool.losses.margin import MarginLoss
+from sumpool.transport.validation import check_label_range
 
 
 class MetricLoss(nn.Module):

@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import check_label_range
 from sumpool.losses.initial import CENTERS, initial_vectors
 from sumpool.losses.metric_loss import proxies_of
+from sumpool.transport.validation import check_label_range
 
 
 class RunningCenters(nn.Module):

@@ -6,9 +6,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import check_count, check_label_range, check_labels, check_rows
+from sumpool.losses.batch_checks import check_count, check_labels, check_rows
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
-from sumpool.transport.validation import check_one_of, check_positive, recording, solve_dtype
+from sumpool.transport.validation import (
+    check_label_range,
+    check_one_of,
+    check_positive,
+    recording,
+    solve_dtype,
+)
 
 #: The forms of a ridge fit, all equivalent.
 FORMS = ("auto", "attributes", "images")

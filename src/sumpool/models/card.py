@@ -167,23 +167,23 @@ def _training(run: Run | None) -> str:
     # Without the command, which may contain private paths.
     options = {name: run.option(name) for name in _OPTIONS}
     listed = ", ".join(f"`{name} {it}`" for name, it in options.items() if it is not None)
-    told = f"{_escaped(summary(run))} {_protocol(run)}"
-    return told + (f"\n\nOptions: {listed}." if listed else "")
+    text = f"{_escaped(summary(run))} {_protocol(run)}"
+    return text + (f"\n\nOptions: {listed}." if listed else "")
 
 
 def _protocol(run: Run) -> str:
     """Say what selected the model, and which classes of the evaluations it was trained on."""
     if run.option("stop.keep") == "last":
-        told = "It is the model of the last step; no scores selected it."
+        selected = "It is the model of the last step; no scores selected it."
     else:
-        told = f"The model was selected on the {run.selection} set."
+        selected = f"The model was selected on the {run.selection} set."
     seen = run.facts.get("trained_classes")
     if not seen:  # earlier versions did not record it
-        return told
+        return selected
     known = [f"{it} of the {name} set" for name, it in seen.items() if it]
     if not known:
-        return f"{told} It was not trained on any class of the {' or the '.join(seen)} set."
-    return f"{told} Classes that it was also trained on: {', '.join(known)}."
+        return f"{selected} It was not trained on any class of the {' or the '.join(seen)} set."
+    return f"{selected} Classes that it was also trained on: {', '.join(known)}."
 
 
 def _scores(run: Run | None) -> str:

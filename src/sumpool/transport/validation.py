@@ -86,6 +86,21 @@ def readable() -> bool:
     return not (torch.compiler.is_compiling() or recording())
 
 
+def check_label_range(labels: Tensor, num_classes: int) -> None:
+    """Raise a ValueError unless the ``labels`` lie in 0..num_classes − 1.
+
+    Skipped during CUDA graph capture, where values cannot be read; earlier steps were checked.
+    """
+    if recording():
+        return
+    low, high = torch.stack(torch.aminmax(labels)).tolist()
+    if low < 0 or high >= num_classes:
+        raise ValueError(
+            f"labels must lie in 0..{num_classes - 1} (num_classes = {num_classes}), "
+            f"got {low if low < 0 else high}"
+        )
+
+
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:
     """Whether a tensor of ``shape`` can be expanded to ``target``."""
     try:
