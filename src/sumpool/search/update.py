@@ -151,7 +151,7 @@ def update(
             raise StoreError(
                 f"the model in {folder / MODEL} is not that of the index: build the index again"
             )
-        source = source or Source.of(header)
+        source = Source.of(header) if source is None else source
         old = _read_old(folder, header)
         plan = _compare(source, old, progress)
         parts = plan_parts(source, plan.missing, header)
