@@ -6,11 +6,13 @@ import logging
 from typing import Any
 
 import pytest
+import torch
 
+from sumpool.bench import preflight
 from sumpool.bench.datasets import DataSource
 from sumpool.bench.grid import Grid, GridError, expand
 from sumpool.bench.preflight import check_cells
-from sumpool.training.assemble import build_fabric
+from sumpool.training.assemble import build_fabric, build_model
 
 GLYPHS = DataSource("glyphs", "glyphs", None)
 
@@ -42,3 +44,26 @@ def test_nothing_is_said_of_each_method_while_a_grid_is_checked(
     assert {it.level for it in loggers} == {logging.INFO}
     build_fabric(cells[0].config)
     assert said() == ["Using bfloat16 Automatic Mixed Precision (AMP)"]
+
+
+@pytest.mark.process
+def test_grids_are_checked_with_one_thread_beside_other_runners(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads = []
+
+    def noted(config: Any) -> Any:
+        threads.append(torch.get_num_threads())
+        return build_model(config)
+
+    monkeypatch.setattr(preflight, "build_model", noted)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        options = {"hardware.accelerator": "cpu"}
+        grid = Grid("fair", [GLYPHS], backbones=["small_cnn"], options=options, folds=[1], seeds=1)
+        check_cells(expand(grid))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert set(threads) == {1}

@@ -12,6 +12,7 @@ from sumpool.data import DataError, ImageDataset
 from sumpool.models import ModelError
 from sumpool.protocols import PROTOCOLS
 from sumpool.system.fabric_logging import quiet_fabric
+from sumpool.system.threads import one_thread
 from sumpool.system.wording import counted
 from sumpool.training.assemble import build_fabric, build_model, build_task, check_devices
 from sumpool.training.config import ConfigError
@@ -41,7 +42,7 @@ def check_cells(
     """
     opened: dict[str, Splits] = {}
     tried: set[str] = set()
-    with quiet_fabric():
+    with quiet_fabric(), one_thread():  # other runners may use the cores
         for cell in cells:
             if cell.data_set not in opened:
                 opened[cell.data_set] = _open(cell, cells, decode=cell.data_set in decode)

@@ -20,7 +20,6 @@ margins`` for what the outcome depends on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from sumpool.studies.shared.seeds import seed_range
 from sumpool.studies.shared.token_problem import TokenSettings, map_at_r
 from sumpool.studies.shared.token_training import METHODS, Outcome, pool_samples, train
 from sumpool.system.rows import ResultStore, Row
+from sumpool.system.threads import one_thread
 
 #: Reduced settings for quick mode.
 QUICK: dict[str, Any] = {"epoch_batches": 25, "max_epochs": 20}
@@ -132,7 +132,7 @@ def _train_with_bar(
     settings: TokenSettings, method: str, seeds: Sequence[int], name: str, progress: bool
 ) -> Iterator[Outcome]:
     with (
-        _one_thread(),
+        one_thread(),  # the tensors are small
         tqdm(total=settings.max_epochs, desc=name, unit="epoch", disable=not progress) as bar,
     ):
 
@@ -141,14 +141,3 @@ def _train_with_bar(
             bar.update()
 
         yield from train(settings, method, seeds, on_epoch)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread: tensors are so small that a second thread costs more than it saves."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
