@@ -241,6 +241,8 @@ def test_failures_are_reported_with_the_end_of_their_log(
         (["--gpus", "0.1"], "--gpus and --cpus need --ray: they are shares of a Ray cluster"),
         (["--gpus", "0.1", "--dry-run"], "--gpus and --cpus need --ray"),
         (["--ray", "auto", "--jobs", "2"], "--jobs is for this machine"),
+        (["--ray", "auto", "--cpus", "-1", "--dry-run"], "cpus must be more than 0, got -1"),
+        (["--ray", "auto", "--gpus", "1.5"], "gpus must be in [0, 1] or a whole number, got 1.5"),
         (["--backbone", "net9"], "backbone must be one of bn_inception"),
     ],
 )

@@ -48,6 +48,23 @@ def test_text_has_a_line_per_image_and_a_verdict(
     assert "at or above the threshold" in first or "Nothing is similar enough" in first
 
 
+def test_names_with_line_breaks_stay_on_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = write_pictures(tmp_path / "photos", 2)
+    broken = shutil.copyfile(paths[0], paths[0].with_name("a\n  9  b\x1b[2J.png"))
+    save_embedder(small_model(), tmp_path / "model")
+    index = tmp_path / "index"
+    run("index", "--data", tmp_path / "photos", "--model", tmp_path / "model", "--out", index)
+    capsys.readouterr()
+    run("search", index, broken, "-k", "3")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + 1 + 3 + 1
+    assert sum(r"a\n  9  b\x1b[2J.png" in line for line in lines) == 2  # query and result
+    run("duplicates", index)
+    assert r"a\n  9  b\x1b[2J.png" in capsys.readouterr().out
+
+
 def test_json_and_csv_agree(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("search", home / "index", "bird/001.png", "--where", "label=bird", "-k", "2")
     run(*words, "--json")

@@ -102,6 +102,13 @@ def test_a_posted_image_is_searched_by_and_kept(client: TestClient, index: Index
     assert [it["id"] for it in again.json()["results"]] == [it.id for it in index.search(image, 3)]
 
 
+@pytest.mark.parametrize("address", ["/api/uploads", "/api/search"])
+def test_a_form_is_refused_with_the_command_that_works(client: TestClient, address: str) -> None:
+    response = client.post(address, files={"file": ("a.png", png(drawing(0, 3)))})
+    assert response.status_code == 415
+    assert "curl --data-binary @photo.jpg" in response.json()["error"]
+
+
 def test_an_upload_is_named_after_its_content(client: TestClient) -> None:
     content = png(drawing(1, 71))
     answers = [client.post("/api/uploads", content=content).json() for _ in range(2)]

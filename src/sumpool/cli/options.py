@@ -277,11 +277,19 @@ def check_data(path: str | None) -> None:
 
 
 def check_executor_options(options: Namespace, *, jobs: int | str) -> None:
-    """Check that --jobs is not given with --ray (``jobs`` is its default), nor --gpus without."""
+    """Check that --jobs is not given with --ray (``jobs`` is its default), nor --gpus without.
+
+    With --ray, the numbers of --gpus and --cpus are checked too.
+    """
     if options.ray is None and (options.gpus or options.cpus != 1):
         raise ConfigError("--gpus and --cpus need --ray: they are shares of a Ray cluster")
     if options.ray is not None and options.jobs != jobs:
         raise ConfigError("--jobs is for this machine: with --ray, use --gpus and --cpus")
+    if options.ray is not None:
+        # Imported here: `--help` does not need it.
+        from sumpool.system.ray_nodes import check_shares
+
+        check_shares(options.cpus, options.gpus)
 
 
 def results_folder(options: Namespace, name: str) -> Path:

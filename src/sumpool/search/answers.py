@@ -15,7 +15,7 @@ from sumpool.search.images import Match
 from sumpool.search.index import Index
 from sumpool.search.queries import Embedded, QueryError
 from sumpool.search.threshold import Threshold
-from sumpool.system.wording import counted
+from sumpool.system.wording import counted, on_one_line
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,10 @@ def find_query(index: Index, query: str) -> Path | int:
 
 def as_text(answer: Answer) -> str:
     """Format an answer as a table, followed by its verdict."""
-    rows = [(f"{it.similarity:.3f}", str(it.id), it.label or "", it.path) for it in answer.matches]
+    rows = [
+        (f"{it.similarity:.3f}", str(it.id), on_one_line(it.label or ""), on_one_line(it.path))
+        for it in answer.matches
+    ]
     header = ("similarity" if answer.threshold else "share", "id", "label", "path")
     labeled = any(row[2] for row in rows)
     kept = [0, 1, 2, 3] if labeled else [0, 1, 3]
@@ -124,7 +127,7 @@ def as_text(answer: Answer) -> str:
         "  ".join(row[it].ljust(width) for it, width in zip(kept, widths, strict=True)).rstrip()
         for row in ((header, *rows) if rows else ())
     ]
-    return "\n".join([answer.query, *lines, answer.verdict])
+    return "\n".join([on_one_line(answer.query), *lines, answer.verdict])
 
 
 def as_json(answers: Sequence[Answer]) -> str:
@@ -157,7 +160,7 @@ def duplicates_text(index: Index, groups: Sequence[Duplicates], threshold: float
     lines = []
     for group in groups:
         kind = "same content" if group.exact else f"near, {group.similarity:.3f}"
-        lines += [kind, *(f"  {id}  {index.match(id).path}" for id in group.ids)]
+        lines += [kind, *(f"  {id}  {on_one_line(index.match(id).path)}" for id in group.ids)]
     return "\n".join([*lines, duplicates_verdict(groups, threshold)])
 
 

@@ -22,7 +22,13 @@ from sumpool.search.source import Source
 from sumpool.system.errors import UserError
 from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.ray_connection import connected
-from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes
+from sumpool.system.ray_nodes import (
+    ClusterError,
+    able_nodes,
+    check_nodes,
+    check_shares,
+    shown_to_nodes,
+)
 from sumpool.system.wording import counted
 
 logger = logging.getLogger(__name__)
@@ -55,10 +61,7 @@ class RayCompute:
     progress: bool = True
 
     def __post_init__(self) -> None:
-        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
-            raise ClusterError(f"gpus must be in [0, 1] or a whole number, got {self.gpus}")
-        if self.cpus <= 0:
-            raise ClusterError(f"cpus must be more than 0, got {self.cpus}")
+        check_shares(self.cpus, self.gpus)
 
     def __call__(
         self, model: Embedder, source: Source, parts: Sequence[Part], folder: Path, header: Header

@@ -105,7 +105,7 @@ class Views:
         accepted = ("k", "label", "threshold", "box", *(() if posted else QUERY[:2]))
         arguments = Arguments(request, (*accepted, *more))
         if posted:
-            query = self._query_of((await self.receive(request.body())).token, arguments)
+            query = self._query_of((await self._posted(request)).token, arguments)
         else:
             query = self.query(arguments)
         k = arguments.whole("k", RESULTS, 1, MOST_RESULTS)
@@ -136,13 +136,20 @@ class Views:
     async def upload(self, request: Request) -> dict[str, Any]:
         """Keep the image in the body of a POST for later queries."""
         Arguments(request, ())
-        upload = await self.receive(request.body())
+        upload = await self._posted(request)
         return {
             "upload": upload.token,
             "width": upload.width,
             "height": upload.height,
             "address": f"/search?upload={upload.token}",
         }
+
+    async def _posted(self, request: Request) -> Upload:
+        if request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
+            raise HTTPException(
+                415, "send the image itself, not a form: curl --data-binary @photo.jpg, not -F"
+            )
+        return await self.receive(request.body())
 
     async def receive(self, content: Awaitable[bytes]) -> Upload:
         """Wait for an uploaded file, check it and keep it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 import socket
 import time
@@ -26,6 +27,18 @@ class ClusterError(UserError):
 
 class NotSharedError(Exception):
     """A node does not see the results folder or its locks."""
+
+
+def check_shares(cpus: float, gpus: float) -> None:
+    """Check the CPUs and GPUs that a cell or worker asks for.
+
+    Raises:
+        ClusterError: If no cluster can provide them.
+    """
+    if not 0 <= gpus <= 1 and not (gpus > 1 and gpus % 1 == 0):
+        raise ClusterError(f"gpus must be in [0, 1] or a whole number, got {gpus:g}")
+    if not 0 < cpus < math.inf:
+        raise ClusterError(f"cpus must be more than 0, got {cpus:g}")
 
 
 def able_nodes(ray: Any, cpus: float, gpus: float) -> list[dict[str, Any]]:

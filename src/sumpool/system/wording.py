@@ -1,8 +1,12 @@
-"""Formatting of counts and lists in messages."""
+"""Formatting of counts, lists and names in messages."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+
+#: Control characters and separators of lines.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -22,3 +26,12 @@ def first_few(names: Sequence[str], most: int = 3) -> str:
     """
     more = f" and {len(names) - most:,} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def on_one_line(name: str) -> str:
+    r"""Escape control characters, such as line breaks in the name of a file.
+
+    >>> print(on_one_line("a\nb.jpg"))
+    a\nb.jpg
+    """
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), name)

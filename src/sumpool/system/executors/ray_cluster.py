@@ -13,7 +13,13 @@ from typing import Any, Protocol, TypeVar
 from sumpool.system.executors.ray_tasks import failure_of, run_task
 from sumpool.system.processes import Done
 from sumpool.system.ray_connection import connected
-from sumpool.system.ray_nodes import ClusterError, able_nodes, check_nodes, shown_to_nodes
+from sumpool.system.ray_nodes import (
+    ClusterError,
+    able_nodes,
+    check_nodes,
+    check_shares,
+    shown_to_nodes,
+)
 
 __all__ = ["ClusterError", "RayCluster"]
 
@@ -69,10 +75,7 @@ class RayCluster:
     patience: float = 60.0
 
     def __post_init__(self) -> None:
-        if self.gpus < 0 or (self.gpus > 1 and self.gpus != int(self.gpus)):
-            raise ClusterError(f"gpus must be in [0, 1] or a whole number, got {self.gpus}")
-        if self.cpus <= 0:
-            raise ClusterError(f"cpus must be more than 0, got {self.cpus}")
+        check_shares(self.cpus, self.gpus)
         if self.retries < 0:
             raise ClusterError(f"retries must be at least 0, got {self.retries}")
 
