@@ -97,3 +97,19 @@ def test_wrong_arguments_are_named() -> None:
         mean_covering_radius(points, torch.zeros(2, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="mask must leave a point in every problem"):
         covering_radius(points, points, torch.zeros(2, 5, dtype=torch.bool))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_mean_radii_of_half_precision_are_computed_in_float32(dtype: torch.dtype) -> None:
+    points = (1000 * torch.rand(300, 8, generator=torch.Generator().manual_seed(0))).to(dtype)
+    radius = mean_covering_radius(points)
+    assert radius.dtype == dtype
+    assert radius == mean_covering_radius(points.float()).to(dtype)
+
+
+def test_masked_points_may_hold_anything() -> None:
+    points = torch.tensor([[0.0], [1.0], [float("nan")], [4.0]])
+    mask = torch.tensor([True, True, False, True])
+    assert greedy_k_center(points, 3, mask=mask).tolist() == [0, 3, 1]
+    assert greedy_k_center(points, 2, torch.zeros(1, 1), mask).tolist() == [3, 1]
+    assert mean_covering_radius(points, mask) == mean_covering_radius(points[mask])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -268,3 +269,9 @@ def test_the_largest_energy_of_coinciding_centers_is_a_number() -> None:
     assert bool(torch.isfinite(energy))
     assert centers.grad is not None
     assert bool(torch.isfinite(centers.grad).all())
+
+
+def test_numbers_of_numpy_are_numbers_and_words_are_not() -> None:
+    build_regularizer("r1", lam=np.float32(3), subset=np.int64(3))
+    with pytest.raises(TypeError, match="gamma must be a number above 0, or inf, got str"):
+        build_regularizer("r1", lam="a")

@@ -233,3 +233,10 @@ def test_centers_are_the_proxies_by_class(name: str) -> None:
 def test_pair_losses_have_no_centers() -> None:
     with pytest.raises(ValueError, match="the loss c2 has no proxies"):
         build_loss("c2", num_classes=4, embedding_size=4).centers()
+
+
+def test_numbers_of_numpy_become_those_of_python() -> None:
+    classes = np.array([0, 1, 2]).max() + 1
+    loss = build_loss("c2", num_classes=classes, embedding_size=8, neg_margin=np.float32(0.5))
+    assert json.loads(json.dumps(loss.settings))["num_classes"] == 3
+    assert loss.settings["neg_margin"] == 0.5

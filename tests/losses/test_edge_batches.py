@@ -146,3 +146,12 @@ def test_lifted_structure_has_no_references() -> None:
         small_loss("lifted")(x, labels, None, x, labels)
     with pytest.raises(ValueError, match="unlike lifted structure"):
         MemoryLoss(LiftedStructureLoss(), 4, 8)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_embeddings_that_are_not_finite_show_in_the_loss(name: str, value: float) -> None:
+    labels = torch.tensor([0, 0, 1, 1])
+    x = embeddings_of(labels.tolist())
+    x[0, 0] = value
+    assert not small_loss(name)(x, labels).isfinite()

@@ -85,3 +85,41 @@ def test_a_label_without_a_center_is_refused() -> None:
     with pytest.raises(ValueError, match=rf"labels must lie in 0\.\.{CLASSES - 1}"):
         loss(embeddings_of([0, 0, 1, 1]), torch.tensor([0, 0, 1, CLASSES]))
     assert not loss.seen.any()
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_embeddings_that_are_not_finite_move_no_center(value: float) -> None:
+    labels = [0, 0, 1, 1]
+    x = embeddings_of(labels)
+    loss, other = centered(), centered()
+    x[0, 0] = value
+    loss(x, torch.tensor(labels))
+    other(x[1:], torch.tensor(labels[1:]))
+    torch.testing.assert_close(loss.means, other.means)
+    assert torch.equal(loss.seen, other.seen)
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "complaint"),
+    [
+        (4, 3, r"labels must have shape \(4,\), one label for each row, got \(3,\)"),
+        (0, 0, rf"embeddings must have shape \(b, {SIZE}\) with b >= 1, got \(0, {SIZE}\)"),
+    ],
+)
+def test_batches_that_are_none_are_refused(rows: int, labels: int, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        centered()(torch.rand(rows, SIZE), torch.zeros(labels, dtype=torch.int64))
+
+
+def test_sizes_and_momentum_are_checked() -> None:
+    with pytest.raises(ValueError, match="num_classes must be an integer of at least 1, got 0"):
+        RunningCenters(small_loss("ms"), 0, SIZE)
+    with pytest.raises(ValueError, match=r"momentum must lie in \[0, 1\), got 'a'"):
+        RunningCenters(small_loss("ms"), CLASSES, SIZE, "a")  # type: ignore[arg-type]
+
+
+def test_keywords_reach_the_loss() -> None:
+    x, labels = embeddings_of([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1])
+    pair = tuple(torch.tensor([it]) for it in (0, 1, 0, 2))
+    found = centered("c2")(x, labels, indices_tuple=pair)
+    assert torch.equal(found, small_loss("c2")(x, labels, pair))

@@ -332,3 +332,13 @@ def test_layers_export_with_open_sizes(name: str) -> None:
     for shape in ((3, 5, 3), (1, 1, 1)):
         x = maps(*shape)
         torch.testing.assert_close(exported(x), layer(x))
+
+
+@each
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_features_may_have_another_precision_than_the_layer(name: str, dtype: torch.dtype) -> None:
+    layer = layer_of(name).eval()
+    x = maps(dtype=dtype)
+    embedding = layer(x)
+    assert embedding.dtype == dtype
+    torch.testing.assert_close(embedding.float(), layer(x.float()), rtol=0.03, atol=0.03)

@@ -6,6 +6,7 @@ import math
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,7 +30,7 @@ SHARED = [
     ),
     ("kernel_size", 4, "kernel_size must be odd and positive, got 4"),
     ("input_fmt", "CHW", r"input_fmt must be one of \('N.*'\), got 'CHW'"),
-    ("num_prefix_tokens", -1, "num_prefix_tokens must be at least 0 .*, got -1"),
+    ("num_prefix_tokens", -1, "num_prefix_tokens must be an integer of at least 0 .*, got -1"),
     ("init", "best", r"init must be one of \('k-.*', 'random'\), got 'best'"),
 ]
 
@@ -156,9 +157,38 @@ def test_empty_maps_are_refused(build: Any) -> None:
         build()(maps(height=0))
 
 
-def test_integer_maps_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"features must be a floating-point .* got torch\.int64"):
-        gsp2d()(torch.ones(3, 8, 5, 6, dtype=torch.int64))
+@pytest.mark.parametrize("name", POOLINGS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64])
+def test_integer_maps_are_refused(name: str, dtype: torch.dtype) -> None:
+    layer = build_pooling(name, channels=8).eval()
+    with pytest.raises(TypeError, match=rf"x must be a floating-point tensor, got {dtype}"):
+        layer(torch.ones(3, 8, 5, 6, dtype=dtype))
+
+
+def test_arrays_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"x must be a torch\.Tensor, got ndarray"):
+        gsp2d()(torch.ones(3, 8, 5, 6).numpy())
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"prototypes": 2.5}, "prototypes must be an integer of at least 1, got 2.5"),
+        ({"prototypes": "4"}, "prototypes must be an integer of at least 1, got '4'"),
+        ({"channels": 2.0}, "channels must be an integer of at least 1, got 2.0"),
+        ({"mix": "a"}, "mix must be a number, got 'a'"),
+        ({"spread": "a"}, "spread must be a number, got 'a'"),
+    ],
+)
+def test_options_of_other_types_are_refused(options: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(TypeError, match=complaint):
+        GeneralizedSumPool2d(**{"channels": 8, **options})
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    layer = GeneralizedSumPool2d(np.int64(8), np.int64(4), mu=np.float32(0.5), eps=np.int64(5))
+    assert (float(layer.mu), float(layer.eps)) == (0.5, 5.0)
+    assert layer(torch.rand(2, 8, 3, 3)).shape == (2, 8)
 
 
 def test_too_few_features_to_start_from_are_refused() -> None:

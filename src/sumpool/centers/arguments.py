@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import broadcasts_to, check_floating, readable
+from sumpool.transport.validation import (
+    broadcasts_to,
+    check_floating,
+    is_integer,
+    is_number,
+    readable,
+)
 
 
-def check_number(name: str, value: float, accepted: str, good: bool) -> None:
-    """Raise unless ``value`` is a number other than NaN, not a boolean, and ``good`` is True."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+def check_number(
+    name: str, value: float, accepted: str, admits: Callable[[float], bool] = lambda it: True
+) -> None:
+    """Raise unless ``value`` is a number other than NaN, not a boolean, that ``admits`` accepts."""
+    if not is_number(value):
         raise TypeError(f"{name} must be {accepted}, got {type(value).__name__}")
-    if math.isnan(value) or not good:
+    if math.isnan(value) or not admits(value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
 
 
-def check_integer(name: str, value: int, accepted: str, good: bool) -> None:
-    """Raise unless ``value`` is an integer and ``good`` is True."""
-    if isinstance(value, bool) or not isinstance(value, int):
+def check_integer(name: str, value: int, accepted: str, admits: Callable[[int], bool]) -> None:
+    """Raise unless ``value`` is an integer that ``admits`` accepts."""
+    if not is_integer(value):
         raise TypeError(f"{name} must be {accepted}, got {value!r}")
-    if not good:
+    if not admits(value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
 
 
@@ -32,7 +41,7 @@ def check_numbers(x: Tensor, dim: int, mask: Tensor | None) -> None:
     if x.ndim < 1:
         raise ValueError("x must have at least one dimension, got a scalar")
     accepted = f"an integer in {-x.ndim}..{x.ndim - 1} for x of shape {tuple(x.shape)}"
-    check_integer("dim", dim, accepted, -x.ndim <= dim < x.ndim)
+    check_integer("dim", dim, accepted, lambda it: -x.ndim <= it < x.ndim)
     if x.shape[dim] < 1:
         raise ValueError(f"x must have a number along dim {dim}, got shape {tuple(x.shape)}")
     if mask is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.k_center import check_points, farthest_first
+from sumpool.transport.k_center import check_points, farthest_first, zero_invalid
 from sumpool.transport.validation import check_floating, readable, solve_dtype
 
 
@@ -64,11 +64,13 @@ def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
         tensor(3.6667)
     """
     valid = _valid(points, mask)
+    dtype = points.dtype
+    points = zero_invalid(points, valid).to(solve_dtype(points))
     far = torch.where(valid, torch.inf, -torch.inf).to(points)
     total = torch.zeros_like(points[..., 0, 0])
     for _, far in farthest_first(points, far, int(valid.sum(-1).max())):  # noqa: B020
         total = total + far.amax(-1).clamp(min=0)  # radius 0 once all points are picked
-    return total / valid.sum(-1)
+    return (total / valid.sum(-1)).to(dtype)
 
 
 def _valid(points: Tensor, mask: Tensor | None) -> Tensor:

@@ -47,7 +47,7 @@ class HypersphericalEnergy(CenterRegularizer):
     ) -> None:
         super().__init__(subset, seed)
         accepted = f"a number from 0 to {LARGEST_POWER:g}"
-        check_number("power", power, accepted, 0 <= power <= LARGEST_POWER)
+        check_number("power", power, accepted, lambda it: 0 <= it <= LARGEST_POWER)
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction must be one of mean, sum, got {reduction!r}")
         self.power, self.reduction = power, reduction

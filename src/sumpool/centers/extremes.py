@@ -37,7 +37,7 @@ class SkewedRegularizer(CenterRegularizer):
         self, k: int = 8, *, pairs: Extreme = "far", subset: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(subset, seed)
-        check_integer("k", k, "an integer of at least 1", k >= 1)
+        check_integer("k", k, "an integer of at least 1", lambda it: it >= 1)
         check_kind("distance", pairs)
         self.k, self.pairs = k, pairs
 

@@ -52,8 +52,8 @@ class LogExpRegularizer(CenterRegularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(subset, seed)
-        check_number("gamma", gamma, "a number above 0, or inf", gamma > 0)
-        check_number("margin", margin, "a finite number", math.isfinite(margin))
+        check_number("gamma", gamma, "a number above 0, or inf", lambda it: it > 0)
+        check_number("margin", margin, "a finite number", math.isfinite)
         check_kind(on, pairs)
         self.gamma, self.on, self.pairs, self.margin = gamma, on, pairs, margin
 

@@ -52,7 +52,7 @@ class PowerRegularizer(CenterRegularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(subset, seed)
-        check_number("lam", lam, "a number of at least 0, or inf", lam >= 0)
+        check_number("lam", lam, "a number of at least 0, or inf", lambda it: it >= 0)
         check_kind(on, pairs)
         self.lam, self.on, self.pairs = lam, on, pairs
 

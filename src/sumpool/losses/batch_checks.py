@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import check_floating
+from sumpool.transport.validation import check_floating, is_integer
 
 
 def check_rows(name: str, rows: Tensor, size: int | None = None) -> None:
@@ -33,5 +33,5 @@ def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
 
 def check_count(name: str, value: int) -> None:
     """Raise a ValueError unless ``value`` is an integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    if not is_integer(value) or value < 1:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

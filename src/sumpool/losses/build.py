@@ -11,6 +11,7 @@ from sumpool.losses.constants import Value, check_constant
 from sumpool.losses.initial import check_seed
 from sumpool.losses.metric_loss import MetricLoss
 from sumpool.losses.recipe import LossRecipe
+from sumpool.transport.validation import is_integer, is_number
 
 
 def build_loss(
@@ -74,7 +75,7 @@ def build_loss(
             f"normalize must be true with loss {name}, which is for unit vectors; it "
             f"may be false with {', '.join(WITHOUT_NORMALIZATION)}"
         )
-    sizes = Sizes(num_classes, embedding_size, batch_size, seed, normalize)
+    sizes = Sizes(int(num_classes), int(embedding_size), int(batch_size), int(seed), normalize)
     loss = BUILDERS[name](constants, sizes)
     if recipe.proxy:
         fill_proxies(loss, sizes)
@@ -85,8 +86,8 @@ def build_loss(
         **constants,
         **sizes._asdict(),
     }
-    checked_classes = num_classes if next(loss.parameters(), None) is not None else None
-    return MetricLoss(loss, embedding_size, checked_classes, settings)
+    checked_classes = sizes.num_classes if next(loss.parameters(), None) is not None else None
+    return MetricLoss(loss, sizes.embedding_size, checked_classes, settings)
 
 
 def _constants(
@@ -98,4 +99,8 @@ def _constants(
             accepted = ", ".join(constants) or "none"
             raise ValueError(f"{recipe.name} has no constant {name!r}; it has {accepted}")
         check_constant(recipe.name, name, value)
-    return {**constants, **overrides}
+        # Numbers of NumPy become those of Python, so that the settings can be written as JSON.
+        constants[name] = (
+            int(value) if is_integer(value) else float(value) if is_number(value) else value
+        )
+    return constants

@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from sumpool.transport.validation import is_integer, is_number
+
 #: Value of a constant: a number or the name of a reduction.
 Value = float | str
 
@@ -31,9 +33,7 @@ class Constant:
 
 
 def _number(value: Value) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value)
+    return is_number(value) and math.isfinite(float(value))
 
 
 def _any(meaning: str) -> Constant:
@@ -56,7 +56,7 @@ def _count(meaning: str, least: int) -> Constant:
     return Constant(
         meaning,
         f"an integer of at least {least}",
-        lambda it: isinstance(it, int) and not isinstance(it, bool) and it >= least,
+        lambda it: is_integer(it) and float(it) >= least,
     )
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sumpool.transport.validation import is_integer
+
 #: Kinds of parameters; each has its own stream of random numbers.
 PROXIES, CLASS_EMBEDDINGS, GRAPH, CENTERS = 0, 1, 2, 3
 
@@ -45,5 +47,5 @@ def _state(seed: int, kind: int) -> int:
 
 def check_seed(seed: int) -> None:
     """Raise a ValueError unless ``seed`` is an integer of at least 0."""
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+    if not is_integer(seed) or seed < 0:
         raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")

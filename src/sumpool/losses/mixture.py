@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.losses.metric_loss import proxies_of
-from sumpool.transport.validation import check_floating, solve_dtype
+from sumpool.transport.validation import check_floating, is_number, solve_dtype
 
 
 class Mixture(nn.Module):
@@ -32,8 +32,8 @@ class Mixture(nn.Module):
 
     def __init__(self, base: nn.Module, zero_shot: nn.Module, weight: float) -> None:
         super().__init__()
-        if not 0 <= weight <= 1:
-            raise ValueError(f"weight must be a number in [0, 1], got {weight}")
+        if not (is_number(weight) and 0 <= weight <= 1):
+            raise ValueError(f"weight must be a number in [0, 1], got {weight!r}")
         self.base = base
         self.zero_shot = zero_shot
         self.weight = weight

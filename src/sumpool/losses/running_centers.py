@@ -8,9 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sumpool.losses.batch_checks import check_count, check_labels, check_rows
 from sumpool.losses.initial import CENTERS, initial_vectors
 from sumpool.losses.metric_loss import proxies_of
-from sumpool.transport.validation import check_label_range
+from sumpool.transport.validation import check_label_range, is_number
 
 
 class RunningCenters(nn.Module):
@@ -19,7 +20,8 @@ class RunningCenters(nn.Module):
     A batch updates the centers of its classes, :math:`c \leftarrow κ c + (1 - κ)\,\bar z_c` with
     :math:`\bar z_c` the mean of the class in the batch; its first batch sets the center. Gradients
     flow to the batch, so that a regularizer of centers affects the network. The center of an unseen
-    class is a random direction. Evaluation mode updates nothing.
+    class is a random direction. Embeddings that are not finite move no center. Evaluation mode
+    updates nothing.
 
     Args:
         loss: Called as ``loss(embeddings, labels, …)``.
@@ -50,8 +52,10 @@ class RunningCenters(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        if not 0 <= momentum < 1:
-            raise ValueError(f"momentum must lie in [0, 1), got {momentum}")
+        check_count("num_classes", num_classes)
+        check_count("embedding_size", embedding_size)
+        if not (is_number(momentum) and 0 <= momentum < 1):
+            raise ValueError(f"momentum must lie in [0, 1), got {momentum!r}")
         self.loss = loss
         self.momentum = momentum
         start = initial_vectors(num_classes, embedding_size, seed=seed, kind=CENTERS)
@@ -59,13 +63,17 @@ class RunningCenters(nn.Module):
         self.register_buffer("seen", torch.zeros(num_classes, dtype=torch.bool))
         self._moved: Tensor | None = None
 
-    def forward(self, embeddings: Tensor, labels: Tensor, *arguments: Any) -> Tensor:
+    def forward(
+        self, embeddings: Tensor, labels: Tensor, *arguments: Any, **keywords: Any
+    ) -> Tensor:
         """Update the centers in training mode, then return ``loss(embeddings, labels, ...)``."""
+        check_rows("embeddings", embeddings, self.means.shape[1])
+        labels = check_labels(labels, "labels", len(embeddings))
         check_label_range(labels, len(self.means))
         if self.training:
             with torch.autocast(embeddings.device.type, enabled=False):
                 self._move(embeddings, labels.to(embeddings.device))
-        value: Tensor = self.loss(embeddings, labels, *arguments)
+        value: Tensor = self.loss(embeddings, labels, *arguments, **keywords)
         return value
 
     def __getstate__(self) -> dict[str, Any]:
@@ -80,7 +88,9 @@ class RunningCenters(nn.Module):
         # A matrix product over all classes needs no device synchronization and is deterministic.
         vectors = F.normalize(embeddings.to(self.means.dtype), dim=-1)
         numbers = torch.arange(len(self.means), device=labels.device)
-        own = (numbers[:, None] == labels).to(vectors.dtype)  # (C, b)
+        sound = vectors.detach().isfinite().all(1)
+        vectors = torch.where(sound[:, None], vectors, 0)
+        own = ((numbers[:, None] == labels) & sound).to(vectors.dtype)  # (C, b)
         counts = own.sum(1)
         batch = own @ vectors / counts.clamp(min=1)[:, None]
         kept = torch.where(self.seen, self.momentum, 0.0)[:, None]

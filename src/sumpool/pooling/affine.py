@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -25,6 +26,22 @@ def affine(layer: nn.Linear, x: Tensor) -> Tensor:
     """
     bias = None if layer.bias is None else layer.bias.to(x.dtype)
     return F.linear(x, layer.weight.to(x.dtype), bias)
+
+
+def mapped(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Apply ``layer``; if ``x`` has another dtype than its parameters, in the wider of both.
+
+    Autocast chooses the dtype itself.
+
+    Example:
+        >>> import torch
+        >>> mapped(nn.Linear(3, 2), torch.rand(4, 3, dtype=torch.float16)).dtype
+        torch.float32
+    """
+    if x.dtype == layer.weight.dtype or torch.is_autocast_enabled(x.device.type):
+        out: Tensor = layer(x)
+        return out
+    return affine(layer, x.to(torch.promote_types(x.dtype, layer.weight.dtype)))
 
 
 def layer_norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:

@@ -7,7 +7,13 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
-from sumpool.transport.validation import check_mask, check_one_of, solve_dtype
+from sumpool.transport.validation import (
+    check_floating,
+    check_mask,
+    check_one_of,
+    is_integer,
+    solve_dtype,
+)
 
 #: Accepted input layouts of maps (2d) and token sequences (1d).
 FORMATS_2D = ("NCHW", "NHWC")
@@ -64,10 +70,14 @@ class GlobalPool(nn.Module, ABC):
         super().__init__()
         input_fmt = input_fmt or self._formats[0]
         check_one_of(self._formats, input_fmt=input_fmt)
-        if num_prefix_tokens < 0 or (num_prefix_tokens and "L" not in input_fmt):
+        if (
+            not is_integer(num_prefix_tokens)
+            or num_prefix_tokens < 0
+            or (num_prefix_tokens and "L" not in input_fmt)
+        ):
             raise ValueError(
-                "num_prefix_tokens must be at least 0 for sequences and 0 for maps, "
-                f"got {num_prefix_tokens}"
+                "num_prefix_tokens must be an integer of at least 0 for sequences and 0 for maps, "
+                f"got {num_prefix_tokens!r}"
             )
         self.flatten = flatten
         self.input_fmt = input_fmt
@@ -112,6 +122,7 @@ class GlobalPool(nn.Module, ABC):
 
     def to_tokens(self, x: Tensor) -> tuple[Tensor, tuple[int, ...]]:
         """Return ``x`` as (B, n, C), a view where possible, and the shape of its positions."""
+        check_floating("x", x)
         if x.ndim != len(self.input_fmt):
             raise ValueError(
                 f"x must have {len(self.input_fmt)} dimensions ({self.input_fmt}), "

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from sumpool.pooling.affine import mapped
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.generalized_mean import generalized_mean
 from sumpool.pooling.mapped_sum import MappedSumPool, forwards_to
@@ -60,7 +61,7 @@ class _GeneralizedMeanSumPool(MappedSumPool):
             count = features.shape[1] if mask is None else mask.sum(-1, keepdim=True)
             weighed = (count * out.weights).unsqueeze(-1) * local
             mean = generalized_mean(weighed, self.p, mask, self.floor)  # (B, C)
-        embedding = self.map(mean.to(features.dtype))
+        embedding = mapped(self.map, mean.to(features.dtype))
         return Pooled(embedding.to(features.dtype), out.weights, out.attributes)
 
     def extra_repr(self) -> str:

@@ -36,6 +36,7 @@ from sumpool.transport.validation import (
     check_at_least_one,
     check_eps,
     check_mu,
+    check_numbers,
     check_one_of,
 )
 
@@ -84,6 +85,7 @@ class _GeneralizedSumPool(PrototypePool):
         check_at_least_one(prototypes=prototypes)
         check_mu(mu)
         check_eps(eps)
+        check_numbers(mix=mix, spread=spread)
         check_one_of(COSTS, cost=cost)
         check_one_of(SHARES, share=share)
         if mu == 1 and (learn_mu or background):

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from sumpool.pooling.affine import mapped
 from sumpool.pooling.base import GlobalPool, flat_mask
 from sumpool.pooling.generalized_sum import GeneralizedSumPool1d
 from sumpool.transport.validation import check_at_least_one
@@ -151,8 +152,7 @@ class MappedSumPool(GlobalPool):
     def mapped(self, features: Tensor) -> Tensor:
         """Map ``features`` (B, n, C) to (B, n, D)."""
         self.check_channels(features)
-        local: Tensor = self.map(features)
-        return local
+        return mapped(self.map, features)
 
     def out_channels(self, channels: int) -> int:
         """Return the embedding size, independent of ``channels``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from sumpool.pooling.affine import mapped
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.mapped_sum import MappedSumPool
 from sumpool.pooling.maximum import maximum
@@ -16,7 +17,7 @@ class _MaximumSumPool(MappedSumPool):
         """Mapped maximum of ``features`` (B, n, C) plus GSP of the mapped features."""
         features = zero_invalid(features, mask)
         out = self.gsp.pool_tokens(self.mapped(features), mask, details)
-        strongest = self.map(maximum(features, mask))  # (B, D)
+        strongest = mapped(self.map, maximum(features, mask))  # (B, D)
         return Pooled((strongest + out.embedding).to(features.dtype), out.weights, out.attributes)
 
 

@@ -13,7 +13,13 @@ from torch import Tensor, nn
 
 from sumpool.pooling.base import GlobalPool, flat_mask, zero_invalid
 from sumpool.transport import greedy_k_center, lipschitz_normalize
-from sumpool.transport.validation import check_at_least_one, check_one_of, readable, solve_dtype
+from sumpool.transport.validation import (
+    check_at_least_one,
+    check_one_of,
+    is_integer,
+    readable,
+    solve_dtype,
+)
 
 #: Accepted ways to initialize the prototypes.
 INITS = ("k-center", "random")
@@ -27,7 +33,7 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
         16
     """
     check_at_least_one(**{option: parts})
-    if embedding_size < 1 or embedding_size % parts:
+    if not is_integer(embedding_size) or embedding_size < 1 or embedding_size % parts:
         raise ValueError(
             f"embedding_size must be a positive multiple of {option}={parts}, got {embedding_size}"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 import torch
@@ -14,6 +15,16 @@ from torch import Tensor
 LEAST_SHARE = 1e-30
 #: Largest ε: its product with a cost, at most 4, is far from overflow in float32.
 LARGEST_EPS = 1e30
+
+
+def is_integer(value: object) -> bool:
+    """Whether ``value`` is an integer, of Python or NumPy, and not a boolean."""
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def is_number(value: object) -> bool:
+    """Whether ``value`` is a real number, of Python or NumPy, and not a boolean."""
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def check_floating(name: str, x: Tensor) -> None:
@@ -70,7 +81,7 @@ def _check_scalar(
             return
         if not bool(admits(value.detach()).all()):
             raise ValueError(f"{name} must be {accepted}, got {value.detach()}")
-    elif isinstance(value, bool) or not isinstance(value, (int, float)):
+    elif not is_number(value):
         raise TypeError(f"{name} must be {accepted} or a tensor, got {type(value).__name__}")
     elif not admits(value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
@@ -130,9 +141,18 @@ def solve_dtype(*tensors: Tensor) -> torch.dtype:
     return torch.float64 if any(t.dtype == torch.float64 for t in tensors) else torch.float32
 
 
+def check_numbers(**values: float | None) -> None:
+    """Raise a TypeError that names the first argument that is neither a number nor None."""
+    for name, value in values.items():
+        if not (value is None or is_number(value)):
+            raise TypeError(f"{name} must be a number, got {value!r}")
+
+
 def check_at_least_one(**counts: int) -> None:
-    """Raise a ValueError that names the first argument below 1."""
+    """Raise an error that names the first argument that is not an integer of at least 1."""
     for name, value in counts.items():
+        if not is_integer(value):
+            raise TypeError(f"{name} must be an integer of at least 1, got {value!r}")
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
 
@@ -145,7 +165,9 @@ def check_one_of(accepted: Collection[str], **arguments: str) -> None:
 
 
 def check_positive(**numbers: float) -> None:
-    """Raise a ValueError that names the first argument that is not in (0, ∞)."""
+    """Raise an error that names the first argument that is not a number in (0, ∞)."""
     for name, value in numbers.items():
+        if not is_number(value):
+            raise TypeError(f"{name} must be a positive finite number, got {value!r}")
         if not 0 < value < math.inf:
             raise ValueError(f"{name} must be a positive finite number, got {value}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -69,6 +70,10 @@ class Preprocessing:
     train_crop: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("resize", "crop", "train_crop"):
+            side = getattr(self, name)
+            if side is not None and not isinstance(side, Integral):
+                raise TypeError(f"{name} must be an integer, got {side!r}")
         if self.area is None:
             side = self.crop if self.resize is None else self.resize
             object.__setattr__(self, "area", ((side * 40 / 256) ** 2, float(side**2)))

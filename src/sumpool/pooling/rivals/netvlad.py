@@ -8,6 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
+from sumpool.pooling.affine import mapped
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.prototypes import PrototypePool, residual_sums, split_embedding
 from sumpool.transport import greedy_k_center
@@ -120,7 +121,7 @@ class _NetVladPool(PrototypePool):
 
     def local_features(self, features: Tensor) -> Tensor:
         """Map ``features`` (..., C) to unit vectors (..., d)."""
-        local: Tensor = self.map(features)
+        local = mapped(self.map, features)
         return _unit(local.to(solve_dtype(local)))
 
     def assignments(self, local: Tensor, mask: Tensor | None) -> Tensor:

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from sumpool.pooling.affine import mapped
 from sumpool.pooling.base import FORMATS_1D, FORMATS_2D, Pooled, zero_invalid
 from sumpool.pooling.prototypes import PrototypePool, split_embedding
 from sumpool.transport import prototype_costs
@@ -119,7 +120,7 @@ class _OptimalTransportPool(PrototypePool):
         """Pool ``features`` (B, n, C) by transporting all of them to the prototypes."""
         self.prepare(features, mask)
         features = zero_invalid(features, mask)
-        local = self.map(features)  # (B, n, d)
+        local = self.local_features(features)  # (B, n, d)
         plan = self.assignments(local, mask)  # (B, n, m)
         with torch.autocast(features.device.type, enabled=False):
             sums = plan.mT @ local.to(plan.dtype)  # (B, m, d)
@@ -135,8 +136,7 @@ class _OptimalTransportPool(PrototypePool):
 
     def local_features(self, features: Tensor) -> Tensor:
         """Map ``features`` (..., C) to (..., d)."""
-        local: Tensor = self.map(features)
-        return local
+        return mapped(self.map, features)
 
     def out_channels(self, channels: int) -> int:
         """Return the embedding size, independent of ``channels``."""
