@@ -101,6 +101,7 @@ def test_a_defect_is_not_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
         ("embed", "MODEL and --data and --out are missing: see sumpool embed --help"),
         ("report", "RUNS is missing: see sumpool report --help"),
         ("search x 1 --threshold nan", "--threshold must be a number, got nan"),
+        ("search x -k 2 a.jpg", "unknown argument a.jpg: queries follow INDEX"),
         ("serve x --port=abc", "--port must be a whole number, got abc"),
         ("evaluate m --data . --workers -1", "--workers: must be a whole number of at least 0"),
     ],

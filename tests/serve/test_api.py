@@ -221,4 +221,4 @@ def test_a_picture_takes_the_arguments_that_it_needs(
 ) -> None:
     response = client.get(f"/picture?{query}")
     assert response.status_code == 400
-    assert message in response.text
+    assert message in response.json()["error"]

@@ -258,3 +258,40 @@ def test_an_unfinished_run_shows_its_best_step_under_the_name_of_the_test_set() 
     assert f"MAP@R 30.0 % and P@1 60.0 %, {SAID}, over 120 test queries" in text
     assert "test (step 20)" in text
     assert "validation (step 20)" not in text
+
+
+def table(folder: Path, **splits: int) -> TrainConfig:
+    """A CSV file with so many classes in each split."""
+    lines, first = ["path,label,split"], 0
+    for split, count in splits.items():
+        for path, label in draw(folder, range(first, first + count), images=3):
+            lines.append(f"{path.relative_to(folder)},{label},{split}")
+        first += count
+    (folder / "all.csv").write_text("\n".join(lines))
+    return with_changes(data=str(folder / "all.csv"))
+
+
+@pytest.mark.parametrize("splits", [{"Train": 8, "test": 4}, {"Train": 8, "Test": 4}, {"test": 8}])
+def test_a_table_of_splits_without_training_images_is_refused(
+    tmp_path: Path, splits: dict[str, int]
+) -> None:
+    has = ", ".join(sorted(splits))
+    with pytest.raises(ConfigError, match=rf"all\.csv has no split train: it has {has}; wanted"):
+        open_splits(table(tmp_path, **splits), progress=False)
+
+
+def test_splits_that_are_not_used_are_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    open_splits(table(tmp_path, train=5, valid=2, test=2), progress=False)
+    assert [it.getMessage() for it in caplog.records] == [
+        f"{tmp_path / 'all.csv'}: the split valid is not used"
+    ]
+
+
+def test_a_test_part_that_cannot_be_measured_is_refused_before_training(tmp_path: Path) -> None:
+    config = table(tmp_path, train=3, validation=2, test=1)
+    match = r"all\.csv, test part: nothing can be measured: there is one class .* --test false"
+    with pytest.raises(ConfigError, match=match):
+        open_splits(config, progress=False)
+    assert open_splits(replace(config, test=False), progress=False).test is None

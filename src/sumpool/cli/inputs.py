@@ -12,12 +12,10 @@ from sumpool.data import (
     ImageDataset,
     ImageFeed,
     check_images,
-    dataset_splits,
     detect_format,
-    open_dataset,
     open_feed,
 )
-from sumpool.data.sets.flat import FlatImages, is_flat
+from sumpool.data.catalog import open_collection
 from sumpool.models import Embedder, load
 from sumpool.models.pretrained import is_pretrained
 from sumpool.training import ConfigError
@@ -54,10 +52,14 @@ def open_images(
 
 
 def open_part(options: Namespace, split: str, *, need_labels: bool = True) -> ImageDataset:
-    """Open a split of ``options.data``; without labels, it may be a flat folder or an image."""
-    if not need_labels and options.format == "auto" and split == "all" and is_flat(options.data):
-        return FlatImages(options.data)
-    return _open_dataset(options, split)
+    """Open a split of ``options.data``; if labels are not needed, as a collection."""
+    data, format = options.data, options.format
+    try:
+        if need_labels and format == "auto":
+            format = detect_format(data)
+        return open_collection(data, format, split, allow_outside=options.allow_outside)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def readable(options: Namespace, dataset: ImageDataset) -> ImageDataset:
@@ -74,21 +76,6 @@ def suggest_skipping(error: BrokenImageError, *, skipped: bool) -> BrokenImageEr
     if skipped:
         return error
     return BrokenImageError(f"{error}; leave such images out with --skip-broken")
-
-
-def _open_dataset(options: Namespace, split: str) -> ImageDataset:
-    data = options.data
-    try:
-        name = detect_format(data) if options.format == "auto" else options.format
-        splits = dataset_splits(data, name)
-        if split not in splits:
-            raise ConfigError(
-                f"{data} has no split {split}: it has {', '.join(splits)} (format {name})"
-            )
-        more = {"allow_outside": options.allow_outside} if name == "csv" else {}
-        return open_dataset(data, name, split, **more)
-    except ValueError as error:
-        raise ConfigError(str(error)) from error
 
 
 def choose_device(name: str) -> torch.device:

@@ -87,6 +87,8 @@ def _unknown(typed_name: str, parser: ArgumentParser, typed: Sequence[str]) -> s
     if "--data" in known and "--data" not in typed and os.path.exists(typed_name):
         close = [f"--data {shlex.quote(typed_name)}"]
     what = "option" if name.startswith("-") else "argument"
+    if what == "argument" and typed[0] == "search":
+        return f"unknown argument {name}: queries follow INDEX, and --csv and --json take no file"
     return f"unknown {what} {name}" + (f": did you mean {' or '.join(close)}?" if close else "")
 
 

@@ -13,7 +13,8 @@ from sumpool.data.sets.cars import Cars196
 from sumpool.data.sets.cifar import CIFAR10, CIFAR100
 from sumpool.data.sets.csv_dataset import ImageTable, find_splits, read_header
 from sumpool.data.sets.cub import CUB200
-from sumpool.data.sets.files import folder_names, image_paths
+from sumpool.data.sets.files import folder_names, image_names, image_paths
+from sumpool.data.sets.flat import FlatImages, is_flat
 from sumpool.data.sets.folder import ImageFolder, split_folders
 from sumpool.data.sets.inshop import InShop
 from sumpool.data.sets.mnist import MNIST, FashionMNIST
@@ -79,6 +80,42 @@ def open_dataset(
     format = _format(root, format)
     cls: Any = DATASETS[format]
     return cls(root, split=split, **options)  # type: ignore[no-any-return]
+
+
+def open_collection(
+    root: str | os.PathLike[str] | None,
+    format: str = "auto",
+    split: str = "all",
+    *,
+    labels: bool = True,
+    allow_outside: bool = False,
+) -> ImageDataset:
+    """Open images that need no labels: as :func:`open_dataset`, or an image or folder of images.
+
+    Args:
+        root: As in :func:`open_dataset`, or an image file.
+        format: As in :func:`open_dataset`.
+        split: As in :func:`open_dataset`.
+        labels: Whether to read the labels of class folders. A folder with images both inside and
+            beside subfolders has none either way: all are included, at any depth.
+        allow_outside: Whether a CSV file may name images outside its folder.
+
+    Raises:
+        DataError: If files are missing or invalid, or there is no such split.
+    """
+    if format == "auto" and root is not None:
+        if split == "all" and is_flat(root):
+            return FlatImages(root)
+        format = detect_format(root)
+        if format == "folder" and split == "all" and not (labels and not image_names(Path(root))):
+            return FlatImages(root, deep=True)
+    splits = dataset_splits(root, format)
+    if split not in splits:
+        raise DataError(
+            f"{root} has no split {split}: it has {', '.join(splits)} (format {format})"
+        )
+    more = {"allow_outside": allow_outside} if format == "csv" else {}
+    return open_dataset(root, format, split, **more)
 
 
 def dataset_splits(root: str | os.PathLike[str] | None, format: str = "auto") -> tuple[str, ...]:

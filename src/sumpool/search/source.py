@@ -9,10 +9,9 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from sumpool.data import DataError, ImageDataset, dataset_splits, detect_format, open_dataset
 from sumpool.data.base import ImageSubset
-from sumpool.data.sets.files import ImageFiles, image_names
-from sumpool.data.sets.flat import FlatImages, is_flat
+from sumpool.data.catalog import open_collection
+from sumpool.data.sets.files import ImageFiles
 from sumpool.search.folder import Header
 
 
@@ -51,7 +50,10 @@ class Source:
         allow_outside: bool = False,
     ) -> None:
         self.root = Path(data).absolute()
-        self.dataset = _open(self.root, format, split, labels, allow_outside)
+        root = None if format == "glyphs" else self.root
+        self.dataset = open_collection(
+            root, format, split, labels=labels, allow_outside=allow_outside
+        )
         if self.root.is_file():
             self.root = self.root.parent
         whole = self.dataset.parent if isinstance(self.dataset, ImageSubset) else self.dataset
@@ -104,19 +106,3 @@ class Source:
                 return hashlib.file_digest(file, "sha256").hexdigest()
         image = image or self.dataset.load(index)
         return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()
-
-
-def _open(root: Path, format: str, split: str, labels: bool, allow_outside: bool) -> ImageDataset:
-    if format == "auto":
-        if split == "all" and is_flat(root):
-            return FlatImages(root)
-        format = detect_format(root)
-        if format == "folder" and split == "all" and not (labels and not image_names(root)):
-            return FlatImages(root, deep=True)
-    splits = dataset_splits(root, format)
-    if split not in splits:
-        raise DataError(
-            f"{root} has no split {split}: it has {', '.join(splits)} (format {format})"
-        )
-    more = {"allow_outside": allow_outside} if format == "csv" else {}
-    return open_dataset(None if format == "glyphs" else root, format, split, **more)

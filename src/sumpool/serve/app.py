@@ -164,7 +164,7 @@ def _page_routes(pages: Pages) -> list[Route]:
 
 def _error_handlers(pages: Pages) -> dict[Any, Any]:
     def answer(request: Request, status: int, message: str, **headers: str) -> Response:
-        if request.url.path.startswith("/api/"):
+        if request.url.path.startswith(("/api/", "/picture")):
             return JSONResponse({"error": message}, status, headers)
         page = pages.error(status, HTTPStatus(status).phrase, message)
         return HTMLResponse(page, status, headers)

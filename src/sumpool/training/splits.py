@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sumpool.data import (
     DATASETS,
+    DataError,
     ImageDataset,
     check_images,
     class_fold,
@@ -16,10 +17,14 @@ from sumpool.data import (
     split_classes,
 )
 from sumpool.data.base import Broken
+from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.system.wording import counted
 from sumpool.training.config import ConfigError, TrainConfig
 
 logger = logging.getLogger(__name__)
+
+#: Splits of the data that training knows, besides "all".
+KNOWN = ("train", "validation", "val", "test", "query", "gallery")
 
 
 @dataclass(frozen=True)
@@ -86,7 +91,16 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
         assert config.data is not None
         name = detect_format(config.data)
     parts = dataset_splits(config.data, name)
-    learned = "train" if "train" in parts else "all"
+    named = [split for split in parts if split != "all"]
+    if named and "train" not in named:
+        raise ConfigError(
+            f"{config.data} has no split train: it has {', '.join(named)}; wanted train and, "
+            "optionally, validation, test, or query and gallery"
+        )
+    for split in named:
+        if split not in KNOWN:
+            logger.warning("%s: the split %s is not used", config.data, split)
+    learned = "train" if named else "all"
     own = next((split for split in ("validation", "val") if split in parts), None)
     if own and (config.selection == "test" or config.fold is not None):
         logger.info("the part %s of the data is not used", own)
@@ -115,6 +129,8 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
         checked, broken = check_images(checked, skip_broken=config.skip_broken, progress=progress)
         opened |= checked
     test = TestSet(*(opened[split] for split in tests)) if tests else None
+    if test is not None and config.selection != "test":
+        _check_test(config, test)
     train = opened[learned]
     if config.selection == "test":
         assert test is not None
@@ -124,6 +140,16 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
     else:
         train, validation = hold_out(config, train)
     return Splits(name, train, validation, test, broken)
+
+
+def _check_test(config: TrainConfig, test: TestSet) -> None:
+    # No network should be trained before this is noticed.
+    try:
+        measurable_ks(test.query, test.gallery)
+    except DataError as error:
+        raise ConfigError(
+            f"{config.data}, test part: {error}; leave it out with --test false"
+        ) from error
 
 
 def hold_out(config: TrainConfig, dataset: ImageDataset) -> tuple[ImageDataset, ImageDataset]:
