@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from sumpool.ccp import Alternation, ProxyPairs
+from sumpool.losses import build_loss
 
 CLASSES, PROXIES, POOL, SIZE = 3, 2, 5, 2
 RATE, PULL, PATIENCE = 0.3, 0.2, 2
@@ -126,3 +127,9 @@ def test_the_last_weights_are_the_default_and_other_solutions_are_refused() -> N
     assert Alternation(network(), pairs, pairs)._solution == "last"
     with pytest.raises(ValueError, match="solution must be one of last, best, authors, got 'x'"):
         Alternation(network(), pairs, pairs, solution="x")  # type: ignore[arg-type]
+
+
+def test_a_criterion_without_the_pairs_is_refused() -> None:
+    pairs = ProxyPairs(build_loss("c2", num_classes=CLASSES, embedding_size=SIZE), CLASSES, SIZE)
+    with pytest.raises(ValueError, match="criterion must be or contain pairs"):
+        Alternation(network(), nn.Linear(2, 2), pairs)

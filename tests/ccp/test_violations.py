@@ -56,3 +56,11 @@ def test_the_terms_of_c2_are_the_generalized_contrastive_loss() -> None:
         apart = float(loss(x, torch.tensor([0, 1])))
         assert together == pytest.approx(max(0.0, d - beta + alpha), abs=1e-6)
         assert apart == pytest.approx(max(0.0, beta - d + alpha), abs=1e-6)
+
+
+@pytest.mark.parametrize("name", ["positive", "mask"])
+@pytest.mark.parametrize("wrong", [torch.tensor([1, 1, 0]), torch.tensor([True, False])])
+def test_masks_are_boolean_and_of_one_shape(name: str, wrong: torch.Tensor) -> None:
+    given = {"positive": torch.tensor([True, True, False]), name: wrong}
+    with pytest.raises(ValueError, match=rf"{name} must be boolean of shape \(3,\), got "):
+        pair_violations(torch.tensor([0.25, 0.75, 1.0]), beta=0.5, alpha=0.5, **given)

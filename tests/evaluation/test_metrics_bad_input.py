@@ -6,10 +6,11 @@ import builtins
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from sumpool.evaluation import nearest_neighbors, retrieval_metrics
+from sumpool.evaluation import nearest_neighbors, retrieval_metrics, score_queries
 
 X = torch.randn(20, 4)
 Y = torch.arange(20) % 5
@@ -31,6 +32,8 @@ INF[3, 0] = -math.inf
         ((X[:, :0], Y), ValueError, r"query must have shape .*got \(20, 0\)"),
         ((X, Y, X[:0], Y[:0]), ValueError, r"gallery must have shape .*got \(0, 4\)"),
         ((X.long(), Y), TypeError, "query must hold floating-point numbers, got torch.int64"),
+        ((X.numpy(), np.array(list("abcd" * 5))), TypeError, "query_labels must hold numbers, got"),
+        ((X.numpy().astype(np.longdouble), Y), TypeError, "query must hold numbers, got"),
         ((X.tolist(), Y), TypeError, "query must be a torch.Tensor or a numpy array, got list"),
         ((X, Y.tolist()), TypeError, "query_labels must be a torch.Tensor or a numpy array"),
         ((X, Y[:-1]), ValueError, r"query_labels must have shape \(20,\), got \(19,\)"),
@@ -121,3 +124,15 @@ def test_the_query_set_is_no_gallery(as_given: Any) -> None:
     one, other = vectors[:3].tolist(), vectors[3:].tolist()
     with pytest.raises(TypeError, match=r"must be a torch\.Tensor or a numpy array"):
         retrieval_metrics(one, labels[:3], other, labels[3:])  # type: ignore[arg-type]
+
+
+def test_a_depth_is_named_as_such() -> None:
+    with pytest.raises(ValueError, match="depth must lie between 1 and the 19"):
+        score_queries(X, Y, depth=99)
+
+
+@pytest.mark.filterwarnings("error")
+def test_arrays_of_any_byte_order_are_read_and_not_written() -> None:
+    array = X.numpy().astype(">f4")
+    array.flags.writeable = False
+    assert retrieval_metrics(array, Y.numpy(), ks=(1,)) == retrieval_metrics(X, Y, ks=(1,))

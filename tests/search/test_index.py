@@ -124,7 +124,15 @@ def test_a_part_is_explained_to_the_similarity(index: Index) -> None:
     ("ask", "says"),
     [
         (lambda it: it.search(99), "id must be that of an indexed image, between 0 and 9, got 99"),
-        (lambda it: it.search(0, 0), "k must be at least 1, got 0"),
+        (lambda it: it.search(0, 2.5), "k must be a whole number of at least 1, got 2.5"),
+        (lambda it: it.search_prototype(0, -1), "k must be a whole number of at least 1, got -1"),
+        (lambda it: it.search_prototype(1.5), "prototype must lie between 0 and 3, got 1.5"),
+        (lambda it: it.search(True), "query must be an image file, .* got bool"),
+        (lambda it: it.search(0, threshold=float("nan")), "threshold must be a number, got nan"),
+        (lambda it: it.search(0, where={"label": None}), "where must name labels, .* got None"),
+        (lambda it: it.search(it.embed(0), box=(0, 0, 9, 9)), "box must be left out with an emb"),
+        (lambda it: it.explain(it.embed(0), 1, box=(0, 0, 9, 9)), "box must be left out with an"),
+        (lambda it: it.search(0, 0), "k must be a whole number of at least 1, got 0"),
         (lambda it: it.search(0, where={"color": "red"}), "where must be label=NAME, got 'color'"),
         (lambda it: it.search(0, where={"label": "brid"}), "no image has the label 'brid'; .*bird"),
         (lambda it: it.search(0, box=(1, 2, 3)), "box must be x0,y0,x1,y1 in pixels of the image"),
@@ -389,3 +397,16 @@ def test_a_header_that_does_not_say_where_it_was_calibrated_is_read(
     values[DIGEST] = folder._digest(values)
     (tmp_path / HEADER).write_text(json.dumps(values))
     assert read_header(tmp_path) == index.header
+
+
+def test_ids_and_numbers_may_be_those_of_numpy(index: Index) -> None:
+    id = index.images["id"].to_numpy()[2]
+    assert index.search(id, np.int64(3)) == index.search(int(id), 3)
+    assert index.search_prototype(np.int64(1), np.int64(2)) == index.search_prototype(1, 2)
+    assert index.explain(id, np.int64(1)).similarity == index.explain(int(id), 1).similarity
+
+
+def test_a_batch_has_images(photos: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        build(photos, tmp_path / "index", batch_size=0)
+    assert not (tmp_path / "index").exists()

@@ -8,6 +8,7 @@ import socket
 import sys
 import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,29 @@ def test_a_request_that_runs_is_answered_before_INT_ends_the_server(index: Index
         assert answers == [b"HTTP/1.1 200 OK"]
         assert server.wait() == 0
         assert server.log == ["stopped\n", ""]
+
+
+@pytest.mark.parametrize(
+    ("answer", "complaint"),
+    [
+        (b"hello", "gave no answer in JSON"),
+        (b"[]", "gave no JSON object"),
+        (b"{}", "gave no results: it may be another server"),
+    ],
+)
+def test_another_server_is_recognized(answer: bytes, complaint: str) -> None:
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *arguments: object) -> None:
+            """Log nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        with pytest.raises(ClientError, match=complaint):
+            Client(f"http://127.0.0.1:{server.server_port}").search(0)
+        thread.join()

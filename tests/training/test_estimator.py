@@ -129,5 +129,14 @@ def test_what_cannot_be_fitted_is_refused(folder: Path) -> None:
         EmbeddingTransformer(options=OPTIONS).fit(images)
     with pytest.raises(ValueError, match="y must have a class for each of 18 images, got 12"):
         EmbeddingTransformer(options=OPTIONS).fit(images, np.arange(12) // 3)
+    for y, complaint in (
+        (np.array([1, 2, 3, np.nan] * 4), "y must be a class for each image, got nan at 3"),
+        (np.array([[1]] * 16), r"y must have one dimension, got shape \(16, 1\)"),
+        (np.array([1, "a", 2, "b"] * 4, object), "y must be all numbers or all strings"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=complaint):
+            EmbeddingTransformer(options=OPTIONS).fit(images, y)
+    with pytest.raises(TypeError, match="options must be a mapping, got list"):
+        EmbeddingTransformer(options=[("pool", "gap")]).fit(images, classes)
     with pytest.raises(NotFittedError):
         EmbeddingTransformer(folder).transform(images)

@@ -84,8 +84,10 @@ class Alternation:
         self.pull = ProximalPull(pulled_parameters(model, criterion, pairs), weight)
         self.problem = Problem()
         self._best: dict[str, dict[str, Any]] | None = None
-        named = criterion.named_parameters()
-        self._proxies = next(name for name, it in named if it is pairs.proxies)
+        own = [name for name, it in criterion.named_parameters() if it is pairs.proxies]
+        if not own:
+            raise ValueError("criterion must be or contain pairs, and has not their proxies")
+        (self._proxies,) = own
         self._drawn = pairs.centers().detach().clone()
 
     def begin(self, chosen: Tensor, pool: Tensor, mask: Tensor | None = None) -> None:

@@ -32,7 +32,7 @@ class ProximalPull:
     """
 
     def __init__(self, parameters: Mapping[str, nn.Parameter], weight: float) -> None:
-        if weight < 0:
+        if not weight >= 0:
             raise ValueError(f"weight must be at least 0, got {weight}")
         self._parameters = dict(parameters)
         self.weight = weight

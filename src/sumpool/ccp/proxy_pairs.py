@@ -56,7 +56,7 @@ class ProxyPairs(nn.Module):
             embedding_size=embedding_size,
             proxies_per_class=proxies_per_class,
         )
-        if batch_weight < 0:
+        if not batch_weight >= 0:
             raise ValueError(f"batch_weight must be at least 0, got {batch_weight}")
         self.loss = loss
         self.batch_weight = batch_weight

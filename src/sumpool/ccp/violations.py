@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 
@@ -45,8 +46,14 @@ def pair_violations(
     """
     if not alpha > 0:
         raise ValueError(f"alpha must be positive, got {alpha}")
+    for name, chosen in (("positive", positive), ("mask", mask)):
+        if chosen is not None and (chosen.dtype != torch.bool or chosen.shape != distances.shape):
+            raise ValueError(
+                f"{name} must be boolean of shape {tuple(distances.shape)}, "
+                f"got {chosen.dtype} of shape {tuple(chosen.shape)}"
+            )
     signed = (distances - beta).double()
-    kept = positive.new_ones(positive.shape) if mask is None else mask
+    kept = torch.ones_like(positive) if mask is None else mask
     sides = []
     for chosen, sign in ((positive & kept, 1.0), (~positive & kept, -1.0)):
         found = sign * signed[chosen]

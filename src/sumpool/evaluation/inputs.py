@@ -103,7 +103,12 @@ def check_k(name: str, k: Any, available: int) -> None:
 
 def _as_tensor(name: str, values: ArrayLike, device: torch.device | None) -> Tensor:
     if isinstance(values, np.ndarray):
-        values = torch.from_numpy(np.ascontiguousarray(values))
+        # torch neither reads arrays of another byte order nor likes those that are read-only.
+        native = values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
+        try:
+            values = torch.from_numpy(np.ascontiguousarray(native))
+        except TypeError as error:
+            raise TypeError(f"{name} must hold numbers, got {values.dtype}") from error
     if not isinstance(values, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor or a numpy array, got {type(values).__name__}"

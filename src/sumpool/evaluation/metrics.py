@@ -16,6 +16,7 @@ from sumpool.evaluation.inputs import (
     ArrayLike,
     as_comparison,
     as_labels,
+    check_k,
     check_ks,
     check_search,
 )
@@ -142,7 +143,7 @@ def score_queries(
         tensor([1.0000, 1.0000, 0.2500, nan, nan], dtype=torch.float64)
     """
     comparison, labels, others = _inputs(query, query_labels, gallery, gallery_labels)
-    (depth,) = check_ks((depth,), comparison.available)
+    check_k("depth", depth, comparison.available)
     return _score(comparison, labels, others, depth, max_memory, backend, progress)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from sumpool.search.queries import QueryError
 
@@ -32,7 +32,9 @@ def accepted_labels(
     if not labels:
         raise QueryError("where needs labels, and the images of this index have none")
     value = where["label"]
-    wanted = [value] if isinstance(value, str) else list(value)
+    wanted = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if strange := [it for it in wanted if not isinstance(it, str)]:
+        raise QueryError(f"where must name labels, which are strings, got {strange[0]!r}")
     for label in wanted:
         if label not in labels:
             close = difflib.get_close_matches(label, labels, 3, 0.4) or list(labels[:3])

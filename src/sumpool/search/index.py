@@ -23,10 +23,11 @@ from sumpool.search.explain import Explanation, explain_match
 from sumpool.search.filters import accepted_labels
 from sumpool.search.folder import MODEL
 from sumpool.search.images import IndexedImages, Match
-from sumpool.search.queries import Embedded, QueryError, embed_query
+from sumpool.search.queries import Embedded, QueryError, embed_query, whole_number
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.threshold import Threshold
 from sumpool.search.update import Compute, begin, open_vector_index, update
+from sumpool.transport.validation import is_integer, is_number
 
 #: An image file, an image, the id of an indexed image, or one of these with a box.
 Query = str | os.PathLike[str] | Image.Image | int | tuple[Any, Sequence[float]]
@@ -185,7 +186,15 @@ class Index(IndexedImages):
             if box is not None:
                 raise QueryError("box must be given once: with the query, or as an argument")
             return self.embed(*query)
-        image = self.load(query) if isinstance(query, int) else read_image(query)
+        if is_integer(query):
+            image = self.load(whole_number("id", query, 0))
+        elif isinstance(query, str | os.PathLike | Image.Image):
+            image = read_image(query)
+        else:
+            raise QueryError(
+                "query must be an image file, a PIL image or the id of an indexed image, "
+                f"got {type(query).__name__}"
+            )
         return embed_query(self.model, image, box)
 
     def search(
@@ -212,16 +221,15 @@ class Index(IndexedImages):
             QueryError: If an argument is invalid; the message says what is accepted.
             BrokenImageError: If the image cannot be read.
         """
-        if k < 1:
-            raise QueryError(f"k must be at least 1, got {k}")
+        k = whole_number("k", k, 1)
+        if threshold is not None and not (is_number(threshold) and threshold == threshold):
+            raise QueryError(f"threshold must be a number, got {threshold!r}")
         accepted = accepted_labels(where, self.labels)
-        own = query if isinstance(query, int) and box is None else None
+        own = whole_number("id", query, 0) if is_integer(query) and box is None else None
         if own is not None:
             vector = np.array(self.vectors[self.row(own)])
-        elif isinstance(query, Embedded):
-            vector = query.vector.numpy()
         else:
-            vector = self.embed(query, box).vector.numpy()
+            vector = self._embedded(query, box).vector.numpy()
         wanted = min(k + (own is not None), len(self))
         found = self._store.search(vector[None], wanted, accepted)
         pairs = zip(found.ids[0].tolist(), found.similarities[0].tolist(), strict=True)
@@ -245,7 +253,8 @@ class Index(IndexedImages):
             raise QueryError(
                 f"the pooling {self.model.config.pooling} has no prototypes to search by"
             )
-        if not 0 <= prototype < attributes.shape[1]:
+        k = whole_number("k", k, 1)
+        if not (is_integer(prototype) and 0 <= prototype < attributes.shape[1]):
             raise QueryError(
                 f"prototype must lie between 0 and {attributes.shape[1] - 1}, got {prototype}"
             )
@@ -267,8 +276,14 @@ class Index(IndexedImages):
                 f"the pooling {self.model.config.pooling} is not a sum over positions: it cannot "
                 "say where a match comes from"
             )
-        embedded = query if isinstance(query, Embedded) else self.embed(query, box)
-        return explain_match(self.model, embedded, self.embed(id))
+        return explain_match(self.model, self._embedded(query, box), self.embed(id))
+
+    def _embedded(self, query: Query | Embedded, box: Sequence[float] | None) -> Embedded:
+        if not isinstance(query, Embedded):
+            return self.embed(query, box)
+        if box is not None:
+            raise QueryError("box must be left out with an embedded query: give it to embed")
+        return query
 
     def duplicates(self, threshold: float = NEAR, *, progress: bool = False) -> list[Duplicates]:
         """Group identical images, then images whose similarity is at least ``threshold``."""

@@ -16,6 +16,7 @@ from sumpool.evaluation.gallery_regions import grid_shape
 from sumpool.models import Embedder
 from sumpool.system.errors import UserError
 from sumpool.system.modes import evaluating
+from sumpool.transport.validation import is_integer
 
 #: Left, top, right and bottom in pixels of the upright image.
 Box = tuple[float, float, float, float]
@@ -23,6 +24,13 @@ Box = tuple[float, float, float, float]
 
 class QueryError(UserError):
     """A query cannot be answered; the message says why, or what is accepted."""
+
+
+def whole_number(name: str, value: int, least: int) -> int:
+    """Return ``value`` as an int; raise a QueryError unless it is an integer of at least least."""
+    if not is_integer(value) or value < least:
+        raise QueryError(f"{name} must be a whole number of at least {least}, got {value!r}")
+    return int(value)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,7 @@ from sumpool.search.stores.base import VectorIndex
 from sumpool.search.stores.catalog import check_store, open_store
 from sumpool.search.threshold import validation_threshold
 from sumpool.system.files import StoreError
+from sumpool.transport.validation import check_at_least_one
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +67,7 @@ def begin(
         StoreError: If ``out`` holds a finished index, a build with other options, or other files.
     """
     check_store(options["store"])
+    check_at_least_one(batch_size=options["batch_size"])
     threshold = None
     if isinstance(model, Embedder):
         embedder, name = model, "a model in memory"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -55,12 +56,13 @@ class Client:
         """
         values: dict[str, Any] = {"k": k, "label": label, "threshold": threshold}
         values["box"] = None if box is None else ",".join(map(str, box))
-        if isinstance(query, int):
-            answer = self.get("search", image=query, **values)
-        else:
+        if isinstance(query, bytes | str | os.PathLike):
             content = query if isinstance(query, bytes) else Path(query).read_bytes()
             answer = self._ask("search", values, content)
-        results: list[dict[str, Any]] = answer["results"]
+        else:
+            answer = self.get("search", image=int(query), **values)
+        if not isinstance(results := answer.get("results"), list):
+            raise ClientError(f"{self.address} gave no results: it may be another server")
         return results
 
     def get(self, name: str, **values: Any) -> dict[str, Any]:
@@ -76,15 +78,19 @@ class Client:
             request.add_header("Content-Type", "application/octet-stream")
         try:
             with urlopen(request, timeout=self.timeout) as response:
-                answer: dict[str, Any] = json.load(response)
+                answer = json.load(response)
         except HTTPError as error:
             with error:
                 raise ClientError(_reason(error)) from error
+        except (ValueError, HTTPException) as error:
+            raise ClientError(f"{self.address} gave no answer in JSON: {error}") from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             cut = body is not None and isinstance(reason, BrokenPipeError | ConnectionResetError)
             why = "the upload may be larger than it accepts" if cut else str(error)
             raise ClientError(f"{self.address} does not answer: {why}") from error
+        if not isinstance(answer, dict):
+            raise ClientError(f"{self.address} gave no JSON object")
         return answer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
@@ -17,12 +17,12 @@ LEAST_SHARE = 1e-30
 LARGEST_EPS = 1e30
 
 
-def is_integer(value: object) -> bool:
+def is_integer(value: object) -> TypeGuard[int]:
     """Whether ``value`` is an integer, of Python or NumPy, and not a boolean."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
     """Whether ``value`` is a real number, of Python or NumPy, and not a boolean."""
     return isinstance(value, Real) and not isinstance(value, bool)
 

@@ -106,18 +106,34 @@ class EmbeddingTransformer(
     def _train(self, X: Any, y: ArrayLike | None) -> Embedder:
         if y is None:
             raise ValueError("y must be the classes of the images to train on, got None")
-        options = _checked_options({"recipe": "best", **(self.options or {})})
+        if not isinstance(self.options, Mapping):
+            raise TypeError(f"options must be a mapping, got {type(self.options).__name__}")
+        options = _checked_options({"recipe": "best", **self.options})
         if not is_pretrained(os.fspath(self.model)):
             options.setdefault("init", os.fspath(self.model))
         config = with_recipe(options["recipe"], options)
         check_effects(config)
-        names, labels = np.unique(np.asarray(y), return_inverse=True)
+        names, labels = _classes(y)
         if len(names) < 4:
             found = counted(len(names), "class", "classes")
             raise ConfigError(f"y has {found}: four are needed, two to learn from, two to validate")
         images = _Pictures(image_list(X), labels.tolist(), [str(name) for name in names])
         splits = Splits("default", *hold_out(config, images), None)
         return train_in_memory(config, splits=splits).model
+
+
+def _classes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return the sorted classes in ``y`` and the number of each image's class."""
+    values = np.asarray(y)
+    if values.ndim != 1:
+        raise ValueError(f"y must have one dimension, got shape {values.shape}")
+    for place, value in enumerate(values.tolist()):
+        if value is None or value != value:
+            raise ValueError(f"y must be a class for each image, got {value} at {place}")
+    try:
+        return np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise TypeError("y must be all numbers or all strings") from error
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
