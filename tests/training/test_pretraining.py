@@ -56,6 +56,22 @@ def test_a_finished_pretraining_is_left_as_it_is(
             pretrain(replace(config, **other), tmp_path, progress=False)
 
 
+def test_weights_that_are_gone_are_written_again(tmp_path: Path, config: PretrainConfig) -> None:
+    config = replace(config, epochs=1)
+    weights = pretrain(config, tmp_path, progress=False)
+    before = weights.read_bytes()
+    weights.unlink()
+    assert pretrain(config, tmp_path, progress=False) == weights
+    assert weights.read_bytes() == before
+
+
+@pytest.mark.parametrize("damaged", ["{}", "[]", "{"])
+def test_damaged_facts_are_named(tmp_path: Path, config: PretrainConfig, damaged: str) -> None:
+    (tmp_path / FACTS).write_text(damaged)
+    with pytest.raises(RunError, match=rf"{FACTS} is .*: remove it and {WEIGHTS} to start over"):
+        pretrain(config, tmp_path, progress=False)
+
+
 def test_published_images_may_have_moved(
     tmp_path: Path, config: PretrainConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,6 +79,7 @@ def test_published_images_may_have_moved(
     for counts in (False, True):
         facts = {"config": asdict(replace(config, check_counts=counts)), "finished": True}
         (tmp_path / FACTS).write_text(json.dumps(facts))
+        (tmp_path / WEIGHTS).touch()
         relative = replace(config, check_counts=counts, data=Path(config.data).name)
         assert pretrain(relative, tmp_path, progress=False) == tmp_path / WEIGHTS
     assert pretrain(replace(relative, data=str(tmp_path)), tmp_path, progress=False)

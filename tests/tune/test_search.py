@@ -124,6 +124,33 @@ def test_an_interrupted_search_loses_no_trial(scored: Any, folder: Path, tmp_pat
     assert known(tmp_path) == known(folder)
 
 
+@pytest.mark.parametrize("step", ["enqueue_trial", "tell"])
+def test_a_kill_while_lost_trials_are_queued_loses_none(
+    scored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    def interrupted(config: TrainConfig, report: Report) -> float:
+        raise KeyboardInterrupt
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise SystemExit("killed")
+
+    scored(interrupted)
+    requeue = TuneStore.requeue_lost
+    with monkeypatch.context() as patch:
+        patch.setattr(TuneStore, "requeue_lost", lambda *_, **__: 0)
+        with pytest.raises(KeyboardInterrupt):
+            search(tmp_path)
+    store = TuneStore(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store._study), step, killed)
+        with pytest.raises(SystemExit, match="killed"):
+            requeue(store)
+    seen = scored(peak)
+    result = search(tmp_path)
+    assert [(it.number, it.state) for it in result.trials] == [(n, "complete") for n in range(3)]
+    assert len(seen) == 3
+
+
 def test_a_folder_keeps_one_search(scored: Any, folder: Path, tmp_path: Path) -> None:
     seen = scored(peak)
     assert search(folder).counts() == "3 trials: 3 complete"

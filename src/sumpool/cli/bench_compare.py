@@ -74,7 +74,7 @@ def add_compare_options(parser: ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="only runs with these options",
+        help="only runs with these options, or to which they do not apply, such as gsp.mu to gap",
     )
     add_metric(parser)
     parser.add_argument(

@@ -75,7 +75,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     facts = _read(out / FACTS)
     if facts is not None and _identity(facts["config"]) != _identity(options):
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
-    if facts is not None and facts["finished"]:
+    if facts is not None and facts["finished"] and (out / WEIGHTS).is_file():
         return out / WEIGHTS
     if facts is None and (out / WEIGHTS).exists():
         raise RunError(f"{out / WEIGHTS} is not of a pretraining: choose another --out")
@@ -299,11 +299,17 @@ def _identity(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "data": None if published else Path(options["data"]).resolve()}
 
 
+#: What to do with a folder whose facts cannot be read.
+_AGAIN = f"remove it and {WEIGHTS} to start over, or choose another --out"
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
         facts = load_json(path)
     except ValueError as error:
-        raise RunError(f"{path} is not a JSON file: remove it to start over") from error
-    return dict(facts)
+        raise RunError(f"{path} is not a JSON file: {_AGAIN}") from error
+    if not isinstance(facts, dict) or not {"config", "finished"} <= facts.keys():
+        raise RunError(f"{path} is damaged: {_AGAIN}")
+    return facts

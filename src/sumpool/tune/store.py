@@ -211,21 +211,28 @@ class TuneStore:
         """
         state = self._optuna.trial.TrialState
         lost = self._study.get_trials(deepcopy=False, states=(state.RUNNING,))
+        waiting = self._study.get_trials(deepcopy=False, states=(state.WAITING,))
+        queued = {it.user_attrs["number"] for it in waiting}
         for it in lost:
-            kept = {key: it.user_attrs[key] for key in ("number", "options")}
-            attempt = it.user_attrs.get("attempt", 1) + crashed
+            # Queued before its loss is noted: a kill in between must not lose it for good.
+            if it.user_attrs["number"] not in queued:
+                self._queue_again(it, crashed)
             self._study.tell(it.number, state=state.FAIL)
-            if attempt <= ATTEMPTS:
-                # With the same parameters: chosen by Optuna or, for the default, in the space.
-                self._enqueue({**kept, "attempt": attempt}, it.params)
-            else:
-                error = f"its process ended {ATTEMPTS} times"
-                self._study.add_trial(
-                    self._optuna.trial.create_trial(
-                        state=state.FAIL, user_attrs={**kept, "error": error}
-                    )
-                )
         return len(lost)
+
+    def _queue_again(self, trial: Any, crashed: bool) -> None:
+        kept = {key: trial.user_attrs[key] for key in ("number", "options")}
+        attempt = trial.user_attrs.get("attempt", 1) + crashed
+        if attempt <= ATTEMPTS:
+            # With the same parameters: chosen by Optuna or, for the default, in the space.
+            self._enqueue({**kept, "attempt": attempt}, trial.params)
+            return
+        error = f"its process ended {ATTEMPTS} times"
+        self._study.add_trial(
+            self._optuna.trial.create_trial(
+                state=self._optuna.trial.TrialState.FAIL, user_attrs={**kept, "error": error}
+            )
+        )
 
     def _enqueue(self, attributes: Mapping[str, Any], params: Mapping[str, Any]) -> None:
         self._study.enqueue_trial(dict(params), user_attrs=dict(attributes))
