@@ -132,7 +132,7 @@ def test_a_depth_is_named_as_such() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_arrays_of_any_byte_order_are_read_and_not_written() -> None:
+def test_arrays_may_be_read_only_or_of_another_byte_order() -> None:
     array = X.numpy().astype(">f4")
     array.flags.writeable = False
     assert retrieval_metrics(array, Y.numpy(), ks=(1,)) == retrieval_metrics(X, Y, ks=(1,))

@@ -138,3 +138,18 @@ def test_autocast_normalizes_in_float32() -> None:
 def test_too_few_features_to_start_from_are_refused() -> None:
     with pytest.raises(ValueError, match=r"initializing 8 prototypes needs .*, got 4"):
         NetVladPool2d(CHANNELS)(maps(1, 2, 2))
+
+
+def test_a_map_without_parameters_is_applied_as_it_is() -> None:
+    """Such as a quantized one."""
+
+    class Packed(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x @ weight.T
+
+    layer = NetVladPool2d(channels=8, embedding_size=32)
+    x = torch.rand(4, 8, 6, 6)
+    layer.initialize_prototypes(x)
+    expected, weight = layer.eval()(x), layer.map.weight.detach()
+    layer.map = Packed()  # type: ignore[assignment]
+    torch.testing.assert_close(layer(x), expected)

@@ -112,7 +112,8 @@ def open_collection(
     splits = dataset_splits(root, format)
     if split not in splits:
         raise DataError(
-            f"{root} has no split {split}: it has {', '.join(splits)} (format {format})"
+            f"{format if root is None else root} has no split {split}: it has "
+            f"{', '.join(splits)} (format {format})"
         )
     more = {"allow_outside": allow_outside} if format == "csv" else {}
     return open_dataset(root, format, split, **more)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
@@ -103,12 +104,14 @@ def check_k(name: str, k: Any, available: int) -> None:
 
 def _as_tensor(name: str, values: ArrayLike, device: torch.device | None) -> Tensor:
     if isinstance(values, np.ndarray):
-        # torch neither reads arrays of another byte order nor likes those that are read-only.
-        native = values.astype(values.dtype.newbyteorder("="), copy=not values.flags.writeable)
-        try:
-            values = torch.from_numpy(np.ascontiguousarray(native))
-        except TypeError as error:
-            raise TypeError(f"{name} must hold numbers, got {values.dtype}") from error
+        native = values.astype(values.dtype.newbyteorder("="), copy=False)
+        with warnings.catch_warnings():
+            # Mapped files are read-only, and nothing is written to them.
+            warnings.filterwarnings("ignore", "The given NumPy array is not writable")
+            try:
+                values = torch.from_numpy(np.ascontiguousarray(native))
+            except TypeError as error:
+                raise TypeError(f"{name} must hold numbers, got {values.dtype}") from error
     if not isinstance(values, Tensor):
         raise TypeError(
             f"{name} must be a torch.Tensor or a numpy array, got {type(values).__name__}"

@@ -38,10 +38,11 @@ def mapped(layer: nn.Linear, x: Tensor) -> Tensor:
         >>> mapped(nn.Linear(3, 2), torch.rand(4, 3, dtype=torch.float16)).dtype
         torch.float32
     """
-    if x.dtype == layer.weight.dtype or torch.is_autocast_enabled(x.device.type):
+    own = next(layer.parameters(), None)  # quantized layers have none
+    if own is None or x.dtype == own.dtype or torch.is_autocast_enabled(x.device.type):
         out: Tensor = layer(x)
         return out
-    return affine(layer, x.to(torch.promote_types(x.dtype, layer.weight.dtype)))
+    return affine(layer, x.to(torch.promote_types(x.dtype, own.dtype)))
 
 
 def layer_norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:
