@@ -113,3 +113,7 @@ def test_masked_points_may_hold_anything() -> None:
     assert greedy_k_center(points, 3, mask=mask).tolist() == [0, 3, 1]
     assert greedy_k_center(points, 2, torch.zeros(1, 1), mask).tolist() == [3, 1]
     assert mean_covering_radius(points, mask) == mean_covering_radius(points[mask])
+    center = torch.ones(1, 1, requires_grad=True)
+    radius = covering_radius(points, center, mask)
+    radius.backward()
+    assert (radius.item(), center.grad) == (3, -torch.ones(1, 1))

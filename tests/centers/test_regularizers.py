@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -271,7 +273,18 @@ def test_the_largest_energy_of_coinciding_centers_is_a_number() -> None:
     assert bool(torch.isfinite(centers.grad).all())
 
 
-def test_numbers_of_numpy_are_numbers_and_words_are_not() -> None:
-    build_regularizer("r1", lam=np.float32(3), subset=np.int64(3))
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.int64])
+@pytest.mark.parametrize("name", [name for name, it in REGULARIZERS.items() if it.symbol])
+def test_numbers_of_numpy_are_those_of_python(name: str, kind: Callable[[int], Any]) -> None:
+    centers = torch.eye(6, dtype=torch.float64)
+    found = build_regularizer(name, lam=kind(3), subset=np.int64(5), seed=np.int64(1))
+    expected = build_regularizer(name, lam=3, subset=5, seed=1)
+    assert repr(found) == repr(expected)
+    assert torch.equal(found(centers), expected(centers))
+
+
+def test_words_and_fractions_are_no_numbers() -> None:
+    with pytest.raises(TypeError, match="gamma must be a number above 0, or inf, got Fraction"):
+        build_regularizer("r1", lam=Fraction(3))
     with pytest.raises(TypeError, match="gamma must be a number above 0, or inf, got str"):
         build_regularizer("r1", lam="a")

@@ -203,6 +203,7 @@ def test_normalize_has_a_gradient_also_after_inference_mode() -> None:
         Preprocessing(),
         Preprocessing(resize=None, crop=32, augment="none", flip=False),
         Preprocessing(resize=64, crop=60, area=(9, 100), aspect=(1, 1), std=(1, 2, 3)),
+        Preprocessing(resize=np.int64(64), crop=np.int64(60), train_crop=np.int64(60)),
     ],
 )
 def test_settings_survive_json(views: Preprocessing) -> None:
@@ -243,6 +244,12 @@ def test_unknown_settings_are_named() -> None:
 def test_bad_settings_are_named(settings: dict[str, object], complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
         Preprocessing(**settings)
+
+
+@pytest.mark.parametrize("crop", [None, True, 227.0, "227"])
+def test_a_side_that_is_no_integer_is_named(crop: object) -> None:
+    with pytest.raises(TypeError, match=f"crop must be an integer, got {crop!r}"):
+        Preprocessing(crop=crop)  # type: ignore[arg-type]
 
 
 def test_views_with_numbers_given_leave_global_random_states_alone() -> None:

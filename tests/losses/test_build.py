@@ -240,3 +240,8 @@ def test_numbers_of_numpy_become_those_of_python() -> None:
     loss = build_loss("c2", num_classes=classes, embedding_size=8, neg_margin=np.float32(0.5))
     assert json.loads(json.dumps(loss.settings))["num_classes"] == 3
     assert loss.settings["neg_margin"] == 0.5
+
+
+def test_counts_of_any_size_are_compared() -> None:
+    loss = build_loss("xbm", num_classes=3, embedding_size=8, start_step=10**400)
+    assert loss.settings["start_step"] == 10**400

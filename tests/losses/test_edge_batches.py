@@ -155,3 +155,12 @@ def test_embeddings_that_are_not_finite_show_in_the_loss(name: str, value: float
     x = embeddings_of(labels.tolist())
     x[0, 0] = value
     assert not small_loss(name)(x, labels).isfinite()
+
+
+@pytest.mark.parametrize("name", ["c1", "c2", "triplet", "ms", "circle", "margin"])
+def test_references_that_are_not_finite_show_in_the_loss(name: str) -> None:
+    labels = torch.tensor([0, 0, 1, 1])
+    x = embeddings_of(labels.tolist())
+    others = x.clone()
+    others[0, 0] = float("nan")
+    assert not small_loss(name)(x, labels, None, others, labels).isfinite()

@@ -342,3 +342,14 @@ def test_features_may_have_another_precision_than_the_layer(name: str, dtype: to
     embedding = layer(x)
     assert embedding.dtype == dtype
     torch.testing.assert_close(embedding.float(), layer(x.float()), rtol=0.03, atol=0.03)
+
+
+@each
+@pytest.mark.parametrize("own", [torch.float32, torch.float64])
+def test_float64_may_meet_float32_under_autocast(name: str, own: torch.dtype) -> None:
+    layer = layer_of(name).eval().to(own)
+    other = torch.float64 if own == torch.float32 else torch.float32
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        embedding = layer(maps(dtype=other))
+    assert embedding.dtype == other
+    torch.testing.assert_close(embedding, layer(maps(dtype=other)), rtol=0.03, atol=0.03)

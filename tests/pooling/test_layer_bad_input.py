@@ -186,7 +186,9 @@ def test_options_of_other_types_are_refused(options: dict[str, Any], complaint: 
 
 
 def test_numbers_of_numpy_are_numbers() -> None:
-    layer = GeneralizedSumPool2d(np.int64(8), np.int64(4), mu=np.float32(0.5), eps=np.int64(5))
+    layer = GeneralizedSumPool2d(
+        np.int64(8), np.int64(4), mu=np.float16(0.5), eps=np.float16(5), seed=np.int64(3)
+    )
     assert (float(layer.mu), float(layer.eps)) == (0.5, 5.0)
     assert layer(torch.rand(2, 8, 3, 3)).shape == (2, 8)
 

@@ -140,16 +140,39 @@ def test_too_few_features_to_start_from_are_refused() -> None:
         NetVladPool2d(CHANNELS)(maps(1, 2, 2))
 
 
-def test_a_map_without_parameters_is_applied_as_it_is() -> None:
-    """Such as a quantized one."""
+@pytest.mark.parametrize("kind", [None, torch.int32, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_map_of_another_kind_is_applied_as_it_is(
+    kind: torch.dtype | None, dtype: torch.dtype
+) -> None:
+    """Such as a quantized one, or one with an adapter."""
 
-    class Packed(torch.nn.Module):
+    class Packed(torch.nn.Linear):
         def forward(self, x: Tensor) -> Tensor:
-            return x @ weight.T
+            return x @ weight.to(x.dtype).T
 
     layer = NetVladPool2d(channels=8, embedding_size=32)
     x = torch.rand(4, 8, 6, 6)
     layer.initialize_prototypes(x)
     expected, weight = layer.eval()(x), layer.map.weight.detach()
-    layer.map = Packed()  # type: ignore[assignment]
-    torch.testing.assert_close(layer(x), expected)
+    layer.map = Packed(8, 4, bias=False)
+    stored = None if kind is None else torch.nn.Parameter(torch.ones(4, 8, dtype=kind), False)
+    layer.map.weight = stored  # type: ignore[assignment]
+    torch.testing.assert_close(layer(x.to(dtype)).float(), expected, atol=1e-3, rtol=0)
+
+
+def test_a_weight_is_computed_once() -> None:
+    class Counting(torch.nn.Module):
+        calls = 0
+
+        def forward(self, weight: Tensor) -> Tensor:
+            self.calls += 1
+            return weight
+
+    layer = NetVladPool2d(CHANNELS, embedding_size=32, init="random")
+    counting = Counting()
+    torch.nn.utils.parametrize.register_parametrization(layer.map, "weight", counting)
+    for dtype in (torch.float32, torch.float64):
+        counting.calls = 0
+        layer(maps(2, 3, 3, dtype=dtype))
+        assert counting.calls == 1

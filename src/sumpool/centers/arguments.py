@@ -19,20 +19,22 @@ from sumpool.transport.validation import (
 
 def check_number(
     name: str, value: float, accepted: str, admits: Callable[[float], bool] = lambda it: True
-) -> None:
-    """Raise unless ``value`` is a number other than NaN, not a boolean, that ``admits`` accepts."""
+) -> float:
+    """Return ``value``, a number other than NaN, not a boolean, that ``admits`` accepts."""
     if not is_number(value):
         raise TypeError(f"{name} must be {accepted}, got {type(value).__name__}")
     if math.isnan(value) or not admits(value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
+    return float(value)
 
 
-def check_integer(name: str, value: int, accepted: str, admits: Callable[[int], bool]) -> None:
-    """Raise unless ``value`` is an integer that ``admits`` accepts."""
+def check_integer(name: str, value: int, accepted: str, admits: Callable[[int], bool]) -> int:
+    """Return ``value``, an integer that ``admits`` accepts."""
     if not is_integer(value):
         raise TypeError(f"{name} must be {accepted}, got {value!r}")
     if not admits(value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
+    return int(value)
 
 
 def check_numbers(x: Tensor, dim: int, mask: Tensor | None) -> None:

@@ -38,10 +38,9 @@ def covering_radius(points: Tensor, centers: Tensor, mask: Tensor | None = None)
             f"centers must have shape ({shape}) with k >= 1, got {tuple(centers.shape)}"
         )
     # Without a matrix product, so that a point that is a center has distance 0.
-    dtype = solve_dtype(points)
-    apart = torch.cdist(
-        points.to(dtype), centers.to(dtype), compute_mode="donot_use_mm_for_euclid_dist"
-    )
+    sound = zero_invalid(points, mask).to(solve_dtype(points))
+    exact = "donot_use_mm_for_euclid_dist"
+    apart = torch.cdist(sound, centers.to(sound.dtype), compute_mode=exact)
     return apart.amin(-1).masked_fill(~valid, 0.0).amax(-1).to(points.dtype)
 
 
@@ -65,7 +64,7 @@ def mean_covering_radius(points: Tensor, mask: Tensor | None = None) -> Tensor:
     """
     valid = _valid(points, mask)
     dtype = points.dtype
-    points = zero_invalid(points, valid).to(solve_dtype(points))
+    points = zero_invalid(points, mask).to(solve_dtype(points))
     far = torch.where(valid, torch.inf, -torch.inf).to(points)
     total = torch.zeros_like(points[..., 0, 0])
     for _, far in farthest_first(points, far, int(valid.sum(-1).max())):  # noqa: B020

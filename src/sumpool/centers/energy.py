@@ -47,10 +47,10 @@ class HypersphericalEnergy(CenterRegularizer):
     ) -> None:
         super().__init__(subset, seed)
         accepted = f"a number from 0 to {LARGEST_POWER:g}"
-        check_number("power", power, accepted, lambda it: 0 <= it <= LARGEST_POWER)
+        self.power = check_number("power", power, accepted, lambda it: 0 <= it <= LARGEST_POWER)
         if reduction not in ("mean", "sum"):
             raise ValueError(f"reduction must be one of mean, sum, got {reduction!r}")
-        self.power, self.reduction = power, reduction
+        self.reduction = reduction
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """Return the mean energy of each row."""

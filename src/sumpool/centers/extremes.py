@@ -37,9 +37,9 @@ class SkewedRegularizer(CenterRegularizer):
         self, k: int = 8, *, pairs: Extreme = "far", subset: int | None = None, seed: int = 0
     ) -> None:
         super().__init__(subset, seed)
-        check_integer("k", k, "an integer of at least 1", lambda it: it >= 1)
+        self.k = check_integer("k", k, "an integer of at least 1", lambda it: it >= 1)
         check_kind("distance", pairs)
-        self.k, self.pairs = k, pairs
+        self.pairs = pairs
 
     def check_size(self, classes: int, each: int) -> None:
         """Raise a ValueError if there are fewer than K centers of other classes."""

@@ -52,10 +52,10 @@ class LogExpRegularizer(CenterRegularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(subset, seed)
-        check_number("gamma", gamma, "a number above 0, or inf", lambda it: it > 0)
-        check_number("margin", margin, "a finite number", math.isfinite)
+        self.gamma = check_number("gamma", gamma, "a number above 0, or inf", lambda it: it > 0)
+        self.margin = check_number("margin", margin, "a finite number", math.isfinite)
         check_kind(on, pairs)
-        self.gamma, self.on, self.pairs, self.margin = gamma, on, pairs, margin
+        self.on, self.pairs = on, pairs
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """Return the log-exp mean of the similarities of each row."""

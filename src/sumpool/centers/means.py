@@ -40,7 +40,8 @@ def skewed_mean(x: Tensor, k: int, dim: int = -1, mask: Tensor | None = None) ->
     """
     check_numbers(x, dim, mask)
     count = x.shape[dim]
-    check_integer("k", k, f"an integer with 1 <= |k| <= {count}", lambda it: 1 <= abs(it) <= count)
+    accepted = f"an integer with 1 <= |k| <= {count}"
+    k = check_integer("k", k, accepted, lambda it: 1 <= abs(it) <= count)
     if mask is not None:
         mask = mask.expand_as(x)
         check_left(mask, dim, abs(k))
@@ -70,7 +71,7 @@ def log_exp_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = Non
         [0.001, 0.38, 0.5, 0.62, 0.999]
     """
     check_numbers(x, dim, mask)
-    check_number("lam", lam, _REAL)
+    lam = check_number("lam", lam, _REAL)
     if mask is not None:
         mask = mask.expand_as(x)
         check_left(mask, dim, 1)
@@ -100,7 +101,7 @@ def power_mean(x: Tensor, lam: float, dim: int = -1, mask: Tensor | None = None)
         [1.6, 2.0, 2.5, 4.0]
     """
     check_numbers(x, dim, mask)
-    check_number("lam", lam, _REAL)
+    lam = check_number("lam", lam, _REAL)
     if mask is not None:
         mask = mask.expand_as(x)
         check_left(mask, dim, 1)

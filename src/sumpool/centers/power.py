@@ -52,9 +52,9 @@ class PowerRegularizer(CenterRegularizer):
         seed: int = 0,
     ) -> None:
         super().__init__(subset, seed)
-        check_number("lam", lam, "a number of at least 0, or inf", lambda it: it >= 0)
+        self.lam = check_number("lam", lam, "a number of at least 0, or inf", lambda it: it >= 0)
         check_kind(on, pairs)
-        self.lam, self.on, self.pairs = lam, on, pairs
+        self.on, self.pairs = on, pairs
 
     def row(self, cosine: Tensor, counts: Tensor) -> Tensor:
         """Return the log-exp mean of the logarithms of each row."""

@@ -42,10 +42,11 @@ class CenterRegularizer(nn.Module, ABC):
     def __init__(self, subset: int | None = None, seed: int = 0) -> None:
         super().__init__()
         if subset is not None:
-            check_integer("subset", subset, "None or an integer of at least 2", lambda it: it >= 2)
-        check_integer("seed", seed, "an integer in 0..2⁶³ − 1", lambda it: 0 <= it < 2**63)
+            accepted = "None or an integer of at least 2"
+            subset = check_integer("subset", subset, accepted, lambda it: it >= 2)
         self.subset = subset
-        self.seed = seed
+        accepted = "an integer in 0..2⁶³ − 1"
+        self.seed = check_integer("seed", seed, accepted, lambda it: 0 <= it < 2**63)
         self.register_buffer("draws", torch.zeros((), dtype=torch.int64))
 
     def forward(self, centers: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.evaluation.comparison import Comparison
+from sumpool.transport.validation import is_integer
 
 #: A torch tensor or a numpy array.
 ArrayLike: TypeAlias = Tensor | NDArray[Any]
@@ -75,7 +76,7 @@ def check_search(backend: str, max_memory: int) -> None:
     """Raise unless ``backend`` is known and ``max_memory`` is a positive number of bytes."""
     if backend not in BACKENDS:
         raise ValueError(f"backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
-    if isinstance(max_memory, bool) or not isinstance(max_memory, int | np.integer):
+    if not is_integer(max_memory):
         raise TypeError(f"max_memory must be a number of bytes, got {type(max_memory).__name__}")
     if max_memory < 1:
         raise ValueError(f"max_memory must be at least 1 byte, got {max_memory}")
@@ -93,7 +94,7 @@ def check_ks(ks: Sequence[int], available: int) -> tuple[int, ...]:
 
 def check_k(name: str, k: Any, available: int) -> None:
     """Raise unless ``k`` is an integer between 1 and ``available``."""
-    if isinstance(k, bool) or not isinstance(k, int | np.integer):
+    if not is_integer(k):
         raise TypeError(f"{name} must be whole numbers, got {k!r}")
     if not 1 <= k <= available:
         raise ValueError(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
+
 from sumpool.losses.batch_checks import check_count
 from sumpool.losses.builders import BUILDERS, WITHOUT_NORMALIZATION, Sizes, fill_proxies
 from sumpool.losses.catalog import LOSSES
@@ -11,7 +13,6 @@ from sumpool.losses.constants import Value, check_constant
 from sumpool.losses.initial import check_seed
 from sumpool.losses.metric_loss import MetricLoss
 from sumpool.losses.recipe import LossRecipe
-from sumpool.transport.validation import is_integer, is_number
 
 
 def build_loss(
@@ -100,7 +101,5 @@ def _constants(
             raise ValueError(f"{recipe.name} has no constant {name!r}; it has {accepted}")
         check_constant(recipe.name, name, value)
         # Numbers of NumPy become those of Python, so that the settings can be written as JSON.
-        constants[name] = (
-            int(value) if is_integer(value) else float(value) if is_number(value) else value
-        )
+        constants[name] = value.item() if isinstance(value, np.generic) else value
     return constants

@@ -33,7 +33,7 @@ class Constant:
 
 
 def _number(value: Value) -> bool:
-    return is_number(value) and math.isfinite(float(value))
+    return is_number(value) and math.isfinite(value)
 
 
 def _any(meaning: str) -> Constant:
@@ -56,7 +56,7 @@ def _count(meaning: str, least: int) -> Constant:
     return Constant(
         meaning,
         f"an integer of at least {least}",
-        lambda it: is_integer(it) and float(it) >= least,
+        lambda it: is_integer(it) and it >= least,
     )
 
 

@@ -79,8 +79,11 @@ class MetricLoss(nn.Module):
             loss: Tensor = self.loss(
                 embeddings.to(dtype), labels, indices_tuple, ref_emb, ref_labels
             )
-        # The triplet loss would leave out terms that are NaN, whose gradients are NaN all the same.
-        return loss + 0 * embeddings.detach().to(dtype).sum()
+        # Some losses would leave out terms that are NaN, whose gradients are NaN all the same.
+        for vectors in (embeddings, ref_emb):
+            if vectors is not None:
+                loss = loss + 0 * vectors.detach().to(dtype).sum()
+        return loss
 
     def proxy_parameters(self) -> list[nn.Parameter]:
         """Return the parameters with their own learning rate: proxies or boundaries, if any."""

@@ -31,18 +31,22 @@ def affine(layer: nn.Linear, x: Tensor) -> Tensor:
 def mapped(layer: nn.Linear, x: Tensor) -> Tensor:
     """Apply ``layer``; if ``x`` has another dtype than its parameters, in the wider of both.
 
-    Autocast chooses the dtype itself.
+    Autocast to half precision and layers with another forward pass choose their dtype themselves.
 
     Example:
         >>> import torch
         >>> mapped(nn.Linear(3, 2), torch.rand(4, 3, dtype=torch.float16)).dtype
         torch.float32
     """
-    own = next(layer.parameters(), None)  # quantized layers have none
-    if own is None or x.dtype == own.dtype or torch.is_autocast_enabled(x.device.type):
-        out: Tensor = layer(x)
-        return out
-    return affine(layer, x.to(torch.promote_types(x.dtype, own.dtype)))
+    own = next(layer.parameters(), x).dtype  # not of the weight, which may have to be computed
+    # Other layers, such as quantized ones and adapters, are no product with one weight.
+    if type(layer).forward is nn.Linear.forward and x.dtype != own:
+        wider = torch.promote_types(x.dtype, own)
+        # Autocast casts all dtypes but float64.
+        if wider == torch.float64 or not torch.is_autocast_enabled(x.device.type):
+            return affine(layer, x.to(wider))
+    out: Tensor = layer(x)
+    return out
 
 
 def layer_norm(layer: nn.LayerNorm, x: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, NamedTuple
 
 from torch import Tensor, nn
 
+from sumpool.transport.k_center import zero_invalid as zero_invalid
 from sumpool.transport.validation import (
     check_floating,
     check_mask,
@@ -201,11 +202,6 @@ class MapPool(GlobalPool):
         out = self.pool_map(x if self.input_fmt == "NCHW" else x.permute(0, 3, 1, 2), details)
         weights = None if out.weights is None else out.weights.unflatten(-1, positions)
         return Pooled(out.embedding, weights, out.attributes)
-
-
-def zero_invalid(features: Tensor, mask: Tensor | None) -> Tensor:
-    """Return ``features`` (..., n, C) with invalid positions, even NaN, set to 0."""
-    return features if mask is None else features.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def masked_mean(features: Tensor, mask: Tensor | None) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -35,7 +36,8 @@ def split_embedding(embedding_size: int, option: str, parts: int) -> int:
     check_at_least_one(**{option: parts})
     if not is_integer(embedding_size) or embedding_size < 1 or embedding_size % parts:
         raise ValueError(
-            f"embedding_size must be a positive multiple of {option}={parts}, got {embedding_size}"
+            f"embedding_size must be a positive multiple of {option}={parts}, "
+            f"got {embedding_size!r}"
         )
     return embedding_size // parts
 
@@ -104,7 +106,7 @@ class PrototypePool(GlobalPool):
         check_one_of(self.inits, init=init)
         self.channels = channels
         self.init = init
-        self.seed = seed
+        self.seed = operator.index(seed)
         self.prototypes = nn.Parameter(torch.empty(prototypes, dim, device=device, dtype=dtype))
         self.register_buffer("prototypes_ready", torch.zeros((), dtype=torch.bool, device=device))
         # A copy of the buffer's value: reading a tensor in every forward pass would stall an

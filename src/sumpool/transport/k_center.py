@@ -35,7 +35,7 @@ def greedy_k_center(
     fewest = int(valid.sum(-1).min())
     if not 1 <= k <= fewest:
         raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k}")
-    points = zero_invalid(points, valid).to(solve_dtype(points))
+    points = zero_invalid(points, mask).to(solve_dtype(points))
     far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest center, (..., n)
     if chosen is not None:
         if chosen.shape[-1] != points.shape[-1]:
@@ -67,9 +67,9 @@ def farthest_first(points: Tensor, far: Tensor, steps: int) -> Iterator[tuple[Te
         yield pick, far
 
 
-def zero_invalid(points: Tensor, valid: Tensor) -> Tensor:
-    """Return ``points`` (..., n, d) with those that are not ``valid``, even NaN, set to 0."""
-    return points.masked_fill(~valid.unsqueeze(-1), 0)
+def zero_invalid(points: Tensor, mask: Tensor | None) -> Tensor:
+    """Return ``points`` (..., n, d) with those outside the mask (..., n), even NaN, at 0."""
+    return points if mask is None else points.masked_fill(~mask.unsqueeze(-1), 0)
 
 
 def check_points(points: Tensor, mask: Tensor | None) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from numbers import Integral
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -17,6 +16,7 @@ from torchvision.transforms import v2
 from torchvision.transforms.v2 import functional as F
 
 from sumpool.data.views.boxes import DRAWS, central_boxes, random_boxes, random_flips
+from sumpool.transport.validation import is_integer
 
 #: Kind of train view: a random box ("crop") or the central one ("none").
 Augmentation = Literal["crop", "none"]
@@ -72,7 +72,9 @@ class Preprocessing:
     def __post_init__(self) -> None:
         for name in ("resize", "crop", "train_crop"):
             side = getattr(self, name)
-            if side is not None and not isinstance(side, Integral):
+            if is_integer(side):
+                object.__setattr__(self, name, int(side))  # NumPy's cannot be written as JSON
+            elif side is not None or name == "crop":
                 raise TypeError(f"{name} must be an integer, got {side!r}")
         if self.area is None:
             side = self.crop if self.resize is None else self.resize
