@@ -128,6 +128,8 @@ def test_a_part_is_explained_to_the_similarity(index: Index) -> None:
         (lambda it: it.search_prototype(0, -1), "k must be a whole number of at least 1, got -1"),
         (lambda it: it.search_prototype(1.5), "prototype must lie between 0 and 3, got 1.5"),
         (lambda it: it.search(True), "query must be an image file, .* got bool"),
+        (lambda it: it.search((0, (0, 0, 9, 9), 1)), "query must be .* or a pair .* got tuple"),
+        (lambda it: it.search(-1), "id must be that of an indexed image, .* got -1"),
         (lambda it: it.search(0, threshold=float("nan")), "threshold must be a number, got nan"),
         (lambda it: it.search(0, where={"label": None}), "where must name labels, .* got None"),
         (lambda it: it.search(it.embed(0), box=(0, 0, 9, 9)), "box must be left out with an emb"),
@@ -407,6 +409,8 @@ def test_ids_and_numbers_may_be_those_of_numpy(index: Index) -> None:
 
 
 def test_a_batch_has_images(photos: Path, tmp_path: Path) -> None:
+    built = build(photos, tmp_path / "numpy", batch_size=np.int64(4))
+    assert built.header == build(photos, tmp_path / "plain", batch_size=4).header
     with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
         build(photos, tmp_path / "index", batch_size=0)
     assert not (tmp_path / "index").exists()

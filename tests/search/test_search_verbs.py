@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -63,6 +64,9 @@ def test_names_with_line_breaks_stay_on_one_line(
     assert sum(r"a\n  9  b\x1b[2J.png" in line for line in lines) == 2  # query and result
     run("duplicates", index)
     assert r"a\n  9  b\x1b[2J.png" in capsys.readouterr().out
+    no_text = shutil.copyfile(paths[0], tmp_path / os.fsdecode(b"\xff.png"))
+    run("search", index, no_text, "-k", "1")
+    assert capsys.readouterr().out.splitlines()[0].endswith(r"\udcff.png")
 
 
 def test_json_and_csv_agree(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,8 +14,10 @@ import pytest
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
+from serve.conftest import BASE
 from serve.small_index import PER_CLASS, drawing, png
 from sumpool.search import Index
+from sumpool.serve import Limits, build_app
 from sumpool.serve import app as app_module
 
 DOCUMENT = json.loads(resources.files("sumpool.serve").joinpath("openapi.json").read_bytes())
@@ -107,6 +109,24 @@ def test_a_form_is_refused_with_the_command_that_works(client: TestClient, addre
     response = client.post(address, files={"file": ("a.png", png(drawing(0, 3)))})
     assert response.status_code == 415
     assert "curl --data-binary @photo.jpg" in response.json()["error"]
+
+
+@pytest.mark.parametrize("path", ["/api/uploads", "/api/search"])
+def test_refusals_of_uploads_are_as_documented(index: Index, path: str) -> None:
+    documented = DOCUMENT["paths"][path]["post"]["responses"]
+    with TestClient(build_app(index, limits=Limits(1000, 1000, 5000)), BASE) as client:
+        answers = [
+            client.post(path, content=b""),
+            client.post(path, content=b"a", headers={"origin": "null"}),
+            client.post(path, content=b"a" * 100_000),
+            client.post(path, files={"file": b"a"}),
+        ]
+    assert [it.status_code for it in answers] == [400, 403, 413, 415]
+    assert "408" in documented  # an upload that takes too long
+    for answer in answers:
+        name = documented[str(answer.status_code)]["$ref"].rpartition("/")[2]
+        content = DOCUMENT["components"]["responses"][name]["content"]
+        assert answer.headers["content-type"].partition(";")[0] in content
 
 
 def test_an_upload_is_named_after_its_content(client: TestClient) -> None:

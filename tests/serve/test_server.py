@@ -8,9 +8,12 @@ import socket
 import sys
 import threading
 import urllib.request
+from http.client import InvalidURL
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from serve.served import served
@@ -120,19 +123,26 @@ def test_a_request_that_runs_is_answered_before_INT_ends_the_server(index: Index
 
 
 @pytest.mark.parametrize(
-    ("answer", "complaint"),
+    ("query", "answer", "complaint"),
     [
-        (b"hello", "gave no answer in JSON"),
-        (b"[]", "gave no JSON object"),
-        (b"{}", "gave no results: it may be another server"),
+        (0, b"hello", "gave no answer in JSON"),
+        (0, b"[]", "gave no JSON object"),
+        (0, b"{}", "gave no results: it may be another server"),
+        (0, None, "does not answer: Remote end closed connection"),
+        (b"image", None, "does not answer: the upload may be larger than it accepts"),
     ],
 )
-def test_another_server_is_recognized(answer: bytes, complaint: str) -> None:
+def test_another_server_is_recognized(
+    query: int | bytes, answer: bytes | None, complaint: str
+) -> None:
     class Other(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            self.send_response(200)
-            self.end_headers()
-            self.wfile.write(answer)
+            if answer is not None:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(answer)
+
+        do_POST = do_GET  # noqa: N815
 
         def log_message(self, format: str, *arguments: object) -> None:
             """Log nothing."""
@@ -141,5 +151,20 @@ def test_another_server_is_recognized(answer: bytes, complaint: str) -> None:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
         with pytest.raises(ClientError, match=complaint):
-            Client(f"http://127.0.0.1:{server.server_port}").search(0)
+            Client(f"http://127.0.0.1:{server.server_port}").search(query)
         thread.join()
+
+
+@pytest.mark.parametrize("query", [2.7, np.float32(2), None, bytearray(b"12")])
+def test_what_is_no_query_is_not_taken_for_an_id(query: Any) -> None:
+    with pytest.raises(TypeError, match=f"query must be .*, got {type(query).__name__}"):
+        Client("http://127.0.0.1:1").search(query)
+
+
+def test_what_cannot_be_sent_is_not_blamed_on_the_server() -> None:
+    with pytest.raises(InvalidURL, match="nonnumeric port: 'port'"):
+        Client("http://127.0.0.1:port").search(0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(ValueError, match="Invalid header value"):
+            Client(address, "a\ntoken").search(0)

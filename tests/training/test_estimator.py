@@ -131,6 +131,7 @@ def test_what_cannot_be_fitted_is_refused(folder: Path) -> None:
         EmbeddingTransformer(options=OPTIONS).fit(images, np.arange(12) // 3)
     for y, complaint in (
         (np.array([1, 2, 3, np.nan] * 4), "y must be a class for each image, got nan at 3"),
+        (["a", "b", float("nan"), "d"] * 4, "y must be a class for each image, got nan at 2"),
         (np.array([[1]] * 16), r"y must have one dimension, got shape \(16, 1\)"),
         (np.array([1, "a", 2, "b"] * 4, object), "y must be all numbers or all strings"),
     ):
@@ -140,3 +141,9 @@ def test_what_cannot_be_fitted_is_refused(folder: Path) -> None:
         EmbeddingTransformer(options=[("pool", "gap")]).fit(images, classes)
     with pytest.raises(NotFittedError):
         EmbeddingTransformer(folder).transform(images)
+
+
+def test_missing_classes_of_pandas_are_refused() -> None:
+    classes = pytest.importorskip("pandas").Series([1, 2, 3, None] * 4, dtype="Int64")
+    with pytest.raises(TypeError, match="y must be all numbers or all strings, none missing"):
+        EmbeddingTransformer(options=OPTIONS).fit(colored()[0], classes)

@@ -86,7 +86,7 @@ class Alternation:
         self._best: dict[str, dict[str, Any]] | None = None
         own = [name for name, it in criterion.named_parameters() if it is pairs.proxies]
         if not own:
-            raise ValueError("criterion must be or contain pairs, and has not their proxies")
+            raise ValueError("criterion must be or contain pairs, whose proxies it lacks")
         (self._proxies,) = own
         self._drawn = pairs.centers().detach().clone()
 

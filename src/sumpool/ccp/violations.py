@@ -36,7 +36,7 @@ def pair_violations(
         positive: Whether a pair belongs to one class, of the same shape.
         beta: Distance threshold β.
         alpha: Margin α > 0.
-        mask: True for the pairs that count; None for all pairs.
+        mask: True for the pairs that count, of the same shape; None for all pairs.
 
     Example:
         >>> import torch

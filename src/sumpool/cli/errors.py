@@ -6,6 +6,7 @@ import errno
 import os
 
 from sumpool.system.errors import UserError
+from sumpool.system.wording import on_one_line
 
 _ANOTHER = "choose another location, or change its permissions"
 #: Remedies for errors of the operating system.
@@ -25,12 +26,12 @@ _MEMORY = "out of memory: lower the batch size, the crop, or the number of worke
 def describe(error: BaseException) -> str | None:
     """Describe ``error`` in one line if its cause is outside the program; None for a bug."""
     if isinstance(error, UserError):
-        return " ".join(str(error).split())
+        return on_one_line(" ".join(str(error).split()))
     if isinstance(error, OSError):
         what = error.strerror or " ".join(str(error).split()) or type(error).__name__
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         remedy = _REMEDIES.get(error.errno or 0)
-        return f"{where}{what}" + (f"; {remedy}" if remedy else "")
+        return on_one_line(f"{where}{what}") + (f"; {remedy}" if remedy else "")
     # By name, so that torch need not be imported.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return _MEMORY

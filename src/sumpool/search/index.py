@@ -182,18 +182,18 @@ class Index(IndexedImages):
             box: Left, top, right and bottom of the region to embed, in pixels of the upright
                 image.
         """
-        if isinstance(query, tuple):
+        if isinstance(query, tuple) and len(query) == 2:
             if box is not None:
                 raise QueryError("box must be given once: with the query, or as an argument")
             return self.embed(*query)
         if is_integer(query):
-            image = self.load(whole_number("id", query, 0))
+            image = self.load(query)
         elif isinstance(query, str | os.PathLike | Image.Image):
             image = read_image(query)
         else:
             raise QueryError(
-                "query must be an image file, a PIL image or the id of an indexed image, "
-                f"got {type(query).__name__}"
+                "query must be an image file, a PIL image, the id of an indexed image, or a pair "
+                f"of one of these and a box, got {type(query).__name__}"
             )
         return embed_query(self.model, image, box)
 
@@ -225,7 +225,7 @@ class Index(IndexedImages):
         if threshold is not None and not (is_number(threshold) and threshold == threshold):
             raise QueryError(f"threshold must be a number, got {threshold!r}")
         accepted = accepted_labels(where, self.labels)
-        own = whole_number("id", query, 0) if is_integer(query) and box is None else None
+        own = query if is_integer(query) and box is None else None
         if own is not None:
             vector = np.array(self.vectors[self.row(own)])
         else:

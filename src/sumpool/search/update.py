@@ -68,6 +68,7 @@ def begin(
     """
     check_store(options["store"])
     check_at_least_one(batch_size=options["batch_size"])
+    options["batch_size"] = int(options["batch_size"])  # JSON has no numbers of NumPy
     threshold = None
     if isinstance(model, Embedder):
         embedder, name = model, "a model in memory"

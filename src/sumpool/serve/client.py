@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from http.client import HTTPException
+from http.client import HTTPException, InvalidURL
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -59,8 +60,13 @@ class Client:
         if isinstance(query, bytes | str | os.PathLike):
             content = query if isinstance(query, bytes) else Path(query).read_bytes()
             answer = self._ask("search", values, content)
+        elif isinstance(query, Integral):
+            answer = self.get("search", image=query, **values)
         else:
-            answer = self.get("search", image=int(query), **values)
+            raise TypeError(
+                "query must be the id of an indexed image, an image file or its content, "
+                f"got {type(query).__name__}"
+            )
         if not isinstance(results := answer.get("results"), list):
             raise ClientError(f"{self.address} gave no results: it may be another server")
         return results
@@ -79,16 +85,18 @@ class Client:
         try:
             with urlopen(request, timeout=self.timeout) as response:
                 answer = json.load(response)
+        except InvalidURL:  # not the server, but its address is wrong
+            raise
         except HTTPError as error:
             with error:
                 raise ClientError(_reason(error)) from error
-        except (ValueError, HTTPException) as error:
-            raise ClientError(f"{self.address} gave no answer in JSON: {error}") from error
         except OSError as error:
             reason = getattr(error, "reason", error)
             cut = body is not None and isinstance(reason, BrokenPipeError | ConnectionResetError)
             why = "the upload may be larger than it accepts" if cut else str(error)
             raise ClientError(f"{self.address} does not answer: {why}") from error
+        except (json.JSONDecodeError, UnicodeDecodeError, HTTPException) as error:
+            raise ClientError(f"{self.address} gave no answer in JSON: {error}") from error
         if not isinstance(answer, dict):
             raise ClientError(f"{self.address} gave no JSON object")
         return answer

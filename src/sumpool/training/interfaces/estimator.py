@@ -127,13 +127,13 @@ def _classes(y: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
     values = np.asarray(y)
     if values.ndim != 1:
         raise ValueError(f"y must have one dimension, got shape {values.shape}")
-    for place, value in enumerate(values.tolist()):
-        if value is None or value != value:
-            raise ValueError(f"y must be a class for each image, got {value} at {place}")
     try:
+        for place, value in enumerate(np.asarray(y, object)):  # where NaN is not yet a string
+            if value is None or value != value:
+                raise ValueError(f"y must be a class for each image, got {value} at {place}")
         return np.unique(values, return_inverse=True)
     except TypeError as error:
-        raise TypeError("y must be all numbers or all strings") from error
+        raise TypeError("y must be all numbers or all strings, none missing") from error
 
 
 def _checked_options(options: Mapping[str, Any]) -> dict[str, Any]:
