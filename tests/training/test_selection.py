@@ -283,10 +283,24 @@ def test_a_table_of_splits_without_training_images_is_refused(
 def test_splits_that_are_not_used_are_named(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    open_splits(table(tmp_path, train=5, valid=2, test=2), progress=False)
-    assert [it.getMessage() for it in caplog.records] == [
-        f"{tmp_path / 'all.csv'}: the split valid is not used"
-    ]
+    for unused, splits in (
+        (["valid"], {"train": 5, "valid": 2, "test": 2}),
+        (["val"], {"train": 5, "val": 2, "validation": 2}),
+        (["gallery"], {"train": 5, "gallery": 2, "test": 2}),
+        (["test"], {"train": 5, "query": 2, "gallery": 2, "test": 2}),
+        ([], {"train": 5, "val": 2, "test": 2}),
+    ):
+        caplog.clear()
+        open_splits(with_changes(data=table(tmp_path, **splits).data, test=False), progress=False)
+        assert [it.getMessage() for it in caplog.records] == [
+            f"{tmp_path / 'all.csv'}: the split {split} is not used" for split in unused
+        ]
+
+
+def test_queries_without_a_gallery_are_searched_among_themselves(tmp_path: Path) -> None:
+    test = open_splits(table(tmp_path, train=5, query=2), progress=False).test
+    assert test is not None
+    assert (len(test.query), test.gallery) == (6, None)
 
 
 def test_a_test_part_that_cannot_be_measured_is_refused_before_training(tmp_path: Path) -> None:

@@ -151,6 +151,32 @@ def test_a_kill_while_lost_trials_are_queued_loses_none(
     assert len(seen) == 3
 
 
+def test_a_trial_killed_as_it_begins_keeps_its_parameters(scored: Any, tmp_path: Path) -> None:
+    scored(peak)
+    search(tmp_path, 1)
+    store = TuneStore(tmp_path)
+    planned = {"optimizer.lr": 2e-4, "pool": "gap"}
+    store._enqueue({"number": 1, "options": planned}, planned)
+    store._study.ask()  # killed before its parameters are stored
+    assert search(tmp_path, 2).trials[1].params == planned
+
+
+def test_a_point_that_ends_its_process_each_time_is_not_tried_anew(
+    scored: Any, tmp_path: Path
+) -> None:
+    seen = scored(peak)
+    config, vary = replace(CONFIG, batch_size=16), ["pool=gap,gsp", "batch_size=16..17"]
+    search(tmp_path, 1, config, vary=vary)
+    store = TuneStore(tmp_path)
+    for _ in range(store_module.ATTEMPTS):
+        _, lost = store.begin(0)
+        store.requeue_lost(crashed=True)
+    result = search(tmp_path, 9, config, vary=vary)
+    assert result.counts() == "4 trials: 3 complete, 1 failed"
+    assert lost.params == result.trials[1].params
+    assert lost.params not in [{"pool": it.pool, "batch_size": it.batch_size} for it in seen]
+
+
 def test_a_folder_keeps_one_search(scored: Any, folder: Path, tmp_path: Path) -> None:
     seen = scored(peak)
     assert search(folder).counts() == "3 trials: 3 complete"

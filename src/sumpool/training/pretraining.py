@@ -73,7 +73,7 @@ def pretrain(config: PretrainConfig, out: Path, *, progress: bool = True) -> Pat
     options = dataclasses.asdict(config)
     check_limits(options, PRETRAINING)
     facts = _read(out / FACTS)
-    if facts is not None and _identity(facts["config"]) != _identity(options):
+    if facts is not None and facts["identity"] != _identity(options):
         raise RunError(f"{out} holds a pretraining of another configuration: choose another --out")
     if facts is not None and facts["finished"] and (out / WEIGHTS).is_file():
         return out / WEIGHTS
@@ -299,17 +299,13 @@ def _identity(options: dict[str, Any]) -> dict[str, Any]:
     return {**options, "data": None if published else Path(options["data"]).resolve()}
 
 
-#: What to do with a folder whose facts cannot be read.
-_AGAIN = f"remove it and {WEIGHTS} to start over, or choose another --out"
-
-
 def _read(path: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
         facts = load_json(path)
-    except ValueError as error:
-        raise RunError(f"{path} is not a JSON file: {_AGAIN}") from error
-    if not isinstance(facts, dict) or not {"config", "finished"} <= facts.keys():
-        raise RunError(f"{path} is damaged: {_AGAIN}")
-    return facts
+        return {"identity": _identity(facts["config"]), "finished": facts["finished"]}
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(
+            f"{path} is damaged: choose another --out, or remove its folder to start over"
+        ) from error

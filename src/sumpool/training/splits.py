@@ -23,9 +23,6 @@ from sumpool.training.config import ConfigError, TrainConfig
 
 logger = logging.getLogger(__name__)
 
-#: Splits of the data that training knows, besides "all".
-KNOWN = ("train", "validation", "val", "test", "query", "gallery")
-
 
 @dataclass(frozen=True)
 class TestSet:
@@ -97,17 +94,16 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
             f"{config.data} has no split train: it has {', '.join(named)}; wanted train and, "
             "optionally, validation, test, or query and gallery"
         )
-    for split in named:
-        if split not in KNOWN:
-            logger.warning("%s: the split %s is not used", config.data, split)
     learned = "train" if named else "all"
     own = next((split for split in ("validation", "val") if split in parts), None)
+    measured = ("query", "gallery") if "query" in parts else ("test",)
+    tests = [split for split in measured if split in parts]
+    for split in named:
+        if split not in (learned, own, *tests):
+            logger.warning("%s: the split %s is not used", config.data, split)
     if own and (config.selection == "test" or config.fold is not None):
         logger.info("the part %s of the data is not used", own)
         own = None
-    tests = [split for split in ("query", "gallery") if "query" in parts] or (
-        ["test"] if "test" in parts else []
-    )
     if not config.test:
         tests = []
     if config.selection == "test" and not tests:

@@ -223,14 +223,17 @@ class TuneStore:
     def _queue_again(self, trial: Any, crashed: bool) -> None:
         kept = {key: trial.user_attrs[key] for key in ("number", "options")}
         attempt = trial.user_attrs.get("attempt", 1) + crashed
+        # With the same parameters: chosen by Optuna or, for the default, in the space.
+        params = _trial(trial).params
         if attempt <= ATTEMPTS:
-            # With the same parameters: chosen by Optuna or, for the default, in the space.
-            self._enqueue({**kept, "attempt": attempt}, trial.params)
+            self._enqueue({**kept, "attempt": attempt}, params)
             return
         error = f"its process ended {ATTEMPTS} times"
         self._study.add_trial(
             self._optuna.trial.create_trial(
-                state=self._optuna.trial.TrialState.FAIL, user_attrs={**kept, "error": error}
+                state=self._optuna.trial.TrialState.FAIL,
+                user_attrs={**kept, "error": error},
+                system_attrs={"fixed_params": params},
             )
         )
 
@@ -289,8 +292,8 @@ def _trial(stored: Any) -> Trial:
         attributes["number"],
         state,
         attributes["options"],
-        # A waiting trial has planned parameters only.
-        stored.params or stored.system_attrs.get("fixed_params", {}),
+        # A trial that waits, or was killed as it began, has planned parameters only.
+        {**stored.system_attrs.get("fixed_params", {}), **stored.params},
         None if score is None or not math.isfinite(score) else score,
         curve,
         None if stored.duration is None else stored.duration.total_seconds(),
