@@ -9,11 +9,13 @@ import pytest
 import timm
 import torch
 import yaml
+from jsonargparse import Namespace
 
 import sumpool
 from data.miniatures import class_folders, image
 from models.tiny import embedder, images
 from sumpool.cli import main
+from sumpool.cli.export import _dataset
 from sumpool.models import save_embedder
 
 
@@ -119,3 +121,13 @@ def test_eight_bits_are_measured_where_images_have_labels(
     for words in ("largest difference from PyTorch on 6 images", "ONNX int8", "loss of P@1 in 8"):
         assert words in said
     assert sorted(it.name for it in Path().glob("*.onnx")) == ["x.int8.onnx", "x.onnx"]
+
+
+def test_labels_are_kept_beside_an_image_outside_class_folders() -> None:
+    class_folders(Path("photos"), {"a": 2, "b": 2})
+    image(Path("photos/overview.png"))
+    images = Namespace(
+        data="photos", format="auto", split=None, allow_outside=False, skip_broken=False
+    )
+    dataset, split = _dataset(images)
+    assert (dataset.labeled, len(dataset), split) == (True, 4, "all")

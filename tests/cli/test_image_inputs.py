@@ -33,13 +33,16 @@ def test_images_without_labels_are_embedded_without_labels() -> None:
     assert np.allclose(np.load("one.npy")[0], table["embedding"][1].as_py(), atol=1e-6)
 
 
-def test_images_inside_and_beside_folders_are_embedded_without_labels() -> None:
+def test_images_inside_and_beside_folders_are_embedded_without_labels(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class_folders(Path("mixed"), {"sub": 2})
     image(Path("mixed/a.png"))
     assert main(["embed", "model", "--data", "mixed", "--out", "mixed.parquet", *QUICK]) == 0
     table = pq.read_table("mixed.parquet")
     assert table.column_names == ["name", "embedding"]
     assert table["name"].to_pylist() == ["mixed/a.png", "mixed/sub/0.png", "mixed/sub/1.png"]
+    assert "mixed has 1 image beside its folders: no labels are read" in caplog.text
 
 
 def test_images_with_labels_keep_them() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from data.miniatures import class_folders, image, text
-from sumpool.data import DataError, ImageFolder
+from sumpool.data import DataError, ImageFolder, dataset_splits
 
 
 def relative(data: ImageFolder) -> list[str]:
@@ -98,6 +98,14 @@ def test_splits_have_the_usual_names(tmp_path: Path, names: tuple[str, ...]) -> 
     accepted = ", ".join(repr(name) for name in (*names, "all"))
     with pytest.raises(ValueError, match=rf"split must be one of \({accepted}\), got 'dev'"):
         ImageFolder(tmp_path, "dev")
+
+
+def test_split_folders_may_be_capitalized(tmp_path: Path) -> None:
+    class_folders(tmp_path / "Train", {"a": 1, "b": 1})
+    class_folders(tmp_path / "TEST", {"c": 2})
+    assert dataset_splits(tmp_path) == ("train", "test", "all")
+    assert relative(ImageFolder(tmp_path, "test")) == ["TEST/c/0.png", "TEST/c/1.png"]
+    assert len(ImageFolder(tmp_path)) == 4
 
 
 def test_only_the_split_that_is_read_must_have_images(tmp_path: Path) -> None:

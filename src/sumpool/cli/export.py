@@ -218,13 +218,13 @@ def _dataset(images: Namespace) -> tuple[ImageDataset, str]:
     from sumpool.data import dataset_splits, detect_format
     from sumpool.data.sets.flat import is_flat
 
-    split = images.split
+    split, flat = images.split, images.data is not None and is_flat(images.data)
     if split is None:
         split = "all"
-        if images.data is None or not is_flat(images.data):
+        if not flat:
             name = detect_format(images.data) if images.format == "auto" else images.format
             split = "test" if "test" in dataset_splits(images.data, name) else "all"
-    dataset = open_part(images, split, need_labels=False)
+    dataset = open_part(images, split, need_labels=not flat)
     return (readable(images, dataset) if images.skip_broken else dataset), split
 
 

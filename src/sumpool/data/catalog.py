@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,6 +27,9 @@ from sumpool.data.synthetic.collage import SPLITS as COLLAGE_SPLITS
 from sumpool.data.synthetic.collage import CifarCollages, CifarForegrounds
 from sumpool.data.synthetic.glyphs import SPLITS as GLYPH_SPLITS
 from sumpool.data.synthetic.glyphs import GlyphCollages
+from sumpool.system.wording import counted
+
+logger = logging.getLogger(__name__)
 
 _ARCHIVES: dict[str, Any] = {
     "cub": CUB200,
@@ -107,8 +111,13 @@ def open_collection(
         if split == "all" and is_flat(root):
             return FlatImages(root)
         format = detect_format(root)
-        if format == "folder" and split == "all" and not (labels and not image_names(Path(root))):
-            return FlatImages(root, deep=True)
+        if format == "folder" and split == "all":
+            beside = image_names(Path(root))
+            if beside and labels:
+                many = counted(len(beside), "image")
+                logger.warning("%s has %s beside its folders: no labels are read", root, many)
+            if beside or not labels:
+                return FlatImages(root, deep=True)
     splits = dataset_splits(root, format)
     if split not in splits:
         raise DataError(

@@ -18,7 +18,7 @@ from sumpool.data.sets.files import (
 )
 from sumpool.data.splits import check_split
 
-#: Folders with these names are splits if they contain class folders.
+#: Folders with these names, in capitals too, are splits if they contain class folders.
 SPLIT_FOLDERS = ("train", "val", "validation", "test")
 
 
@@ -27,8 +27,9 @@ class ImageFolder(ImageFiles):
 
     Class names are the sorted folder names; the images of a class are sorted by path. Hidden files
     are skipped. Class folders without images, images outside class folders and files of other types
-    are skipped with a warning. Folders named ``train``, ``val``, ``validation`` or ``test`` are
-    splits if they contain class folders; a class has the same label in all of them.
+    are skipped with a warning. Folders named ``train``, ``val``, ``validation`` or ``test``, or in
+    capitals such as ``Train``, are splits if they contain class folders; a class has the same label
+    in all of them.
 
     Args:
         root: The folder of class folders or splits.
@@ -47,8 +48,9 @@ class ImageFolder(ImageFiles):
     ) -> None:
         folder = existing(root)
         groups = split_folders(folder)
-        check_split(split, groups)
-        classes = {name: folder_names(folder / name) for name in groups or ("",)}
+        check_split(split, tuple(groups))
+        chosen = groups.get(split)
+        classes = {name: folder_names(folder / name) for name in groups.values() or ("",)}
         names = sorted({name for group in classes.values() for name in group})
         if not names:
             raise DataError(f"{folder} has no class folders: wanted one folder for each class")
@@ -59,7 +61,7 @@ class ImageFolder(ImageFiles):
         outside: list[str] = []
         others: list[str] = []
         for group, members in classes.items():
-            if split not in ("all", group):
+            if chosen not in (None, group):
                 continue
             outside += [os.path.join(group, name) for name in image_names(folder / group)]
             for name in members:
@@ -78,20 +80,27 @@ class ImageFolder(ImageFiles):
         super().__init__(folder, paths, labels, names, **transforms)
 
 
-def split_folders(folder: Path) -> tuple[str, ...]:
-    """Return the names of the split folders in ``folder``, in the order of ``SPLIT_FOLDERS``.
+def split_folders(folder: Path) -> dict[str, str]:
+    """Return the split folders in ``folder`` by split, in the order of ``SPLIT_FOLDERS``.
 
     Raises:
         DataError: If ``folder`` mixes split folders and class folders.
     """
     names = folder_names(folder)
-    found = [it for it in SPLIT_FOLDERS if it in names and folder_names(folder / it)]
-    others = [it for it in names if found and it not in found and holds_images(folder / it)]
-    if len(found) == 1 and any(image_names(folder / it) for it in others):
-        return ()  # a class that happens to be named "train"
+    # If there are "Train" and "train", the last of the sorted names, "train", is the split.
+    spelled = {it.lower(): it for it in names if it.lower() in SPLIT_FOLDERS}
+    found = {
+        it: name
+        for it in SPLIT_FOLDERS
+        if (name := spelled.get(it)) and folder_names(folder / name)
+    }
+    own = list(found.values())
+    others = [it for it in names if own and it not in own and holds_images(folder / it)]
+    if len(own) == 1 and any(image_names(folder / it) for it in others):
+        return {}  # a class that happens to be named "train"
     if not others:
-        return tuple(found)
+        return found
     raise DataError(
-        f"{folder} has the splits {', '.join(found)} and beside them the folder {others[0]}: "
-        f"wanted splits alone or class folders alone; a class may not be named {found[0]}"
+        f"{folder} has the splits {', '.join(own)} and beside them the folder {others[0]}: "
+        f"wanted splits alone or class folders alone; a class may not be named {own[0]}"
     )
