@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.figure import Figure
 
 from report.fake_runs import PageReader, make_run
+from sumpool.report.run import curves
 from sumpool.report.run.ccp_problems import problem_note, problem_pictures, problem_table
 from sumpool.report.run.curves import run_pictures
 from sumpool.report.run.files import read_run
@@ -80,11 +83,23 @@ def test_one_problem_is_enough(folder: Path) -> None:
     assert "1 proxy problem was solved, of 10 steps" in problem_note(run.problems)
 
 
-@pytest.mark.process
-def test_many_problems_keep_their_numbers_apart(folder: Path) -> None:
-    run = read_run(add_problems(folder, problem_lines(60, 1)))
-    assert len(run_pictures(run)) == 4
-    assert len(problem_table(run.problems).rows) == 60
+@pytest.mark.parametrize("lengths", [[1] * 60, [500, 300, 100, 25, 25, 25, 400], [9]])
+def test_numbers_of_problems_do_not_overlap(
+    folder: Path, lengths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures: list[Figure] = []
+    monkeypatch.setattr(curves, "picture", lambda figure, _: figures.append(figure))
+    ends = np.cumsum(lengths)
+    lines = [
+        f"{it},{end - length},{end},{end},0.2,0.5,0.3,0.1,0.4,1,0.1"
+        for it, (length, end) in enumerate(zip(lengths, ends, strict=True), 1)
+    ]
+    run_pictures(read_run(add_problems(folder, lines)))
+    (numbers,) = (texts for it in figures if (texts := it.axes[0].texts))
+    figures[1].draw_without_rendering()
+    boxes = [it.get_window_extent() for it in numbers]
+    assert numbers[0].get_text() == "1"
+    assert all(left.x1 < right.x0 for left, right in pairwise(boxes))
 
 
 def test_what_was_not_measured_is_a_dash_or_left_out(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -26,7 +27,7 @@ LOSSES = {
 }
 SIZE = (4.6, 3.0)
 #: Maximum number of problem numbers above a curve, so that they do not overlap.
-NUMBERED = 14
+NUMBERED = 20
 
 
 def run_pictures(run: Run) -> list[Picture]:
@@ -134,14 +135,16 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
 
 def _mark_problems(axes: Axes, problems: Columns) -> None:
     """Draw a band from the first to the last step of each problem, every other one darker."""
-    every = -(-len(problems["problem"]) // NUMBERED)
+    apart, shown = max(problems["last_step"]) / NUMBERED, -math.inf
     columns = (problems[name] for name in ("problem", "first_step", "last_step"))
     for place, (number, first, last) in enumerate(zip(*columns, strict=True)):
         axes.axvspan(first, last, color="0.87" if place % 2 else "0.95", lw=0, zorder=0)
-        if place % every == 0:
+        middle = (first + last) / 2
+        if middle - shown >= apart:
+            shown = middle
             axes.annotate(
                 f"{number:.0f}",
-                ((first + last) / 2, 1),
+                (middle, 1),
                 xycoords=axes.get_xaxis_transform(),
                 xytext=(0, 2),
                 textcoords="offset points",
