@@ -23,7 +23,7 @@ from sumpool.search.explain import Explanation, explain_match
 from sumpool.search.filters import accepted_labels
 from sumpool.search.folder import MODEL
 from sumpool.search.images import IndexedImages, Match
-from sumpool.search.queries import Embedded, QueryError, embed_query, whole_number
+from sumpool.search.queries import Embedded, QueryError, check_k, embed_query
 from sumpool.search.stores.base import VectorIndex
 from sumpool.search.threshold import Threshold
 from sumpool.search.update import Compute, begin, open_vector_index, update
@@ -221,7 +221,7 @@ class Index(IndexedImages):
             QueryError: If an argument is invalid; the message says what is accepted.
             BrokenImageError: If the image cannot be read.
         """
-        k = whole_number("k", k, 1)
+        k = check_k(k)
         if threshold is not None and not (is_number(threshold) and threshold == threshold):
             raise QueryError(f"threshold must be a number, got {threshold!r}")
         accepted = accepted_labels(where, self.labels)
@@ -253,7 +253,7 @@ class Index(IndexedImages):
             raise QueryError(
                 f"the pooling {self.model.config.pooling} has no prototypes to search by"
             )
-        k = whole_number("k", k, 1)
+        k = check_k(k)
         if not (is_integer(prototype) and 0 <= prototype < attributes.shape[1]):
             raise QueryError(
                 f"prototype must lie between 0 and {attributes.shape[1] - 1}, got {prototype}"

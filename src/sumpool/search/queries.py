@@ -26,11 +26,11 @@ class QueryError(UserError):
     """A query cannot be answered; the message says why, or what is accepted."""
 
 
-def whole_number(name: str, value: int, least: int) -> int:
-    """Return ``value`` as an int; raise a QueryError unless it is an integer of at least least."""
-    if not is_integer(value) or value < least:
-        raise QueryError(f"{name} must be a whole number of at least {least}, got {value!r}")
-    return int(value)
+def check_k(k: int) -> int:
+    """Return the number ``k`` of results as an int; raise a QueryError if it is not positive."""
+    if not is_integer(k) or k < 1:
+        raise QueryError(f"k must be a whole number of at least 1, got {k!r}")
+    return int(k)
 
 
 @dataclass(frozen=True)
