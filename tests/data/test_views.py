@@ -204,6 +204,7 @@ def test_normalize_has_a_gradient_also_after_inference_mode() -> None:
         Preprocessing(resize=None, crop=32, augment="none", flip=False),
         Preprocessing(resize=64, crop=60, area=(9, 100), aspect=(1, 1), std=(1, 2, 3)),
         Preprocessing(resize=np.int64(64), crop=np.int64(60), train_crop=np.int64(60)),
+        Preprocessing(mean=np.float32([0.5] * 3), area_share=(np.float32(0.5), 1)),  # type: ignore[arg-type]
     ],
 )
 def test_settings_survive_json(views: Preprocessing) -> None:
@@ -219,6 +220,8 @@ def test_default_boxes_are_in_proportion_to_the_resized_image() -> None:
 
 
 def test_unknown_settings_are_named() -> None:
+    with pytest.raises(ValueError, match=r"mean must be 3 numbers, got 0\.5"):
+        Preprocessing(mean=0.5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="unknown settings 'rotate', 'blur'; known are resize, "):
         Preprocessing.from_dict({"crop": 200, "rotate": 3, "blur": 1})
 

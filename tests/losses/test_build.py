@@ -109,8 +109,8 @@ def test_overrides_replace_constants() -> None:
         ({"num_classes": 0}, r"num_classes must be an integer of at least 1, got 0"),
         ({"embedding_size": 2.0}, r"embedding_size must be an integer of at least 1, got 2.0"),
         ({"batch_size": -4}, r"batch_size must be an integer of at least 1, got -4"),
-        ({"seed": -1}, r"seed must be an integer of at least 0, got -1"),
-        ({"name": "pnca", "seed": 0.5}, r"seed must be an integer of at least 0, got 0.5"),
+        ({"seed": -1}, r"seed must be an integer from 0 to 2\*\*64 - 1, got -1"),
+        ({"name": "pnca", "seed": 0.5}, r"seed must be an integer from 0 to 2\*\*64 - 1, got 0.5"),
     ],
 )
 def test_what_cannot_be_built_is_refused(options: dict[str, object], match: str) -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from models.tiny import config
@@ -22,6 +23,13 @@ def test_the_default_needs_no_network() -> None:
 def test_a_configuration_survives_json() -> None:
     full = config(crop=40, resize=48, normalize="ball", backbone_options={"blocks": 1})
     assert EmbedderConfig.from_dict(json.loads(json.dumps(full.to_dict()))) == full
+
+
+def test_sizes_may_be_numbers_of_numpy() -> None:
+    sizes = {"embedding_size": 8, "resize": 48, "crop": 40}
+    numpy = config(**{name: np.int64(size) for name, size in sizes.items()})
+    assert numpy == config(**sizes)
+    assert json.loads(json.dumps(numpy.to_dict())) == numpy.to_dict()
 
 
 def test_a_configuration_does_not_change() -> None:

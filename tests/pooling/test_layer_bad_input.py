@@ -31,6 +31,9 @@ SHARED = [
     ("kernel_size", 4, "kernel_size must be odd and positive, got 4"),
     ("input_fmt", "CHW", r"input_fmt must be one of \('N.*'\), got 'CHW'"),
     ("num_prefix_tokens", -1, "num_prefix_tokens must be an integer of at least 0 .*, got -1"),
+    ("seed", -1, r"seed must be an integer from 0 to 2\*\*64 - 1, got -1"),
+    ("seed", 2**64, r"seed must be an integer from 0 to 2\*\*64 - 1, got 18446744073709551616"),
+    ("seed", True, r"seed must be an integer from 0 to 2\*\*64 - 1, got True"),
     ("init", "best", r"init must be one of \('k-.*', 'random'\), got 'best'"),
 ]
 

@@ -111,3 +111,11 @@ def test_while_it_averages_it_is_the_map_of_maximum_and_mean() -> None:
     assert not bool(layer.prototypes_ready)
     layer.averaging = False
     assert not layer.gsp.averaging
+
+
+def test_hooks_of_the_map_run_in_every_precision() -> None:
+    layer, half = MaximumSumPool2d(CHANNELS, SIZE, PROTOTYPES, init="random"), maps().half()
+    plain = layer(half)
+    layer.map.register_forward_hook(lambda _, __, out: out / 2)
+    assert torch.equal(layer(half), layer(half.float()).half())
+    assert not torch.equal(layer(half), plain)

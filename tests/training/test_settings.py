@@ -279,6 +279,13 @@ def test_options_of_gsp_reach_the_pooling(pool: str) -> None:
     assert layer.mix.item() == pytest.approx(0.4)
 
 
+def test_options_of_another_type_are_refused_by_the_model() -> None:
+    config = TrainConfig(loss="c2", backbone="small_cnn", weights="none", pool="netvlad")
+    config = replace(config, pool_options={"clusters": 2.5})
+    with pytest.raises(ConfigError, match=r"clusters must be an integer of at least 1, got 2.5"):
+        build_model(resolve(config, "cub"))
+
+
 def test_a_spread_leaves_eps_open() -> None:
     resolved = resolve(TrainConfig("x", gsp=GspConfig(spread=0.3)), "cub")
     assert (resolved.gsp.eps, resolved.gsp.spread) == (None, 0.3)

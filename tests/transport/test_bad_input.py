@@ -189,10 +189,12 @@ def test_normalizing_integers_is_refused() -> None:
 
 def test_k_center_arguments_out_of_range_are_refused() -> None:
     points = torch.rand(2, 5, 3)
-    for k in (0, -1, 6):
+    for k in (0, -1, 6, 2.5, True):
         match = f"k must be between 1 and the 5 points to pick from, got {k}"
         with pytest.raises(ValueError, match=match):
-            greedy_k_center(points, k)
+            greedy_k_center(points, k)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"mask must be a torch.Tensor, got list"):
+        greedy_k_center(points, 1, mask=[True])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"k must be between 1 and the 0 points .* got 1"):
         greedy_k_center(points, 1, mask=NO_FEATURE)
     with pytest.raises(ValueError, match=r"points must have shape \(\.\.\., n, d\) .*, got \(3,\)"):

@@ -56,7 +56,7 @@ def _power(
 def _skewed(name: str, summary: str, pairs: Extreme) -> RegularizerRecipe:
     def make(lam: float, **options: Any) -> CenterRegularizer:
         # Configuration files may contain 8.0; other non-integers raise.
-        k = int(lam) if is_number(lam) and float(lam).is_integer() else lam
+        k = int(lam) if is_number(lam) and lam % 1 == 0 else lam
         return SkewedRegularizer(k, pairs=pairs, **options)  # type: ignore[arg-type]
 
     return RegularizerRecipe(name, summary, "skew", pairs, "K", 8.0, make)

@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sumpool.transport.validation import check_seed
+
 #: The tables: order of the classes in a pass, images of a class in a step, views of a step,
 #: composition of collages, backgrounds of cluttered photographs, and erased regions of views.
 CLASSES, IMAGES, VIEWS, COLLAGES, CLUTTER, ERASING = 0, 1, 2, 3, 4, 5
@@ -37,10 +39,3 @@ def uniforms(seed: int, table: int, row: int, count: int, skip: int = 0) -> NDAr
     generator = np.random.Philox(key=check_seed(seed) | (table << 64), counter=(row << 64) + skip)
     # The upper 53 bits as a double: exact, and identical in every version of NumPy.
     return (generator.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-
-
-def check_seed(seed: int) -> int:
-    """Return ``seed`` if it is valid, else raise."""
-    if not 0 <= seed < 2**64:
-        raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {seed!r}")
-    return seed

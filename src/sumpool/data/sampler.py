@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import DataError, as_labels
-from sumpool.data.random_streams import CLASSES, IMAGES, check_seed, uniforms
+from sumpool.data.random_streams import CLASSES, IMAGES, uniforms
 from sumpool.system.wording import first_few
+from sumpool.transport.validation import check_seed
 
 
 class ClassBatchSampler:

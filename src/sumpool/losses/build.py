@@ -10,9 +10,9 @@ from sumpool.losses.batch_checks import check_count
 from sumpool.losses.builders import BUILDERS, WITHOUT_NORMALIZATION, Sizes, fill_proxies
 from sumpool.losses.catalog import LOSSES
 from sumpool.losses.constants import Value, check_constant
-from sumpool.losses.initial import check_seed
 from sumpool.losses.metric_loss import MetricLoss
 from sumpool.losses.recipe import LossRecipe
+from sumpool.transport.validation import check_seed
 
 
 def build_loss(
@@ -70,13 +70,14 @@ def build_loss(
         ("batch_size", batch_size),
     ):
         check_count(argument, value)
-    check_seed(seed)
     if not normalize and name not in WITHOUT_NORMALIZATION:
         raise ValueError(
             f"normalize must be true with loss {name}, which is for unit vectors; it "
             f"may be false with {', '.join(WITHOUT_NORMALIZATION)}"
         )
-    sizes = Sizes(int(num_classes), int(embedding_size), int(batch_size), int(seed), normalize)
+    sizes = Sizes(
+        int(num_classes), int(embedding_size), int(batch_size), check_seed(seed), normalize
+    )
     loss = BUILDERS[name](constants, sizes)
     if recipe.proxy:
         fill_proxies(loss, sizes)

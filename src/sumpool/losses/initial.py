@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import is_integer
+from sumpool.transport.validation import check_seed
 
 #: Kinds of parameters; each has its own stream of random numbers.
 PROXIES, CLASS_EMBEDDINGS, GRAPH, CENTERS = 0, 1, 2, 3
@@ -41,11 +41,4 @@ def drawing(seed: int, kind: int) -> Iterator[None]:
 
 
 def _state(seed: int, kind: int) -> int:
-    check_seed(seed)
-    return int(np.random.SeedSequence([seed, kind]).generate_state(1, np.uint64)[0])
-
-
-def check_seed(seed: int) -> None:
-    """Raise a ValueError unless ``seed`` is an integer of at least 0."""
-    if not is_integer(seed) or seed < 0:
-        raise ValueError(f"seed must be an integer of at least 0, got {seed!r}")
+    return int(np.random.SeedSequence([check_seed(seed), kind]).generate_state(1, np.uint64)[0])

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from sumpool.transport.validation import is_integer
+
 #: Accepted normalizations of embeddings: onto the unit sphere, or into the unit ball.
 NORMALIZATIONS = ("l2", "ball")
 
@@ -75,10 +77,11 @@ class EmbedderConfig:
             value = getattr(self, name)
             if value is None and name != "embedding_size":
                 continue
-            if not _is_size(value) or value > LARGEST[name]:
+            if not is_integer(value) or not 1 <= value <= LARGEST[name]:
                 raise ValueError(
                     f"{name} must be a whole number from 1 to {LARGEST[name]:,}, got {value!r}"
                 )
+            object.__setattr__(self, name, int(value))
         if self.normalize not in NORMALIZATIONS:
             raise ValueError(f"normalize must be one of {NORMALIZATIONS}, got {self.normalize!r}")
         if self.map_init not in MAP_INITS:
@@ -110,10 +113,6 @@ class EmbedderConfig:
         if unknown:
             raise ValueError(f"keys of an embedder's configuration are {known}, got {unknown}")
         return cls(**values)
-
-
-def _is_size(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 def _plain(name: str, options: Any) -> dict[str, Any]:

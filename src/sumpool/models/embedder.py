@@ -300,7 +300,8 @@ def build_embedder(
         weights: Overrides ``config.weights``; "none" for a model whose state is loaded afterwards.
 
     Raises:
-        ValueError: If a name or an option is not accepted; the message says which ones are.
+        TypeError, ValueError: If a name or an option is not accepted; the message says which ones
+            are.
         ModelError: If the weights cannot be loaded.
     """
     with torch.random.fork_rng(devices=[]):

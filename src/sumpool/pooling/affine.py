@@ -44,8 +44,10 @@ def mapped(layer: nn.Linear, x: Tensor) -> Tensor:
         wider = torch.promote_types(x.dtype, own)
         # Autocast casts all dtypes but float64.
         if wider == torch.float64 or not torch.is_autocast_enabled(x.device.type):
-            return affine(layer, x.to(wider))
-    out: Tensor = layer(x)
+            if wider != own:
+                return affine(layer, x.to(wider))
+            x = x.to(own)
+    out: Tensor = layer(x)  # with its hooks, such as those of weight_norm
     return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 import warnings
 from abc import abstractmethod
 from typing import Any, ClassVar
@@ -17,6 +16,7 @@ from sumpool.transport import greedy_k_center, lipschitz_normalize
 from sumpool.transport.validation import (
     check_at_least_one,
     check_one_of,
+    check_seed,
     is_integer,
     readable,
     solve_dtype,
@@ -106,7 +106,7 @@ class PrototypePool(GlobalPool):
         check_one_of(self.inits, init=init)
         self.channels = channels
         self.init = init
-        self.seed = operator.index(seed)
+        self.seed = check_seed(seed)
         self.prototypes = nn.Parameter(torch.empty(prototypes, dim, device=device, dtype=dtype))
         self.register_buffer("prototypes_ready", torch.zeros((), dtype=torch.bool, device=device))
         # A copy of the buffer's value: reading a tensor in every forward pass would stall an

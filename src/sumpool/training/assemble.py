@@ -195,7 +195,7 @@ def build_model(config: TrainConfig, source: Embedder | None = None) -> Embedder
                 "crop_area is for augment crop, but views in training are "
                 f"{model.preprocessing.augment}"
             )
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise ConfigError(str(error)) from error
     return model
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from sumpool.transport.validation import check_floating, solve_dtype
+from sumpool.transport.validation import check_floating, is_integer, solve_dtype
 
 
 def greedy_k_center(
@@ -33,8 +33,8 @@ def greedy_k_center(
     """
     valid = check_points(points, mask)
     fewest = int(valid.sum(-1).min())
-    if not 1 <= k <= fewest:
-        raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k}")
+    if not is_integer(k) or not 1 <= k <= fewest:
+        raise ValueError(f"k must be between 1 and the {fewest} points to pick from, got {k!r}")
     points = zero_invalid(points, mask).to(solve_dtype(points))
     far = torch.full_like(points[..., 0], torch.inf)  # distance to the nearest center, (..., n)
     if chosen is not None:
@@ -81,6 +81,8 @@ def check_points(points: Tensor, mask: Tensor | None) -> Tensor:
         )
     if mask is None:
         return torch.ones(points.shape[:-1], dtype=torch.bool, device=points.device)
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"mask must be a torch.Tensor, got {type(mask).__name__}")
     if mask.dtype != torch.bool or mask.shape != points.shape[:-1]:
         raise ValueError(
             f"mask must be boolean of shape {tuple(points.shape[:-1])}, "

@@ -83,7 +83,8 @@ def _check_scalar(
             raise ValueError(f"{name} must be {accepted}, got {value.detach()}")
     elif not is_number(value):
         raise TypeError(f"{name} must be {accepted} or a tensor, got {type(value).__name__}")
-    elif not admits(float(value)):  # NumPy's half precision overflows when compared
+    # NumPy's half precision overflows when compared.
+    elif not admits(float(value) if isinstance(value, np.floating) else value):
         raise ValueError(f"{name} must be {accepted}, got {value}")
 
 
@@ -155,6 +156,13 @@ def check_at_least_one(**counts: int) -> None:
             raise TypeError(f"{name} must be an integer of at least 1, got {value!r}")
         if value < 1:
             raise ValueError(f"{name} must be at least 1, got {value}")
+
+
+def check_seed(seed: int) -> int:
+    """Return ``seed`` if it is an integer from 0 to 2⁶⁴ − 1, else raise a ValueError."""
+    if not is_integer(seed) or not 0 <= seed < 2**64:
+        raise ValueError(f"seed must be an integer from 0 to 2**64 - 1, got {seed!r}")
+    return int(seed)
 
 
 def check_one_of(accepted: Collection[str], **arguments: str) -> None:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from sumpool.data.base import ImageDataset, as_indices
-from sumpool.data.random_streams import check_seed
 from sumpool.data.sampler import ClassBatchSampler
 from sumpool.data.views.boxes import view_draws
 from sumpool.data.views.preprocessing import Preprocessing
+from sumpool.transport.validation import check_seed
 
 
 class Batch(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args
 
@@ -84,10 +84,11 @@ class Preprocessing:
         if self.area_share is not None:
             lengths["area_share"] = 2
         for name, length in lengths.items():
-            values = tuple(getattr(self, name))
-            if len(values) != length:
+            values = getattr(self, name)
+            if not isinstance(values, Sequence | np.ndarray) or len(values) != length:
                 raise ValueError(f"{name} must be {length} numbers, got {values}")
-            object.__setattr__(self, name, values)
+            plain = (it.item() if isinstance(it, np.generic) else it for it in values)
+            object.__setattr__(self, name, tuple(plain))
         if self.crop < 1:
             raise ValueError(f"crop must be at least 1, got {self.crop}")
         if self.train_crop is not None and self.train_crop < 1:
