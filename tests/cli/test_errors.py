@@ -47,6 +47,8 @@ def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"), "not UTF-8"),
         (RecursionError("maximum recursion depth exceeded"), "nested too deep"),
         (ConfigError("two\nlines"), "two lines"),
+        (ConfigError("a  folder"), "a  folder"),
+        (UnicodeError("two\nlines \x1b[31m"), r"two lines \x1b[31m"),
         (ConfigError("the class \x1b[31mred"), r"the class \x1b[31mred"),
         (FileNotFoundError(errno.ENOENT, "No such file", "a\nb"), r"a\nb: No such file"),
     ],

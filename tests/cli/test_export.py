@@ -123,6 +123,17 @@ def test_eight_bits_are_measured_where_images_have_labels(
     assert sorted(it.name for it in Path().glob("*.onnx")) == ["x.int8.onnx", "x.onnx"]
 
 
+def test_all_images_count_where_labels_measure_nothing() -> None:
+    class_folders(Path("photos"), {"thumbs": 1})
+    for name in "abc":
+        image(Path(f"photos/{name}.png"))
+    images = Namespace(
+        data="photos", format="auto", split=None, allow_outside=False, skip_broken=False
+    )
+    dataset, _ = _dataset(images)
+    assert (dataset.labeled, len(dataset)) == (False, 4)
+
+
 def test_labels_are_kept_beside_an_image_outside_class_folders() -> None:
     class_folders(Path("photos"), {"a": 2, "b": 2})
     image(Path("photos/overview.png"))

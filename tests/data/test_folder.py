@@ -134,6 +134,19 @@ def test_a_class_may_be_called_train(tmp_path: Path) -> None:
         ImageFolder(tmp_path)
 
 
+def test_a_class_may_be_called_train_where_classes_have_folders(tmp_path: Path) -> None:
+    for name in ("Bus", "Plane", "Train"):
+        class_folders(tmp_path / name, {"2020": 1, "2021": 1})
+    assert dataset_splits(tmp_path, "folder") == ("all",)
+
+
+def test_an_empty_folder_is_no_split(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    class_folders(tmp_path / "Train", {"a": 1, "b": 1})
+    class_folders(tmp_path / "test", {"c": 1, "d": 1})
+    assert dataset_splits(tmp_path, "folder") == ("train", "test", "all")
+
+
 def test_one_split_stays_a_split_beside_folders_that_are_no_classes(tmp_path: Path) -> None:
     class_folders(tmp_path / "train", {"a": 1, "b": 1})
     (tmp_path / "annotations").mkdir()

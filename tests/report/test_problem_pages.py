@@ -83,7 +83,7 @@ def test_one_problem_is_enough(folder: Path) -> None:
     assert "1 proxy problem was solved, of 10 steps" in problem_note(run.problems)
 
 
-@pytest.mark.parametrize("lengths", [[1] * 60, [500, 300, 100, 25, 25, 25, 400], [9]])
+@pytest.mark.parametrize("lengths", [[1] * 60, [1] * 1500, [500, 300, 100, 25, 25, 25, 400], [9]])
 def test_numbers_of_problems_do_not_overlap(
     folder: Path, lengths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,6 @@ import socket
 import sys
 import threading
 import urllib.request
-from http.client import InvalidURL
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -127,6 +126,8 @@ def test_a_request_that_runs_is_answered_before_INT_ends_the_server(index: Index
     [
         (0, b"hello", "gave no answer in JSON"),
         (0, b"[]", "gave no JSON object"),
+        (0, b"[" * 10**5, "gave no answer in JSON"),
+        (0, b"9" * 5000, "gave no answer in JSON"),
         (0, b"{}", "gave no results: it may be another server"),
         (0, None, "does not answer: Remote end closed connection"),
         (b"image", None, "does not answer: the upload may be larger than it accepts"),
@@ -162,8 +163,11 @@ def test_what_is_no_query_is_not_taken_for_an_id(query: Any) -> None:
 
 
 def test_what_cannot_be_sent_is_not_blamed_on_the_server() -> None:
-    with pytest.raises(InvalidURL, match="nonnumeric port: 'port'"):
-        Client("http://127.0.0.1:port").search(0)
+    for address in ("127.0.0.1:8000", "localhost:8000", "photos", "ftp://photos", "http://:8000"):
+        with pytest.raises(ValueError, match=f"address must be like http://.*, got '{address}'"):
+            Client(address)
+    with pytest.raises(ValueError, match="Port could not be cast to integer value as 'port'"):
+        Client("http://127.0.0.1:port")
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(ValueError, match="Invalid header value"):

@@ -303,6 +303,14 @@ def test_queries_without_a_gallery_are_searched_among_themselves(tmp_path: Path)
     assert (len(test.query), test.gallery) == (6, None)
 
 
+def test_queries_are_not_searched_among_themselves_where_a_split_is_left(tmp_path: Path) -> None:
+    config = table(tmp_path, train=5, query=2, Gallery=2)
+    match = r"all\.csv has no split gallery for its queries: it has .*Gallery"
+    with pytest.raises(ConfigError, match=match):
+        open_splits(config, progress=False)
+    assert open_splits(with_changes(data=config.data, test=False), progress=False).test is None
+
+
 def test_a_test_part_that_cannot_be_measured_is_refused_before_training(tmp_path: Path) -> None:
     config = table(tmp_path, train=3, validation=2, test=1)
     match = r"all\.csv, test part: nothing can be measured: there is one class .* --test false"

@@ -34,6 +34,7 @@ from sumpool.cli.options import HelpFormatter, normalize_arguments
 from sumpool.cli.parsing import Parser, usage_error
 from sumpool.system.memory import reuse_freed_memory
 from sumpool.system.signals import interrupt_status, show_stacks_on_request, term_interrupts
+from sumpool.system.wording import on_one_line
 from sumpool.training.config import flat_switches
 
 DESCRIPTION = """\
@@ -113,6 +114,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return interrupt_status(interrupt)
 
 
+class _OneLine(logging.Formatter):
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        # A line break in the name of a file must not look like the end of the message.
+        return on_one_line(super().formatMessage(record))
+
+
 def _run(typed: Sequence[str]) -> int:
     show_stacks_on_request()
     reuse_freed_memory()
@@ -130,7 +137,9 @@ def _run(typed: Sequence[str]) -> int:
     except Exception as error:
         _report(error, debug, usage_error(error, parser, typed))
         parser.exit(2)
-    logging.basicConfig(level=logging.WARNING, format="sumpool: %(message)s")
+    handler = logging.StreamHandler()
+    handler.setFormatter(_OneLine("sumpool: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger("sumpool").setLevel(logging.INFO)
     options: Namespace = arguments[arguments.verb]
     verb = VERBS[arguments.verb]

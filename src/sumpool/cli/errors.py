@@ -25,20 +25,26 @@ _MEMORY = "out of memory: lower the batch size, the crop, or the number of worke
 
 def describe(error: BaseException) -> str | None:
     """Describe ``error`` in one line if its cause is outside the program; None for a bug."""
+    text = _describe(error)
+    return None if text is None else on_one_line(text)
+
+
+def _describe(error: BaseException) -> str | None:
+    message = " ".join(line.strip() for line in str(error).splitlines())
     if isinstance(error, UserError):
-        return on_one_line(" ".join(str(error).split()))
+        return message
     if isinstance(error, OSError):
-        what = error.strerror or " ".join(str(error).split()) or type(error).__name__
+        what = error.strerror or message or type(error).__name__
         where = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         remedy = _REMEDIES.get(error.errno or 0)
-        return on_one_line(f"{where}{what}") + (f"; {remedy}" if remedy else "")
+        return f"{where}{what}" + (f"; {remedy}" if remedy else "")
     # By name, so that torch need not be imported.
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return _MEMORY
     if isinstance(error, RuntimeError) and "can't allocate memory" in str(error):
         return _MEMORY
     if isinstance(error, UnicodeError):
-        return f"a file or a name is not UTF-8 text: {error}"
+        return f"a file or a name is not UTF-8 text: {message}"
     if isinstance(error, RecursionError):
         return "a file is nested too deeply"
     return None

@@ -215,16 +215,18 @@ def _images(options: Namespace) -> Namespace:
 def _dataset(images: Namespace) -> tuple[ImageDataset, str]:
     """Open the images; return them with the name of their split."""
     from sumpool.cli.inputs import open_part, readable
-    from sumpool.data import dataset_splits, detect_format
+    from sumpool.data import dataset_splits
     from sumpool.data.sets.flat import is_flat
 
     split, flat = images.split, images.data is not None and is_flat(images.data)
     if split is None:
-        split = "all"
-        if not flat:
-            name = detect_format(images.data) if images.format == "auto" else images.format
-            split = "test" if "test" in dataset_splits(images.data, name) else "all"
+        named = () if flat else dataset_splits(images.data, images.format)
+        split = "test" if "test" in named else "all"
     dataset = open_part(images, split, need_labels=not flat)
+    if len(set(dataset.labels.tolist())) == len(
+        dataset
+    ):  # nothing to measure: all images check the file
+        dataset = open_part(images, split, need_labels=False)
     return (readable(images, dataset) if images.skip_broken else dataset), split
 
 

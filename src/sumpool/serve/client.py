@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from http.client import HTTPException, InvalidURL
+from http.client import HTTPException
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 from urllib.request import Request, urlopen
 
 from sumpool.system.errors import UserError
@@ -30,6 +30,9 @@ class Client:
     """
 
     def __init__(self, address: str, token: str | None = None, timeout: float = 60) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
+            raise ValueError(f"address must be like http://127.0.0.1:8000, got {address!r}")
         self.address = address.rstrip("/")
         self.timeout = timeout
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -84,9 +87,7 @@ class Client:
             request.add_header("Content-Type", "application/octet-stream")
         try:
             with urlopen(request, timeout=self.timeout) as response:
-                answer = json.load(response)
-        except InvalidURL:  # not the server, but its address is wrong
-            raise
+                content = response.read()
         except HTTPError as error:
             with error:
                 raise ClientError(_reason(error)) from error
@@ -95,7 +96,11 @@ class Client:
             cut = body is not None and isinstance(reason, BrokenPipeError | ConnectionResetError)
             why = "the upload may be larger than it accepts" if cut else str(error)
             raise ClientError(f"{self.address} does not answer: {why}") from error
-        except (json.JSONDecodeError, UnicodeDecodeError, HTTPException) as error:
+        except HTTPException as error:
+            raise ClientError(f"{self.address} gave no complete answer: {error}") from error
+        try:
+            answer = json.loads(content)
+        except (RecursionError, ValueError) as error:
             raise ClientError(f"{self.address} gave no answer in JSON: {error}") from error
         if not isinstance(answer, dict):
             raise ClientError(f"{self.address} gave no JSON object")
@@ -105,5 +110,5 @@ class Client:
 def _reason(error: HTTPError) -> str:
     try:
         return str(json.load(error)["error"])
-    except (ValueError, KeyError, TypeError):
+    except (HTTPException, KeyError, OSError, RecursionError, TypeError, ValueError):
         return f"status {error.code}"

@@ -98,9 +98,13 @@ def open_splits(config: TrainConfig, *, check: bool = True, progress: bool = Tru
     own = next((split for split in ("validation", "val") if split in parts), None)
     measured = ("query", "gallery") if "query" in parts else ("test",)
     tests = [split for split in measured if split in parts]
-    for split in named:
-        if split not in (learned, own, *tests):
-            logger.warning("%s: the split %s is not used", config.data, split)
+    unused = [split for split in named if split not in (learned, own, *tests)]
+    if unused and tests == ["query"] and config.test:
+        raise ConfigError(
+            f"{config.data} has no split gallery for its queries: it has {', '.join(named)}"
+        )
+    for split in unused:
+        logger.warning("%s: the split %s is not used", config.data, split)
     if own and (config.selection == "test" or config.fold is not None):
         logger.info("the part %s of the data is not used", own)
         own = None

@@ -211,11 +211,10 @@ class TuneStore:
         """
         state = self._optuna.trial.TrialState
         lost = self._study.get_trials(deepcopy=False, states=(state.RUNNING,))
-        waiting = self._study.get_trials(deepcopy=False, states=(state.WAITING,))
-        queued = {it.user_attrs["number"] for it in waiting}
+        states = {it.number: it.state for it in self.trials()}
         for it in lost:
             # Queued before its loss is noted: a kill in between must not lose it for good.
-            if it.user_attrs["number"] not in queued:
+            if states[it.user_attrs["number"]] == "running":
                 self._queue_again(it, crashed)
             self._study.tell(it.number, state=state.FAIL)
         return len(lost)

@@ -87,17 +87,15 @@ def split_folders(folder: Path) -> dict[str, str]:
         DataError: If ``folder`` mixes split folders and class folders.
     """
     names = folder_names(folder)
+    named = [it for it in names if it.lower() in SPLIT_FOLDERS and folder_names(folder / it)]
     # If there are "Train" and "train", the last of the sorted names, "train", is the split.
-    spelled = {it.lower(): it for it in names if it.lower() in SPLIT_FOLDERS}
-    found = {
-        it: name
-        for it in SPLIT_FOLDERS
-        if (name := spelled.get(it)) and folder_names(folder / name)
-    }
+    spelled = {it.lower(): it for it in named}
+    found = {it: spelled[it] for it in SPLIT_FOLDERS if it in spelled}
     own = list(found.values())
     others = [it for it in names if own and it not in own and holds_images(folder / it)]
-    if len(own) == 1 and any(image_names(folder / it) for it in others):
-        return {}  # a class that happens to be named "train"
+    # A class that happens to be named "train", or "Train" with folders of its own.
+    if len(own) == 1 and any(own[0] not in found or image_names(folder / it) for it in others):
+        return {}
     if not others:
         return found
     raise DataError(

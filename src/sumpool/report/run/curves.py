@@ -27,7 +27,7 @@ LOSSES = {
 }
 SIZE = (4.6, 3.0)
 #: Maximum number of problem numbers above a curve, so that they do not overlap.
-NUMBERED = 20
+NUMBERED = 14
 
 
 def run_pictures(run: Run) -> list[Picture]:
@@ -135,10 +135,13 @@ def _validation(run: Run, scores: Mapping[str, str]) -> Picture:
 
 def _mark_problems(axes: Axes, problems: Columns) -> None:
     """Draw a band from the first to the last step of each problem, every other one darker."""
-    apart, shown = max(problems["last_step"]) / NUMBERED, -math.inf
     columns = (problems[name] for name in ("problem", "first_step", "last_step"))
-    for place, (number, first, last) in enumerate(zip(*columns, strict=True)):
+    bands = list(zip(*columns, strict=True))
+    for place, (_, first, last) in enumerate(bands):
         axes.axvspan(first, last, color="0.87" if place % 2 else "0.95", lw=0, zorder=0)
+    low, high = axes.get_xlim()
+    apart, shown = (high - low) / NUMBERED, -math.inf
+    for number, first, last in bands:
         middle = (first + last) / 2
         if middle - shown >= apart:
             shown = middle
