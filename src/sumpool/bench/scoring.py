@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -23,6 +23,8 @@ from sumpool.protocols import Combined, MemberResult, ProtocolError, combine, ga
 from sumpool.protocols.combining import score_note
 from sumpool.protocols.run_results import ImageList, read_image_lists, sorted_members
 from sumpool.system.files import StoreError, write_atomic
+
+T = TypeVar("T")
 
 #: Folder of results computed from embeddings, one file per group.
 COMBINED = "combined"
@@ -163,11 +165,7 @@ def _results(store: BenchStore, group: Group) -> list[MemberResult]:
         MemberResult(
             member,
             store.folder / group.members[member].folder,
-            {
-                name.removeprefix(start): value
-                for name, value in group.members[member].metrics.items()
-                if name.startswith(start)
-            },
+            _starting_with(start, group.members[member].metrics),
         )
         for member in group.wanted
     ]
@@ -210,13 +208,6 @@ def _keep(path: Path, combined: Combined) -> None:
 def _restored(
     group: Group, results: Sequence[MemberResult], kept: Mapping[str, NDArray[Any]]
 ) -> Combined:
-    def named(start: str) -> dict[str, NDArray[Any]]:
-        return {
-            name.removeprefix(start): values
-            for name, values in kept.items()
-            if name.startswith(start)
-        }
-
     members = sorted_members(group.protocol, results, group.seeds)
     return Combined(
         group.protocol,
@@ -224,9 +215,14 @@ def _restored(
         # Files of earlier versions do not list their images.
         _lists_in(kept) or read_image_lists(members[0], group.protocol.evaluated_on),
         int(kept["dimension"]),
-        named("single."),
-        named("joined.") or None,
+        _starting_with("single.", kept),
+        _starting_with("joined.", kept) or None,
     )
+
+
+def _starting_with(start: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return the values whose names begin with ``start``, by the rest of their names."""
+    return {name.removeprefix(start): it for name, it in values.items() if name.startswith(start)}
 
 
 def _lists_in(kept: Mapping[str, NDArray[Any]]) -> tuple[ImageList, ImageList | None] | None:

@@ -151,12 +151,8 @@ def run(options: Namespace) -> int:
     total = changes.kept + changes.changed + changes.added
     done = [
         f"{number:,} {what}"
-        for number, what in (
-            (changes.added, "added"),
-            (changes.changed, "changed"),
-            (changes.removed, "removed"),
-        )
-        if number
+        for what in ("added", "changed", "removed")
+        if (number := getattr(changes, what))
     ]
     print(f"{counted(total, 'image')} ({', '.join(done) or 'nothing changed'}): {folder}")
     header = read_header(folder)

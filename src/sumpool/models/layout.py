@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from sumpool.system.modes import evaluating
+
 
 class FeatureLayout(NamedTuple):
     """Layout of the output of a backbone.
@@ -41,18 +43,14 @@ def find_layout(network: nn.Module, name: str, size: int) -> FeatureLayout:
     parameter = next(network.parameters())
     # Two, because some networks misread a batch of more than one, and this shows here.
     blank = torch.zeros(2, 3, size, size, device=parameter.device, dtype=parameter.dtype)
-    training = network.training
-    network.eval()
     try:
-        with torch.no_grad():
+        with evaluating(network), torch.no_grad():
             out = network(blank)
     except (RuntimeError, AssertionError, ValueError, IndexError) as error:
         raise ValueError(
             f"backbone {name!r} does not take images of {size}×{size} pixels, set crop, or "
             f"train_crop, to a size it takes: {str(error) or type(error).__name__}"
         ) from error
-    finally:
-        network.train(training)
     if isinstance(out, Tensor) and out.ndim == 4:
         kind = str(getattr(network, "output_fmt", "NCHW"))
         if kind in ("NCHW", "NHWC"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from sumpool.models.errors import ModelError
 from sumpool.models.weights import read_state
+from sumpool.system.digests import file_sha256
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,7 @@ def packaged_state(backbone: str) -> dict[str, Tensor]:
     weights = packaged_weights(backbone)
     path = packaged_file(weights)
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        digest = file_sha256(path)
     except OSError as error:
         raise ModelError(f"{path} cannot be read: {error.strerror or error}") from error
     if digest != weights.sha256:

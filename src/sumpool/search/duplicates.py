@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -114,8 +114,7 @@ def _groups(
         Duplicates(tuple(sorted(ids[rows[places]].tolist())), False, float(nearest[places].min()))
         for places in members.values()
     ]
-    key: Callable[[Duplicates], tuple[float, tuple[int, ...]]] = lambda it: (-it.similarity, it.ids)  # noqa: E731
-    return sorted(groups, key=key)
+    return sorted(groups, key=lambda it: (-it.similarity, it.ids))
 
 
 def _components(edges: list[NDArray[np.int64]], count: int) -> NDArray[np.int32]:

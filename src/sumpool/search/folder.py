@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from sumpool.models.storage import DESCRIPTION, TENSORS
+from sumpool.system.digests import file_sha256
 from sumpool.system.documents import load_json
 from sumpool.system.files import StoreError, atomic_path, write_atomic
 from sumpool.system.locks import claim, held_by
@@ -166,8 +167,7 @@ def file_digest(path: Path) -> str:
         StoreError: If it cannot be read.
     """
     try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_sha256(path)
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error}") from error
 

@@ -85,11 +85,8 @@ def plan_parts(source: Source, indices: Sequence[int], header: Header) -> list[P
 
 def read_part(folder: Path, part: Part) -> pa.Table | None:
     """Read the rows of ``part``; None if it is missing or damaged."""
-    path = folder / PARTS / part.file
-    if not path.is_file():
-        return None
     try:
-        table = read_images(path)
+        table = read_images(folder / PARTS / part.file)
     except StoreError:
         return None
     sound = table.schema.equals(PART_SCHEMA) and table["path"].to_pylist() == list(part.names)

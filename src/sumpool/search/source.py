@@ -13,6 +13,7 @@ from sumpool.data.base import ImageSubset
 from sumpool.data.catalog import open_collection
 from sumpool.data.sets.files import ImageFiles
 from sumpool.search.folder import Header
+from sumpool.system.digests import file_sha256
 
 
 class Stamp(NamedTuple):
@@ -102,7 +103,6 @@ class Source:
     def content_hash(self, index: int, image: Image.Image | None = None) -> str:
         """SHA-256 of an image's file or, if it has none of its own, of its pixels."""
         if self.files:
-            with open(self.dataset.item_name(index), "rb") as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
+            return file_sha256(self.dataset.item_name(index))
         image = image or self.dataset.load(index)
         return hashlib.sha256(f"{image.size}".encode() + image.tobytes()).hexdigest()

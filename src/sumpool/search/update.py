@@ -155,7 +155,7 @@ def update(
                 f"the model in {folder / MODEL} is not that of the index: build the index again"
             )
         source = Source.of(header) if source is None else source
-        old = _read_old(folder, header)
+        old = SCHEMA.empty_table() if header.generation is None else read_table(folder, header)
         plan = _compare(source, old, progress)
         parts = plan_parts(source, plan.missing, header)
         if parts:
@@ -198,12 +198,6 @@ def open_vector_index(
         np.array([int(it[:8], 16) for it in hashes], np.uint32),
         build=build,
     )
-
-
-def _read_old(folder: Path, header: Header) -> pa.Table:
-    if header.generation is None:
-        return SCHEMA.empty_table()
-    return read_table(folder, header)
 
 
 def _compare(source: Source, old: pa.Table, progress: bool) -> Plan:

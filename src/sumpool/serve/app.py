@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any
 
 from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import IntegerConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -37,16 +37,10 @@ PICTURE_AGE = 600
 logger = logging.getLogger(__name__)
 
 
-class _Whole(Convertor[int]):
+class _Whole(IntegerConvertor):
     """Numbers in paths; others are not found."""
 
     regex = "[0-9]{1,15}"
-
-    def convert(self, value: str) -> int:
-        return int(value)
-
-    def to_string(self, value: int) -> str:
-        return str(value)
 
 
 register_url_convertor("whole", _Whole())

@@ -6,7 +6,6 @@ folder are followed to the images that were indexed alone.
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -29,6 +28,7 @@ from sumpool.search.queries import Embedded
 from sumpool.serve.arguments import Box
 from sumpool.serve.pictures import SIDES, encode, heat, patch, shrunk
 from sumpool.serve.uploads import Upload, Uploads
+from sumpool.system.digests import file_sha256
 from sumpool.system.errors import UserError
 from sumpool.system.wording import counted
 
@@ -170,9 +170,7 @@ class Collection:
         row = self.index.images.slice(self.index.row(id), 1).to_pylist()[0]
         if not path.is_file() or path.stat().st_size != row["bytes"]:
             return False
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return bool(digest == row["content_hash"])
+        return bool(file_sha256(path) == row["content_hash"])
 
     def _listed_outside(self, id: int) -> bool:
         return Path(self.image(id)["path"]).is_absolute()

@@ -271,16 +271,12 @@ class Views:
     def described(self, query: Query) -> dict[str, Any]:
         """Describe a query in its answer."""
         width, height = self.collection.size(query.source)
-        image, upload, known = None, None, {"path": None, "label": None}
-        if isinstance(query.source, int):
-            image, known = query.source, self.collection.image(query.source)
-        else:
-            upload = query.source
+        known = self.collection.image(query.source) if isinstance(query.source, int) else {}
         return {
-            "image": image,
-            "upload": upload,
-            "path": known["path"],
-            "label": known["label"],
+            "image": known.get("id"),
+            "upload": None if known else query.source,
+            "path": known.get("path"),
+            "label": known.get("label"),
             "width": width,
             "height": height,
             "box": None if query.box is None else list(query.box),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -27,7 +28,7 @@ def write_digests(
     there = sorted(folder.rglob("*")) if only is None else [folder / it for it in only]
     paths = [path.relative_to(folder) for path in there if path.is_file()]
     kept = [it for it in paths if it.parts[0] not in (name, *skip) and it.parts[0][0] != "."]
-    lines = [f"{_digest(folder / it)}  {it.as_posix()}\n" for it in kept]
+    lines = [f"{file_sha256(folder / it)}  {it.as_posix()}\n" for it in kept]
     write_atomic(folder / name, "".join(lines).encode())
 
 
@@ -57,13 +58,14 @@ def check_digests(folder: Path, name: str, parts: Collection[str]) -> None:
             raise StoreError(f"line {number} of {listing} is damaged: {line!r}")
         path = folder / match[2]
         wanted = any(Path(match[2]).is_relative_to(part) for part in parts)
-        if wanted and path.is_file() and _digest(path) != match[1]:
+        if wanted and path.is_file() and file_sha256(path) != match[1]:
             raise StoreError(
                 f"{path} is damaged, or was changed: its SHA-256 is not the one in {listing}; "
                 "restore it, or remove that list to use the file as it is"
             )
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+def file_sha256(path: str | os.PathLike[str]) -> str:
+    """Return the SHA-256 of a file."""
+    with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -24,6 +24,7 @@ from sumpool.models.layout import find_layout
 from sumpool.models.timm_networks import with_sizes
 from sumpool.pooling import pooling_class
 from sumpool.pooling.catalog import AUTHORS_OPTIONS
+from sumpool.system.modes import evaluating
 from sumpool.system.wording import counted
 from sumpool.training.batches import build_sampler
 from sumpool.training.config import ConfigError, TrainConfig
@@ -121,10 +122,9 @@ def check_prototypes(model: Embedder, config: TrainConfig) -> None:
     pooling: Any = model.pooling
     if not hasattr(pooling, "initialize_prototypes") or config.gsp.average_steps:
         return
-    training, side = model.training, model.preprocessing.train_side
-    with torch.no_grad():
-        features = model.eval().feature_map(torch.zeros(1, 3, side, side))
-    model.train(training)
+    side = model.preprocessing.train_side
+    with evaluating(model), torch.no_grad():
+        features = model.feature_map(torch.zeros(1, 3, side, side))
     count, there = len(pooling.prototypes), pooling.to_tokens(features)[0].shape[1]
     if count > there * config.batch_size:
         raise ConfigError(

@@ -20,6 +20,7 @@ from sumpool.models import build_backbone
 from sumpool.models.weights import DIGEST, tensors_digest
 from sumpool.system.documents import load_json
 from sumpool.system.files import write_atomic
+from sumpool.system.modes import evaluating
 from sumpool.training.config import ConfigError
 from sumpool.training.cuda_graph_step import CudaGraphStep, Step
 from sumpool.training.errors import RunError
@@ -132,14 +133,12 @@ def classification_accuracy(
 ) -> float:
     """Return the share of images of ``dataset`` that ``model`` classifies correctly."""
     device = next(model.parameters()).device
-    pixels, training = _pixels(dataset, device), model.training
-    model.eval()
-    right = 0
-    for start in range(0, len(dataset), batch_size):
-        part = slice(start, start + batch_size)
-        guess = model(view.normalize(pixels[part])).argmax(1).cpu()
-        right += int((guess == dataset.labels[part]).sum())
-    model.train(training)
+    pixels, right = _pixels(dataset, device), 0
+    with evaluating(model):
+        for start in range(0, len(dataset), batch_size):
+            part = slice(start, start + batch_size)
+            guess = model(view.normalize(pixels[part])).argmax(1).cpu()
+            right += int((guess == dataset.labels[part]).sum())
     return right / len(dataset)
 
 

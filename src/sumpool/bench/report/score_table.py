@@ -85,7 +85,8 @@ def _score_table(
     rows: list[list[str]] = []
     taken: list[PublishedScore] = []
     ours: dict[int, dict[int, float]] = {}
-    protocol, backbone = _setting(scores, incomplete)
+    first = (*scores, *incomplete)[0]
+    protocol, backbone = first.protocol, first.backbone
     for line in lines:
         own = [found.get((line, column)) for column in columns]
         theirs = [_published(protocol, backbone, line, column) for column in columns]
@@ -206,11 +207,6 @@ def _best(ours: dict[int, dict[int, float]], columns: int) -> set[tuple[int, int
             top = max(found.values())
             strong |= {(row, column + 1) for row, mean in found.items() if mean == top}
     return strong
-
-
-def _setting(scores: Sequence[Score], incomplete: Sequence[Incomplete]) -> tuple[str, str]:
-    first = scores[0] if scores else incomplete[0]
-    return first.protocol, first.backbone
 
 
 def _score_caption(

@@ -215,7 +215,11 @@ class ApproximateIndex(ExactIndex):
                 *(self._path, counted(len(new), "vector"), self._path.parent),
             )
         elif len(new) or self._file is None:
-            self._refuse_unasked(len(new))
+            if not self._build:
+                raise UserError(
+                    f"{self._path} lacks {counted(len(new), 'vector')}: bring it up to date with "
+                    f"sumpool index {self._path.parent} --update --store {self._kind}"
+                )
             begun = time.perf_counter()
             if self._file is None or outdated:
                 self._file = train_index(self._faiss, self._kind, self._vectors)
@@ -251,13 +255,6 @@ class ApproximateIndex(ExactIndex):
             self._file.add_with_ids(block, self._keys[rows])
             bar.update(len(rows))
         self._match()
-
-    def _refuse_unasked(self, missing: int) -> None:
-        if not self._build:
-            raise UserError(
-                f"{self._path} lacks {counted(missing, 'vector')}: bring it up to date with "
-                f"sumpool index {self._path.parent} --update --store {self._kind}"
-            )
 
     def _calibrate(self, rows: Ids) -> float:
         """Set the search depth with queries that are not in the file; return their recall@10.

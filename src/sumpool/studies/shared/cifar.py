@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -12,6 +11,7 @@ import torch
 from sumpool.data import detect_format, open_dataset
 from sumpool.data.splits import first_of_each_class
 from sumpool.models.backbones import build_backbone
+from sumpool.system.digests import file_sha256
 from sumpool.training import ConfigError, HardwareConfig, StopConfig
 from sumpool.training.splits import Splits, TestSet
 
@@ -48,8 +48,7 @@ def identify_weights(weights: Path | None, backbone: str) -> str:
     if weights is None:
         return "none"
     build_backbone(backbone, weights=str(weights))
-    with weights.open("rb") as file:
-        return f"{weights.name} {hashlib.file_digest(file, 'sha256').hexdigest()[:12]}"
+    return f"{weights.name} {file_sha256(weights)[:12]}"
 
 
 def open_cifar(
