@@ -143,7 +143,12 @@ def _cell(
 ) -> BenchCell:
     rough = BenchCell(grid.protocol, source.name, method_label(config), member, config)
     try:
-        _check_parts(config)
+        if config.hardware.devices * config.hardware.nodes > 1:
+            raise ConfigError(
+                "hardware.devices and hardware.nodes must be 1, got "
+                f"{config.hardware.devices} and {config.hardware.nodes}: a cell is trained by one "
+                "process, and several cells at once"
+            )
         if zero_shot is False and config.zero_shot.weight is None:
             config = replace(config, zero_shot=replace(config.zero_shot, weight=0.0))
         config = protocol.configure(config, member, source.format, given=grid.options.keys())
@@ -151,14 +156,6 @@ def _cell(
     except ConfigError as error:
         raise GridError(f"{rough.name}: {error}") from error
     return replace(rough, method=method_label(config), config=config)
-
-
-def _check_parts(config: TrainConfig) -> None:
-    if config.hardware.devices * config.hardware.nodes > 1:
-        raise ConfigError(
-            f"hardware.devices and hardware.nodes must be 1, got {config.hardware.devices} and "
-            f"{config.hardware.nodes}: a cell is trained by one process, and several cells at once"
-        )
 
 
 def _check_zero_shot(config: TrainConfig, wanted: bool | None) -> None:

@@ -63,7 +63,9 @@ def run_bench(
     tried = dict.fromkeys((cell.id for cell in cells), 0)
     with GridBar(store, cells, summary, shown=progress) as bar:
         while left:
-            free, put_off = _split_claimed(store, left)
+            held = {cell.id for cell in left if store.is_claimed(cell.id)}
+            free = [cell for cell in left if cell.id not in held]
+            put_off = [cell for cell in left if cell.id in held]
             again: list[BenchCell] = []
             with closing(_all_of(executor, work, free)) as finished:
                 for cell, end, failure in finished:
@@ -88,17 +90,6 @@ def run_bench(
             for cell in put_off:
                 (left if store.row(cell.id) is None else summary.elsewhere).append(cell)
     return summary
-
-
-def _split_claimed(
-    store: BenchStore, cells: Sequence[BenchCell]
-) -> tuple[list[BenchCell], list[BenchCell]]:
-    """Split cells into those that are free and those that a process holds."""
-    free: list[BenchCell] = []
-    taken: list[BenchCell] = []
-    for cell in cells:
-        (taken if store.is_claimed(cell.id) else free).append(cell)
-    return free, taken
 
 
 def _all_of(

@@ -17,7 +17,14 @@ from sumpool.cli.bench_compare import (
     run_compare,
     run_pack,
 )
-from sumpool.cli.bench_options import GRIDS, add_grid_options, add_out, check_names, grid_of
+from sumpool.cli.bench_options import (
+    GRIDS,
+    add_grid_options,
+    add_out,
+    check_names,
+    grid_description,
+    grid_of,
+)
 from sumpool.cli.bench_queue import add_queue_options, queue_parts
 from sumpool.cli.bench_table import add_recipe_options, add_table_options, run_recipes, run_table
 from sumpool.cli.options import HelpFormatter, check_executor_options, positive, verb_parser
@@ -67,8 +74,8 @@ def add_actions(parser: ArgumentParser) -> None:
     actions = parser.add_subcommands(
         dest="action", title="actions", description=None, metavar="ACTION"
     )
-    for name, (summary, description) in GRIDS.items():
-        grid = verb_parser(description, f"sumpool bench {name} --data NAME … [options]")
+    for name, (summary, _) in GRIDS.items():
+        grid = verb_parser(grid_description(name), f"sumpool bench {name} --data NAME … [options]")
         add_grid_options(grid)
         actions.add_subcommand(name, grid, help=summary)
     for name, add_options, summary in (

@@ -29,7 +29,7 @@ examples:
   sumpool bench {name} --data cub cars196 --loss c1 c2 ms --pool gap gsp --dry-run
   sumpool bench {name} --data cub --loss c2 --pool gap --ccp false true --jobs 4
   sumpool bench {name} --data mine=photos/ --loss pnca --pool gsp --center-reg none r1
-  sumpool bench {name} --data sop --ray auto --gpus 0.1 --set stop.patience=5
+  sumpool bench {name} --data sop --ray auto --gpus 0.1 --set {option}
   sumpool bench {name} --data glyphs --backbone small_cnn --set stop.max_steps=50
 """
 
@@ -40,79 +40,64 @@ GRIDS = {
         """\
 Train under the fair protocol: one model for each of 4 folds of the training classes, validated on
 the held-out fold, with 3 seeds each. Scores are those of single models (128 dimensions, mean over
-the folds) and of the four concatenated (512), over the 81 combinations of seeds.
-
-"""
-        + _GRID.format(name="fair"),
+the folds) and of the four concatenated (512), over the 81 combinations of seeds.""",
     ),
     "conventional": (
         "all training classes, selected on the test set (marked in tables)",
         """\
 Train under the conventional protocol: all training classes, 512 dimensions, the best of 3 seeds,
 with models selected on the test set. That selection inflates published scores of this kind; tables
-mark ours.
-
-"""
-        + _GRID.format(name="conventional"),
+mark ours.""",
     ),
     "tuning": (
         "most training classes, 3 seeds, evaluated on the others: to choose options",
         """\
 Train under the tuning protocol: one model on part of the training classes, evaluated on the rest,
-with 3 seeds. Use it to choose options: the test set is not used.
-
-"""
-        + _GRID.format(name="tuning"),
+with 3 seeds. Use it to choose options: the test set is not used.""",
     ),
     "tuning-ccp": (
         "the same on two thirds of the classes: for chance-constrained proxies",
         """\
 Train under the tuning protocol of chance-constrained proxies: one model on two thirds of the
-training classes, evaluated on the first third, with 3 seeds. The test set is not used.
-
-"""
-        + _GRID.format(name="tuning-ccp"),
+training classes, evaluated on the first third, with 3 seeds. The test set is not used.""",
     ),
     "steady": (
         "4 class folds × 3 seeds, a fixed number of steps: to resolve small gains",
         """\
 Train under the steady protocol: folds, seeds and scores are those of the fair one, but no step is
 selected. Every model trains for 3000 steps with learning rates that decay to zero, and the average
-of its last weights is evaluated.
-
-"""
-        + _GRID.format(name="steady").replace("stop.patience=5", "stop.max_steps=9000"),
+of its last weights is evaluated.""",
     ),
     "steady-tuning": (
         "the same with 1 seed, evaluated on validation classes",
         """\
 Train under the steady protocol with one seed, and evaluate each of the 4 models on its validation
-classes. Use it to choose options: the test set is not used.
-
-"""
-        + _GRID.format(name="steady-tuning").replace("stop.patience=5", "gsp.eps=20"),
+classes. Use it to choose options: the test set is not used.""",
     ),
     "libc": (
         "the setting of intra-batch connections, selected on the test set",
         """\
 Train in the setting of the paper on intra-batch connections: all training classes, 512 dimensions,
-70 epochs of RAdam, 3 seeds, with models selected on the test set. It is meant for --loss libc.
-
-"""
-        + _GRID.format(name="libc"),
+70 epochs of RAdam, 3 seeds, with models selected on the test set. It is meant for --loss libc.""",
     ),
     "skewed-means": (
         "the setting of the center regularizers, selected on the test set",
         """\
 Train in the setting of the paper on center regularizers: all training classes, 512 dimensions, 40
-epochs of AdamW (60 on SOP and In-shop), 3 seeds, with models selected on the test set.
-
-"""
-        + _GRID.format(name="skewed-means"),
+epochs of AdamW (60 on SOP and In-shop), 3 seeds, with models selected on the test set.""",
     ),
 }
 
+#: Options in the examples of protocols that have no patience.
+_EXAMPLES = {"steady": "stop.max_steps=9000", "steady-tuning": "gsp.eps=20"}
+
 _SWITCH = {"true": True, "false": False}
+
+
+def grid_description(name: str) -> str:
+    """Return the description of a protocol, followed by how to use grids."""
+    option = _EXAMPLES.get(name, "stop.patience=5")
+    return f"{GRIDS[name][1]}\n\n{_GRID.format(name=name, option=option)}"
 
 
 def switch(value: str) -> str:

@@ -24,10 +24,6 @@ CARD, WEIGHTS = "README.md", "weights.jpg"
 #: Side of an image in the picture of the weights, in pixels, and the maximum number of images.
 SIDE, SHOWN = 160, 6
 
-_LIBRARY = {
-    "library_name": "sumpool",
-    "pipeline_tag": "image-feature-extraction",
-}
 #: Training options that the card lists in addition to the run's summary.
 _OPTIONS = ("batch_size", "images_per_class", "optimizer.lr", "optimizer.schedule", "crop")
 
@@ -64,7 +60,8 @@ def model_card(
     """Return the card in Markdown, with YAML front matter for the Hugging Face Hub."""
     license_name, origin = starting_weights(config)
     head: dict[str, Any] = {
-        **_LIBRARY,
+        "library_name": "sumpool",
+        "pipeline_tag": "image-feature-extraction",
         "tags": ["sumpool", "metric-learning", "image-retrieval", config.pooling],
     }
     if license_name:

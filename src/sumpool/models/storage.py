@@ -89,7 +89,10 @@ def read_model(folder: str | Path, build: Callable[[EmbedderConfig, int], Networ
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise ModelError(f"{described} describes no model that can be built: {error}") from error
     model.preprocessing = preprocessing  # type: ignore[assignment]
-    state, belongs = _read_tensors(tensors)
+    if not tensors.is_file():
+        raise ModelError(f"{tensors}: there is no such file")
+    state, metadata = read_safetensors(tensors)
+    belongs = metadata.get(_BELONGS, metadata.get(DIGEST, "").partition(" ")[2])
     if belongs != hashlib.sha256(text).hexdigest():
         raise ModelError(
             f"{tensors} was not saved together with {DESCRIPTION} beside it: one of them was "
@@ -166,10 +169,3 @@ def _parse(path: Path, text: bytes) -> Mapping[str, Any]:
     if wrong:
         raise ModelError(f"{path}: {', '.join(wrong)} missing or of the wrong type")
     return description
-
-
-def _read_tensors(path: Path) -> tuple[dict[str, torch.Tensor], str]:
-    if not path.is_file():
-        raise ModelError(f"{path}: there is no such file")
-    state, metadata = read_safetensors(path)
-    return state, metadata.get(_BELONGS, metadata.get(DIGEST, "").partition(" ")[2])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sumpool.protocols.protocol import Protocol
@@ -145,109 +146,93 @@ def _skewed_means(config: TrainConfig, data_set: str) -> dict[str, Any]:
     }
 
 
+#: Models of four folds, whose validation classes select the best step.
+_folds = partial(Protocol, folds=4, models_folds=(1, 2, 3, 4), selection="validation")
+#: One model, evaluated on its validation classes.
+_tuned = partial(
+    Protocol,
+    models_folds=(1,),
+    seeds=3,
+    selection="validation",
+    evaluated_on="validation",
+    summary="mean",
+)
+#: Models trained on all training classes and selected on the test set by P@1.
+_on_test = partial(
+    Protocol,
+    folds=None,
+    models_folds=(),
+    seeds=3,
+    selection="test",
+    evaluated_on="test",
+    monitor="precision_at_1",
+)
 _ALL = (
-    Protocol(
+    _folds(
         "fair",
         "Four models, each trained on three quarters of the training classes and selected on the "
         "last one, with three seeds; evaluated one by one and with concatenated embeddings.",
-        folds=4,
-        models_folds=(1, 2, 3, 4),
         seeds=3,
-        selection="validation",
         evaluated_on="test",
         summary="combinations",
         prescribe=_fair,
     ),
-    Protocol(
+    _on_test(
         "conventional",
         "One model of 512 dimensions, trained on all training classes and selected on the test "
         "set by P@1; the best of three seeds.",
-        folds=None,
-        models_folds=(),
-        seeds=3,
-        selection="test",
-        evaluated_on="test",
         summary="best",
         prescribe=_conventional,
-        monitor="precision_at_1",
         heads=HEADS,
     ),
-    Protocol(
+    _tuned(
         "tuning",
         "One model, trained on four fifths of the training classes and evaluated on the first "
         "fifth, with three seeds: for choosing constants. The test set is not opened.",
         folds=5,
-        models_folds=(1,),
-        seeds=3,
-        selection="validation",
-        evaluated_on="validation",
-        summary="mean",
         prescribe=_tuning,
     ),
-    Protocol(
+    _tuned(
         "tuning-ccp",
         "One model, trained on two thirds of the training classes and evaluated on the first "
         "third, with three seeds: the ablations of chance-constrained proxies.",
         folds=3,
-        models_folds=(1,),
-        seeds=3,
-        selection="validation",
-        evaluated_on="validation",
-        summary="mean",
         prescribe=_tuning_ccp,
     ),
-    Protocol(
+    _folds(
         "steady",
         "The fair protocol without selection of the best step: all models train for the same "
         "number of steps with rates that fall to zero, and the last average of the weights is "
         "evaluated.",
-        folds=4,
-        models_folds=(1, 2, 3, 4),
         seeds=3,
-        selection="validation",
         evaluated_on="test",
         summary="combinations",
         prescribe=_steady,
     ),
-    Protocol(
+    _folds(
         "steady-tuning",
         "The runs of the steady protocol with one seed, each evaluated on its validation classes: "
         "for choosing constants. The test set is not opened.",
-        folds=4,
-        models_folds=(1, 2, 3, 4),
         seeds=1,
-        selection="validation",
         evaluated_on="validation",
         summary="mean",
         prescribe=_steady,
     ),
-    Protocol(
+    _on_test(
         "libc",
         "The setting of intra-batch connections: one model of 512 dimensions, trained on all "
         "training classes for 70 epochs of RAdam and selected on the test set by P@1; the mean of "
         "three seeds.",
-        folds=None,
-        models_folds=(),
-        seeds=3,
-        selection="test",
-        evaluated_on="test",
         summary="mean",
         prescribe=_libc,
-        monitor="precision_at_1",
     ),
-    Protocol(
+    _on_test(
         "skewed-means",
         "The setting of the center regularizers: one model of 512 dimensions, trained on all "
         "training classes for 40 epochs of AdamW (60 on SOP and In-shop) and selected on the test "
         "set by P@1; the mean of three seeds.",
-        folds=None,
-        models_folds=(),
-        seeds=3,
-        selection="test",
-        evaluated_on="test",
         summary="mean",
         prescribe=_skewed_means,
-        monitor="precision_at_1",
     ),
 )
 

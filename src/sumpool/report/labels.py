@@ -62,7 +62,8 @@ def in_given_order(names: Iterable[str], order: Sequence[str]) -> list[str]:
 
 def conditions(settings: Mapping[str, Any]) -> list[str]:
     """Return notes on shared settings."""
-    plain = {**settings, **_mapping(settings.get("config"))}
+    config = settings.get("config")
+    plain = {**settings, **(config if isinstance(config, Mapping) else {})}
     listed = ", ".join(
         f"{name.replace('_', ' ')} {value:g}"
         if type(value) is float
@@ -95,7 +96,3 @@ def evaluated_on(settings: Mapping[str, Any]) -> str:
         'test'
     """
     return str(settings.get("evaluated_on", "test"))
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
