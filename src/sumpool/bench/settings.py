@@ -12,13 +12,7 @@ from typing import Any
 from jsonargparse import ArgumentParser
 
 from sumpool.report.run.option_names import RENAMED
-from sumpool.training.config import (
-    ConfigError,
-    TrainConfig,
-    config_from_dict,
-    flat,
-    option_hints,
-)
+from sumpool.training.config import ConfigError, TrainConfig, config_from_dict, flat, option_hints
 from sumpool.training.values.types import plain_error
 
 #: Dictionary options, whose items are set by name, such as ``pool_options.p``.

@@ -11,12 +11,7 @@ from typing import TYPE_CHECKING
 
 from jsonargparse import ArgumentParser, Namespace
 
-from sumpool.cli.bench_compare import (
-    add_compare_options,
-    add_pack_options,
-    run_compare,
-    run_pack,
-)
+from sumpool.cli.bench_compare import add_compare_options, add_pack_options, run_compare, run_pack
 from sumpool.cli.bench_options import (
     GRIDS,
     add_grid_options,
@@ -168,10 +163,7 @@ def _run_parts(parts: Parts, options: Namespace) -> int:
 
 
 def _executor(
-    store: BenchStore,
-    parts: Parts,
-    options: Namespace,
-    while_it_runs: ExitStack,
+    store: BenchStore, parts: Parts, options: Namespace, while_it_runs: ExitStack
 ) -> tuple[Executor, list[BenchCell]]:
     """Return the executor, and the cells configured for it."""
     if options.ray is not None:

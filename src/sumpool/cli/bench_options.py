@@ -194,12 +194,7 @@ def add_grid_options(parser: ArgumentParser) -> None:
         metavar="N",
         help="run only these folds; scores need all (default: all)",
     )
-    add(
-        "--seeds",
-        type=count,
-        metavar="N",
-        help="run seeds 0 to N-1 (default: as in the protocol)",
-    )
+    add("--seeds", type=count, metavar="N", help="run seeds 0 to N-1 (default: as in the protocol)")
     add(
         "--set",
         nargs="+",

@@ -97,10 +97,7 @@ def run_table(options: Namespace) -> int:
     known = sorted({score.metric for score in scores})
     if unknown := [name for name in options.metric or () if known and name not in known]:
         raise StoreError(f"metric must be one of {', '.join(known)}, got {', '.join(unknown)}")
-    tables = [
-        *score_tables(scores, waiting, metrics=metrics),
-        *gain_tables(gains, metrics=metrics),
-    ]
+    tables = [*score_tables(scores, waiting, metrics=metrics), *gain_tables(gains, metrics=metrics)]
     pictures = bench_pictures(scores, gains)
     folder = options.out if options.file is None else options.file.parent
     written = []

@@ -77,9 +77,7 @@ def build_parser() -> ArgumentParser:
         "--out", required=True, metavar="PATH", help="output file; for timm and hub, a folder"
     )
     parser.add_argument(
-        "--data",
-        metavar="PATH",
-        help="images to check the file on (default: those of the run)",
+        "--data", metavar="PATH", help="images to check the file on (default: those of the run)"
     )
     parser.add_argument(
         "--data_format",

@@ -64,9 +64,7 @@ def build_parser() -> ArgumentParser:
         help="folder of a run or a saved model (default: the packaged network)",
     )
     parser.add_argument(
-        "--format",
-        metavar="NAME",
-        help="data format, as in `sumpool train` (default: detected)",
+        "--format", metavar="NAME", help="data format, as in `sumpool train` (default: detected)"
     )
     parser.add_argument("--split", metavar="NAME", help="split of the data (default: all images)")
     parser.add_argument(

@@ -47,11 +47,7 @@ def build_parser() -> ArgumentParser:
     )
     add_device(parser)
     parser.add_argument(
-        "--upload_mib",
-        type=count,
-        default=16,
-        metavar="N",
-        help="maximum size of an upload in MiB",
+        "--upload_mib", type=count, default=16, metavar="N", help="maximum size of an upload in MiB"
     )
     parser.add_argument(
         "--upload_megapixels",

@@ -163,12 +163,7 @@ def run(options: Namespace) -> int:
     executor = _executor(options, folder)
     try:
         result = run_search(
-            folder,
-            config,
-            space,
-            trials=options.trials,
-            minutes=options.minutes,
-            executor=executor,
+            folder, config, space, trials=options.trials, minutes=options.minutes, executor=executor
         )
     except BrokenImageError as error:
         raise suggest_skipping(error, skipped=config.skip_broken) from error

@@ -64,10 +64,7 @@ _SPLITS: dict[str, Iterable[str]] = {
 
 
 def open_dataset(
-    root: str | os.PathLike[str] | None,
-    format: str = "auto",
-    split: str = "all",
-    **options: Any,
+    root: str | os.PathLike[str] | None, format: str = "auto", split: str = "all", **options: Any
 ) -> ImageDataset:
     """Open a data set.
 

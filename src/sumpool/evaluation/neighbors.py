@@ -79,12 +79,7 @@ def nearest_neighbors(
 
 
 def nearest(
-    comparison: Comparison,
-    rows: Tensor,
-    k: int,
-    backend: str,
-    max_memory: int,
-    advance: Advance,
+    comparison: Comparison, rows: Tensor, k: int, backend: str, max_memory: int, advance: Advance
 ) -> Tensor:
     """Return gallery indices of the k nearest items to the queries ``rows``, (n, k), in order."""
     found = torch.empty(len(rows), k, dtype=torch.int64, device=rows.device)

@@ -22,10 +22,7 @@ from sumpool.pooling.rivals.cbam import CbamPool2d
 from sumpool.pooling.rivals.compact_bilinear import CompactBilinearPool1d, CompactBilinearPool2d
 from sumpool.pooling.rivals.crow import CrowPool1d, CrowPool2d
 from sumpool.pooling.rivals.delf import DelfPool1d, DelfPool2d
-from sumpool.pooling.rivals.efficient_probing import (
-    EfficientProbingPool1d,
-    EfficientProbingPool2d,
-)
+from sumpool.pooling.rivals.efficient_probing import EfficientProbingPool1d, EfficientProbingPool2d
 from sumpool.pooling.rivals.generalized_max import GeneralizedMaxPool1d, GeneralizedMaxPool2d
 from sumpool.pooling.rivals.gsop import GsopPool2d
 from sumpool.pooling.rivals.netvlad import NetVladPool1d, NetVladPool2d

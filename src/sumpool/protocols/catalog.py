@@ -89,11 +89,7 @@ def _steady(config: TrainConfig, data_set: str) -> dict[str, Any]:
 def _epochs(count: int, data_set: str, batch_size: int) -> dict[str, Any]:
     # `count` epochs with a validation after each; this patience never stops a run early.
     steps = -(-TRAIN_IMAGES[data_set] // batch_size)
-    return {
-        "stop.max_steps": count * steps,
-        "stop.validate_every": steps,
-        "stop.patience": count,
-    }
+    return {"stop.max_steps": count * steps, "stop.validate_every": steps, "stop.patience": count}
 
 
 def _check_epochs(protocol: str, data_set: str) -> None:

@@ -100,12 +100,7 @@ class Protocol:
         ]
 
     def configure(
-        self,
-        config: TrainConfig,
-        member: Member,
-        data_set: str,
-        *,
-        given: Collection[str] = (),
+        self, config: TrainConfig, member: Member, data_set: str, *, given: Collection[str] = ()
     ) -> TrainConfig:
         """Return the complete configuration of one run.
 

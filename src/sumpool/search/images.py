@@ -15,13 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.data.sets.decoding import read_image
-from sumpool.search.folder import (
-    Header,
-    open_vectors,
-    read_header,
-    read_table,
-    thumbnail_path,
-)
+from sumpool.search.folder import Header, open_vectors, read_header, read_table, thumbnail_path
 from sumpool.search.parts import SIDE, thumbnail
 from sumpool.search.queries import QueryError
 from sumpool.search.source import Source

@@ -25,14 +25,7 @@ from sumpool.data import BrokenImageError
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.evaluation.embed import NotFiniteError
 from sumpool.models import Embedder
-from sumpool.search.folder import (
-    PARTS,
-    SCHEMA,
-    Header,
-    read_images,
-    thumbnail_path,
-    write_images,
-)
+from sumpool.search.folder import PARTS, SCHEMA, Header, read_images, thumbnail_path, write_images
 from sumpool.search.source import Source, Stamp
 from sumpool.system.cores import usable_cores
 from sumpool.system.files import StoreError, write_atomic

@@ -117,12 +117,7 @@ def view_of(model: Embedder, image: Image.Image, box: Box | None = None) -> View
             inside.append((max(low - start, 0.0), min(high - start, float(crop))))
         starts.append(start)
     left, top = starts
-    window = (
-        left / scale[0],
-        top / scale[1],
-        (left + crop) / scale[0],
-        (top + crop) / scale[1],
-    )
+    window = (left / scale[0], top / scale[1], (left + crop) / scale[0], (top + crop) / scale[1])
     seen = resized.crop((left, top, left + crop, top + crop))
     if box is None:
         return View(seen, window)

@@ -12,10 +12,7 @@ from torch import nn
 
 from sumpool.ccp import ProxyPairs
 from sumpool.centers import build_regularizer
-from sumpool.data import (
-    ImageFeed,
-    contiguous_labels,
-)
+from sumpool.data import ImageFeed, contiguous_labels
 from sumpool.evaluation import evaluate_retrieval
 from sumpool.evaluation.evaluate import measurable_ks
 from sumpool.losses import Mixture, RunningCenters, ZeroShotLoss, build_loss

@@ -130,11 +130,7 @@ class Phases:
         assert isinstance(criterion, Mixture)
         features = self._feature_map(batch.images)
         norms = measure_gradient_norms(
-            self._pooling,
-            criterion,
-            features,
-            self._class_of[batch.labels],
-            embed=self._embed,
+            self._pooling, criterion, features, self._class_of[batch.labels], embed=self._embed
         )
         if not norms.base:
             raise RunError(

@@ -11,13 +11,7 @@ from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
 from sumpool.report.run.option_names import RENAMED, WHERE_IT_RUNS
-from sumpool.training.config import (
-    ConfigError,
-    TrainConfig,
-    flat,
-    option_hints,
-    with_options,
-)
+from sumpool.training.config import ConfigError, TrainConfig, flat, option_hints, with_options
 from sumpool.training.values.choices import CHOICES, check_choices
 from sumpool.training.values.limits import check_limits
 from sumpool.training.values.types import describe_type, fits

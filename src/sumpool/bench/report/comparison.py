@@ -9,12 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from sumpool.bench.changed_options import (
-    has_options,
-    options_text,
-    set_apart,
-    without_folders,
-)
+from sumpool.bench.changed_options import has_options, options_text, set_apart, without_folders
 from sumpool.bench.groups import Group, find_groups
 from sumpool.bench.methods import Method
 from sumpool.bench.report.labels import (

@@ -121,8 +121,7 @@ def _columns(
         if not any(column.data_set == name for column in found):
             found |= {_Column(name, dimension, metric) for dimension, metric in others}
     return sorted(
-        found,
-        key=lambda it: (data_set_place(it.data_set), -it.dimension, metric_place(it.metric)),
+        found, key=lambda it: (data_set_place(it.data_set), -it.dimension, metric_place(it.metric))
     )
 
 

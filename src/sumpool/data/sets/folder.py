@@ -41,10 +41,7 @@ class ImageFolder(ImageFiles):
     """
 
     def __init__(
-        self,
-        root: str | os.PathLike[str],
-        split: str = "all",
-        **transforms: Unpack[Transforms],
+        self, root: str | os.PathLike[str], split: str = "all", **transforms: Unpack[Transforms]
     ) -> None:
         folder = existing(root)
         groups = split_folders(folder)

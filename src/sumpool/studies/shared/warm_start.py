@@ -28,12 +28,7 @@ RATE = 3e-3
 
 
 def warm_start(
-    testbed: Testbed,
-    out_dir: Path,
-    *,
-    quick: bool,
-    foreground: bool = False,
-    steps: int = STEPS,
+    testbed: Testbed, out_dir: Path, *, quick: bool, foreground: bool = False, steps: int = STEPS
 ) -> Testbed:
     """Return ``testbed`` with a backbone trained with the in-batch C2 loss and average pooling.
 

@@ -12,14 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from sumpool.transport.fused.tiles import (
-    EDGE,
-    assign,
-    load_tile,
-    settings,
-    tile_costs,
-    valid_rows,
-)
+from sumpool.transport.fused.tiles import EDGE, assign, load_tile, settings, tile_costs, valid_rows
 
 
 @triton.jit
