@@ -151,14 +151,10 @@ def _run(
     trained = train(cell, run)
     seconds = round(trained.seconds_before + time.monotonic() - begun, 3)
     row = BenchRow(
-        id=cell.id,
-        protocol=cell.protocol,
-        data_set=cell.data_set,
-        backbone=cell.backbone,
-        loss=cell.loss,
-        method=cell.method,
-        fold=cell.member.fold,
-        seed=cell.member.seed,
+        cell.id,
+        *cell.key,
+        cell.member.fold,
+        cell.member.seed,
         config=json.dumps(flat(cell.config), ensure_ascii=False),
         versions=json.dumps(dict(trained.versions)),
         device=trained.device,

@@ -30,15 +30,8 @@ examples:
 
 #: Options that are fixed when an index is created, and invalid with --update.
 _OF_A_NEW_INDEX = (
-    "data",
-    "out",
-    "model",
-    "format",
-    "split",
-    "no_labels",
-    "allow_outside",
-    "thumbnails",
-    "batch_size",
+    *("data", "out", "model", "format", "split"),
+    *("no_labels", "allow_outside", "thumbnails", "batch_size"),
 )
 
 

@@ -31,7 +31,8 @@ def check_labels(labels: Tensor, name: str, count: int) -> Tensor:
     return labels.to(torch.int64)
 
 
-def check_count(name: str, value: int) -> None:
-    """Raise a ValueError unless ``value`` is an integer of at least 1."""
-    if not is_integer(value) or value < 1:
-        raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
+def check_counts(**counts: int) -> None:
+    """Raise a ValueError that names the first argument that is not an integer of at least 1."""
+    for name, value in counts.items():
+        if not is_integer(value) or value < 1:
+            raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")

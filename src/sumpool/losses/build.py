@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from sumpool.losses.batch_checks import check_count
+from sumpool.losses.batch_checks import check_counts
 from sumpool.losses.builders import BUILDERS, WITHOUT_NORMALIZATION, Sizes, fill_proxies
 from sumpool.losses.catalog import LOSSES
 from sumpool.losses.constants import Value, check_constant
@@ -64,12 +64,7 @@ def build_loss(
         raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {name!r}")
     recipe = LOSSES[name]
     constants = _constants(recipe, dataset, overrides)
-    for argument, value in (
-        ("num_classes", num_classes),
-        ("embedding_size", embedding_size),
-        ("batch_size", batch_size),
-    ):
-        check_count(argument, value)
+    check_counts(num_classes=num_classes, embedding_size=embedding_size, batch_size=batch_size)
     if not normalize and name not in WITHOUT_NORMALIZATION:
         raise ValueError(
             f"normalize must be true with loss {name}, which is for unit vectors; it "

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import check_count, check_labels, check_rows
+from sumpool.losses.batch_checks import check_counts, check_labels, check_rows
 from sumpool.losses.initial import CENTERS, initial_vectors
 from sumpool.losses.metric_loss import proxies_of
 from sumpool.transport.validation import check_label_range, is_number
@@ -52,8 +52,7 @@ class RunningCenters(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        check_count("num_classes", num_classes)
-        check_count("embedding_size", embedding_size)
+        check_counts(num_classes=num_classes, embedding_size=embedding_size)
         if not (is_number(momentum) and 0 <= momentum < 1):
             raise ValueError(f"momentum must lie in [0, 1), got {momentum!r}")
         self.loss = loss

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sumpool.losses.batch_checks import check_count, check_labels, check_rows
+from sumpool.losses.batch_checks import check_counts, check_labels, check_rows
 from sumpool.losses.initial import CLASS_EMBEDDINGS, initial_vectors
 from sumpool.transport.validation import (
     check_label_range,
@@ -209,8 +209,7 @@ class ZeroShotLoss(nn.Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        check_count("num_classes", num_classes)
-        check_count("embedding_size", embedding_size)
+        check_counts(num_classes=num_classes, embedding_size=embedding_size)
         check_positive(ridge=ridge, scale=scale)
         check_one_of(HALF_REDUCTIONS, reduction=reduction)
         check_one_of(HALVES, halves=halves)

@@ -14,6 +14,7 @@ from torch import nn
 from sumpool.models.embedder import Embedder
 from sumpool.models.errors import ModelError
 from sumpool.models.weights import tensors_digest
+from sumpool.system.modes import evaluating
 
 
 class Cut(NamedTuple):
@@ -104,18 +105,15 @@ def _without(module: nn.Module, names: Collection[str], prefix: str = "") -> nn.
 
 
 def _check(model: Embedder, frozen: nn.Module, learned: nn.Module, blocks: int) -> None:
-    mode, side = model.training, model.preprocessing.crop
-    model.eval()
+    side = model.preprocessing.crop
     parameter = next(model.backbone.parameters())
     images = torch.linspace(-1, 1, 3 * side * side).view(1, 3, side, side).to(parameter)
     try:
-        with torch.no_grad():
+        with evaluating(model), torch.no_grad():
             same = torch.equal(learned(frozen(images)), model.backbone(images))
     # Networks that are not sequential fail in many ways when modules are replaced by identities.
     except (RuntimeError, ValueError, AssertionError, TypeError, AttributeError, KeyError):
         same = False
-    finally:
-        model.train(mode)
     if not same:
         raise ModelError(
             f"learned_blocks must be 0 with {model.config.backbone}, which does not run its "

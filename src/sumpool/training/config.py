@@ -32,17 +32,8 @@ _GROUPS: dict[str, Any] = {
 #: not what it computes.
 FREE_TO_CHANGE = frozenset(
     {
-        *(
-            "out",
-            "cache",
-            "cache_dir",
-            "checkpoint_seconds",
-            "keep_checkpoints",
-            "gallery",
-            "allow_outside",
-            "skip_broken",
-        ),
-        *("hardware.workers", "stop.max_steps"),
+        *("out", "cache", "cache_dir", "checkpoint_seconds", "keep_checkpoints", "gallery"),
+        *("allow_outside", "skip_broken", "hardware.workers", "stop.max_steps"),
     }
 )
 

@@ -55,16 +55,14 @@ def metric_table(run: Run) -> Table:
         listed.append((label, run.scores(name) or {}))
     if run.before_training is not None:
         listed.append((f"{run.selection}, before training", run.before_training))
-    rows = []
-    for label, scores in listed:
-        rows.append(
-            [
-                label,
-                *(_percent(scores.get(metric)) for metric in PERCENT),
-                _count(scores.get("queries")),
-                _count(scores.get("queries_without_match")),
-            ]
-        )
+    rows = [
+        [
+            label,
+            *(_percent(scores.get(metric)) for metric in PERCENT),
+            *(_count(scores.get(name)) for name in ("queries", "queries_without_match")),
+        ]
+        for label, scores in listed
+    ]
     header = ("evaluation", *PERCENT.values(), "queries", "left out: no match")
     return Table(header, rows, f"Retrieval with the best model{selected(run)}")
 
