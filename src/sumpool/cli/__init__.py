@@ -1,4 +1,7 @@
-"""The command ``sumpool``: one file per verb, parsing only."""
+"""The command ``sumpool``: one file per verb, parsing only.
+
+What ``--help`` does not need is imported inside functions: torch and matplotlib take seconds.
+"""
 
 import os
 import signal

@@ -132,7 +132,6 @@ def interrupt_message(options: Namespace) -> str:
 
 def _run_grid(protocol: str, options: Namespace) -> int:
     check_names(options)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench import expand
 
     return _run_parts([(expand(grid_of(protocol, options)), options.set)], options)

@@ -90,7 +90,6 @@ def add_compare_options(parser: ArgumentParser) -> None:
 
 def run_compare(options: Namespace) -> int:
     """Print or write the tables."""
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.report.comparison import Baseline, comparison_tables, matching_rows
     from sumpool.bench.report.labels import METRICS
     from sumpool.bench.report.page import markdown_text

@@ -60,7 +60,6 @@ def add_table_options(parser: ArgumentParser) -> None:
 
 def run_table(options: Namespace) -> int:
     """Print or write the tables, and write the figures."""
-    # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.bench import BenchStore, bench_status
     from sumpool.bench.report.gain_table import gain_tables
     from sumpool.bench.report.labels import METRICS
@@ -151,7 +150,6 @@ def run_recipes(options: Namespace) -> int:
     known = weights in (None, "packaged", "none", "timm")
     if not known and not Path(weights).suffix and not Path(weights).is_file():
         raise ConfigError(f"weights must be packaged, none, timm or a file, got {weights}")
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.bench.recipes import write_recipes
 
     paths = write_recipes(

@@ -48,7 +48,6 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Train, then print the comparison and the path of the page."""
-    # Imported here: drawing needs matplotlib and training needs torch, which `--help` does not.
     from sumpool.report.run.comparison import write_comparison_page
     from sumpool.studies.glyphs.experiment import METHODS, cell_folder
     from sumpool.studies.page import refuse_foreign_files, tables_of

@@ -44,7 +44,6 @@ def run(options: Namespace) -> int:
         raise ConfigError("--json and --html are mutually exclusive")
     if not 0 < options.threshold <= 1:
         raise ConfigError(f"--threshold must be above 0 and at most 1, got {options.threshold}")
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.search import Index
     from sumpool.search.answers import duplicates_json, duplicates_text

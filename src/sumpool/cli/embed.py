@@ -45,7 +45,6 @@ def run(options: Namespace) -> int:
     """Embed images and write their vectors."""
     check_choices("format", options.format)
     check_data(options.data)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.evaluation import embed_images, write_vectors
     from sumpool.evaluation.evaluate import VECTOR_FILES, vector_files

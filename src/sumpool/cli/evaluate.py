@@ -53,7 +53,6 @@ def run(options: Namespace) -> int:
     """Embed images, and print or write their metrics."""
     check_choices("format", options.format)
     check_data(options.data)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import open_images, open_model
     from sumpool.cli.metrics_table import metrics_table
     from sumpool.evaluation import evaluate_retrieval, write_evaluation

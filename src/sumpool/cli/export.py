@@ -119,7 +119,6 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Export, check, and print what was written."""
     _check(options)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.models import load
     from sumpool.models.export.graph import sample_pixels
     from sumpool.system.files import refuse_overwriting

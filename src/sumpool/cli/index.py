@@ -103,7 +103,6 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Build or update an index, and print what was done."""
     _check(options)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.data.base import BrokenImageError
     from sumpool.search.folder import read_header

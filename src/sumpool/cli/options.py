@@ -286,7 +286,6 @@ def check_executor_options(options: Namespace, *, jobs: int | str) -> None:
     if options.ray is not None and options.jobs != jobs:
         raise ConfigError("--jobs is for this machine: with --ray, use --gpus and --cpus")
     if options.ray is not None:
-        # Imported here: `--help` does not need it.
         from sumpool.system.ray_nodes import check_shares
 
         check_shares(options.cpus, options.gpus)
@@ -299,7 +298,6 @@ def results_folder(options: Namespace, name: str) -> Path:
 
 def finished_cells(out: Path) -> str:
     """Sentence stating how many finished cells of a study are kept in ``out``."""
-    # Imported here: the store needs numpy, which `--help` does not.
     from sumpool.system.files import StoreError
     from sumpool.system.rows import ROWS, read_rows
 

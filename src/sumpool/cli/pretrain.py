@@ -48,7 +48,6 @@ def run(options: Namespace) -> int:
     for name in ("config", "__path__"):
         values.pop(name, None)
     check_limits(values, PRETRAINING)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.system.documents import load_json
     from sumpool.training.pretraining import FACTS, pretrain
 

@@ -48,7 +48,6 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Write the page and print its path."""
-    # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.report.run.comparison import write_comparison_page
     from sumpool.report.run.folder import REPORT

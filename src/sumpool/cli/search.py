@@ -76,7 +76,6 @@ def build_parser() -> ArgumentParser:
 def run(options: Namespace) -> int:
     """Search, and print the results or write a page."""
     where, box = _check(options)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.report.html_page import refuse_foreign_page
     from sumpool.search import Index

@@ -61,7 +61,6 @@ def build_parser() -> ArgumentParser:
 
 def run(options: Namespace) -> int:
     """Serve until interrupted."""
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import choose_device
     from sumpool.search import Index
     from sumpool.serve.uploads import Limits

@@ -121,7 +121,6 @@ def _given(options: Namespace) -> dict[str, Any]:
 
 
 def _run_one(name: str, options: Namespace, out: Path, given: Mapping[str, Any]) -> None:
-    # Imported here: drawing needs matplotlib, which `--help` does not.
     from sumpool.studies.page import refuse_foreign_files, tables_of, write_files
 
     refuse_foreign_files(out, overwrite=options.overwrite)

@@ -156,7 +156,6 @@ def run(options: Namespace) -> int:
     if config.data is None and config.format != "glyphs" and options.resume is None:
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import suggest_skipping
     from sumpool.cli.metrics_table import metrics_table
     from sumpool.data import BrokenImageError

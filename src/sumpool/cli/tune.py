@@ -85,7 +85,6 @@ class TuneParser(TrainParser):
         parsed = super().parse_path(path, *arguments, **options)
         if any(name in parsed for name in ("vary", "trials", "jobs", "ray")):
             return parsed
-        # Imported here: torch takes seconds, which `--help` need not wait for.
         from sumpool.training.settings import without_idle
 
         given = {it: value for it, value in flatten(parsed.as_dict()).items() if it in _DEFAULTS}
@@ -149,7 +148,6 @@ def run(options: Namespace) -> int:
     if config.data is None and config.format != "glyphs":
         raise ConfigError("data is missing: name a folder or CSV file with --data")
     check_data(config.data)
-    # Imported here: torch takes seconds, which `--help` need not wait for.
     from sumpool.cli.inputs import suggest_skipping
     from sumpool.data import BrokenImageError
     from sumpool.report.html_page import refuse_foreign_page
