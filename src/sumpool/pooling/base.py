@@ -63,6 +63,8 @@ class GlobalPool(nn.Module, ABC):
     has_attributes: ClassVar[bool] = False
     #: Required number of input channels; None for any number.
     channels: int | None = None
+    #: Length of the pooled vector; None for the number of input channels.
+    embedding_size: int | None = None
     _formats: ClassVar[tuple[str, ...]]
 
     def __init__(
@@ -165,7 +167,7 @@ class GlobalPool(nn.Module, ABC):
 
     def out_channels(self, channels: int) -> int:
         """Length of the pooled vector for features with ``channels`` channels."""
-        return channels
+        return channels if self.embedding_size is None else self.embedding_size
 
     def feat_mult(self) -> int:
         """Embedding channels per input channel, rounded down; part of timm's pooling interface."""

@@ -154,10 +154,6 @@ class MappedSumPool(GlobalPool):
         self.check_channels(features)
         return mapped(self.map, features)
 
-    def out_channels(self, channels: int) -> int:
-        """Return the embedding size, independent of ``channels``."""
-        return self.embedding_size
-
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
         return f"flatten={self.flatten}, input_fmt={self.input_fmt!r}"

@@ -87,6 +87,7 @@ class _BoqPool(GlobalPool):
         )
         heads = count_parts("heads", heads, max(1, width // 64), width=width)
         self.channels = channels
+        self.embedding_size = width * rows
         self.reduce = nn.Linear(channels, width, device=device, dtype=dtype)
         self.reduced_norm = nn.LayerNorm(width, device=device, dtype=dtype)
         self.blocks = nn.ModuleList(
@@ -108,10 +109,6 @@ class _BoqPool(GlobalPool):
             embedding = F.normalize(rows.flatten(1), dim=-1)
             weights = torch.stack(shares).mean(0) if details else None
         return Pooled(embedding.to(features.dtype), weights, None)
-
-    def out_channels(self, channels: int) -> int:
-        """Return ``width`` times ``rows``, independent of ``channels``."""
-        return self.reduce.out_features * self.combine.out_features
 
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""

@@ -107,10 +107,6 @@ class _CompactBilinearPool(GlobalPool):
         nn.init.normal_(self.u, std=std)
         nn.init.normal_(self.v, std=std)
 
-    def out_channels(self, channels: int) -> int:
-        """Return the embedding size, independent of ``channels``."""
-        return self.embedding_size
-
     def pool_tokens(self, features: Tensor, mask: Tensor | None, details: bool = True) -> Pooled:
         """Average the quadratic forms of ``features`` (B, n, C)."""
         local = features.to(solve_dtype(features, self.u))

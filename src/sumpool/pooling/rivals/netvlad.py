@@ -164,10 +164,6 @@ class _NetVladPool(PrototypePool):
         """Return the centers and the parameters of the assignments."""
         return self.prototypes, self.assign_weight, self.assign_bias
 
-    def out_channels(self, channels: int) -> int:
-        """Return the embedding size, independent of ``channels``."""
-        return self.embedding_size
-
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
         clusters, dim = self.prototypes.shape

@@ -138,10 +138,6 @@ class _OptimalTransportPool(PrototypePool):
         """Map ``features`` (..., C) to (..., d)."""
         return mapped(self.map, features)
 
-    def out_channels(self, channels: int) -> int:
-        """Return the embedding size, independent of ``channels``."""
-        return self.embedding_size
-
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""
         m, dim = self.prototypes.shape

@@ -83,6 +83,7 @@ class _SaladPool(GlobalPool):
             iterations=iterations,
         )
         self.channels = channels
+        self.embedding_size = clusters * cluster_dim
         self.iterations = iterations
         self.feature_hidden = nn.Linear(channels, hidden, device=device, dtype=dtype)
         self.feature_layer = nn.Linear(hidden, cluster_dim, device=device, dtype=dtype)
@@ -112,10 +113,6 @@ class _SaladPool(GlobalPool):
         values = affine(self.feature_layer, affine(self.feature_hidden, local).relu())
         scores = affine(self.score_layer, affine(self.score_hidden, local).relu())
         return dustbin_transport(scores, self.dustbin, self.iterations, mask), values
-
-    def out_channels(self, channels: int) -> int:
-        """Return clusters times channels per cluster, independent of ``channels``."""
-        return self.score_layer.out_features * self.feature_layer.out_features
 
     def extra_repr(self) -> str:
         """Extra line of the module's repr."""

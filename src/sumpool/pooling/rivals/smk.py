@@ -71,10 +71,6 @@ class SmkPool2d(MapPool):
         self.normalize_local = normalize_local
         self.reduce = nn.Linear(channels, embedding_size, device=device, dtype=dtype)
 
-    def out_channels(self, channels: int) -> int:
-        """Return the embedding size, independent of ``channels``."""
-        return self.embedding_size
-
     def pool_map(self, x: Tensor, details: bool = True) -> Pooled:
         """Sum smoothed, reduced features of ``x`` (B, C, H, W), weighted by norms."""
         with torch.autocast(x.device.type, enabled=False):
