@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from sumpool.data import ImageDataset, ImageFeed
     from sumpool.evaluation.embed import Embeddings
 
-#: Longest side of a thumbnail.
-SIDE = 144
-QUALITY = 82
+#: Longest side of a thumbnail in a gallery, and JPEG quality of all thumbnails.
+SIDE, QUALITY = 144, 82
 
 
 class Thumbnails:
@@ -40,7 +39,7 @@ class Thumbnails:
         """Return the name of the thumbnail of image ``index``, created on first use."""
         name = f"{self._prefix}-{index:07d}.jpg"
         if name not in self.files:
-            self.files[name] = _encode(self._seen(index))
+            self.files[name] = thumbnail(self._seen(index), SIDE)
         return name
 
     def cut(
@@ -66,7 +65,7 @@ class Thumbnails:
             box.append(((begin - first) / (last - first), (end - first) / (last - first)))
         (top, bottom), (left, right) = edges
         name = f"{self._prefix}-{name}.jpg"
-        self.files[name] = _encode(image.crop((left, top, right, bottom)))
+        self.files[name] = thumbnail(image.crop((left, top, right, bottom)), SIDE)
         return name, (max(box[1][0], 0), max(box[0][0], 0), min(box[1][1], 1), min(box[0][1], 1))
 
     def _seen(self, index: int) -> Image.Image:
@@ -111,8 +110,10 @@ class ShownImages:
             yield batch.images
 
 
-def _encode(image: Image.Image) -> bytes:
-    image.thumbnail((SIDE, SIDE), Image.Resampling.LANCZOS)  # does not enlarge smaller ones
+def thumbnail(image: Image.Image, side: int) -> bytes:
+    """Encode ``image`` as JPEG, shrunk to fit ``side`` × ``side`` pixels if it is larger."""
+    small = image.copy()
+    small.thumbnail((side, side), Image.Resampling.LANCZOS)
     buffer = io.BytesIO()
-    image.save(buffer, "JPEG", quality=QUALITY)
+    small.save(buffer, "JPEG", quality=QUALITY)
     return buffer.getvalue()

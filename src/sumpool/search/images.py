@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from sumpool.data.sets.decoding import read_image
+from sumpool.evaluation.gallery_images import thumbnail
 from sumpool.search.folder import Header, open_vectors, read_header, read_table, thumbnail_path
-from sumpool.search.parts import SIDE, thumbnail
+from sumpool.search.parts import SIDE
 from sumpool.search.queries import QueryError
 from sumpool.search.source import Source
 from sumpool.system.files import StoreError

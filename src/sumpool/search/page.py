@@ -13,12 +13,12 @@ from PIL import Image, ImageDraw
 from tqdm import tqdm
 
 from sumpool.data import BrokenImageError
+from sumpool.evaluation.gallery_images import thumbnail
 from sumpool.report.html_page import write_page
 from sumpool.report.overlays import overlay
 from sumpool.search.answers import Answer, duplicates_verdict
 from sumpool.search.duplicates import Duplicates
 from sumpool.search.index import Index
-from sumpool.search.parts import thumbnail
 from sumpool.search.queries import Embedded, View
 
 #: Side of the pictures, in pixels.

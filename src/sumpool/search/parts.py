@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import io
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import torch
-from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 from tqdm import tqdm
@@ -24,6 +22,7 @@ from tqdm import tqdm
 from sumpool.data import BrokenImageError
 from sumpool.data.feeds.threads import map_ahead
 from sumpool.evaluation.embed import NotFiniteError
+from sumpool.evaluation.gallery_images import thumbnail
 from sumpool.models import Embedder
 from sumpool.search.folder import PARTS, SCHEMA, Header, read_images, thumbnail_path, write_images
 from sumpool.search.source import Source, Stamp
@@ -33,8 +32,8 @@ from sumpool.system.modes import evaluating
 
 #: Images per part.
 SIZE = 512
-#: Longest side of a thumbnail in pixels, and its JPEG quality.
-SIDE, QUALITY = 256, 82
+#: Longest side of a thumbnail in pixels.
+SIDE = 256
 
 #: Columns of a part: those of the image table, the reason for a missing vector, and the vector.
 PART_SCHEMA = pa.schema(
@@ -162,17 +161,8 @@ class _Reader:
         if self.folder is not None:
             path = thumbnail_path(self.folder, content)
             if not path.is_file():
-                write_atomic(path, thumbnail(image))
+                write_atomic(path, thumbnail(image, SIDE))
         return _Seen(index, row, pixels)
-
-
-def thumbnail(image: Image.Image, side: int = SIDE) -> bytes:
-    """Shrink ``image`` to fit ``side`` × ``side`` pixels and encode it as JPEG."""
-    small = image.copy()
-    small.thumbnail((side, side), Image.Resampling.LANCZOS)
-    buffer = io.BytesIO()
-    small.save(buffer, "JPEG", quality=QUALITY)
-    return buffer.getvalue()
 
 
 def _batches(seen: Iterator[_Seen], size: int) -> Iterator[list[_Seen]]:
