@@ -87,7 +87,7 @@ def test_a_label_without_a_center_is_refused() -> None:
     assert not loss.seen.any()
 
 
-@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 1e200])
 def test_embeddings_that_are_not_finite_move_no_center(value: float) -> None:
     labels = [0, 0, 1, 1]
     x = embeddings_of(labels)

@@ -87,7 +87,7 @@ class RunningCenters(nn.Module):
         # A matrix product over all classes needs no device synchronization and is deterministic.
         vectors = F.normalize(embeddings.to(self.means.dtype), dim=-1)
         numbers = torch.arange(len(self.means), device=labels.device)
-        sound = vectors.detach().isfinite().all(1)
+        sound = torch.linalg.vector_norm(embeddings.detach().to(vectors.dtype), dim=-1).isfinite()
         vectors = torch.where(sound[:, None], vectors, 0)
         own = ((numbers[:, None] == labels) & sound).to(vectors.dtype)  # (C, b)
         counts = own.sum(1)
