@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 from sumpool.centers import REGULARIZERS
 from sumpool.cli import main, report
+from sumpool.cli.entry import _OneLine
 from sumpool.cli.options import normalize_arguments
 from sumpool.data import DATASETS
 from sumpool.losses import LOSSES
@@ -34,6 +36,13 @@ def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert status in (1, 2)
     assert len(lines) == 1, lines
     return lines[0].removeprefix("sumpool: error: ")
+
+
+def test_a_name_cannot_end_the_line_of_a_warning() -> None:
+    name = "a\nsumpool: error: disk full\x1b[31m"
+    record = logging.LogRecord("sumpool", logging.WARNING, "", 0, "skipped %s", (name,), None)
+    line = _OneLine("sumpool: %(message)s").format(record)
+    assert line == r"sumpool: skipped a\nsumpool: error: disk full\x1b[31m"
 
 
 @pytest.mark.parametrize(
