@@ -177,6 +177,27 @@ def test_a_point_that_ends_its_process_each_time_is_not_tried_anew(
     assert lost.params not in [{"pool": it.pool, "batch_size": it.batch_size} for it in seen]
 
 
+def test_a_kill_does_not_revive_a_point_that_ends_its_process(
+    scored: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*_: Any, **__: Any) -> None:
+        raise SystemExit("killed")
+
+    scored(peak)
+    search(tmp_path, 1)
+    store = TuneStore(tmp_path)
+    for _ in range(store_module.ATTEMPTS - 1):
+        store.begin(0)
+        store.requeue_lost(crashed=True)
+    store.begin(0)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(store._study), "tell", killed)
+        with pytest.raises(SystemExit, match="killed"):
+            store.requeue_lost(crashed=True)
+    store.requeue_lost()
+    assert [it.state for it in store.trials()] == ["complete", "failed"]
+
+
 def test_a_folder_keeps_one_search(scored: Any, folder: Path, tmp_path: Path) -> None:
     seen = scored(peak)
     assert search(folder).counts() == "3 trials: 3 complete"

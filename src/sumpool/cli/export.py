@@ -220,9 +220,8 @@ def _dataset(images: Namespace) -> tuple[ImageDataset, str]:
         named = () if flat else dataset_splits(images.data, images.format)
         split = "test" if "test" in named else "all"
     dataset = open_part(images, split, need_labels=not flat)
-    if len(set(dataset.labels.tolist())) == len(
-        dataset
-    ):  # nothing to measure: all images check the file
+    # If no two images share a label, nothing can be measured: all images check the file.
+    if len(set(dataset.labels.tolist())) == len(dataset):
         dataset = open_part(images, split, need_labels=False)
     return (readable(images, dataset) if images.skip_broken else dataset), split
 
